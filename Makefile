@@ -1,0 +1,67 @@
+# Everything a developer does, by name. `make help` lists it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+TAGS ?=
+comma := ,
+# The nvml tag calls NVIDIA's library through C; everything else is pure Go.
+CGO_ENABLED ?= $(if $(filter nvml,$(subst $(comma), ,$(TAGS))),1,0)
+FUZZTIME ?= 30s
+KILLS ?= 200
+SEED ?= 1
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## Install what is missing for run, test and check
+	@scripts/setup.sh run test check
+
+.PHONY: run
+run: ## Start a yard on this machine, train an example on it, stay up until Ctrl-C
+	@scripts/setup.sh run
+	@if command -v go >/dev/null; then $(MAKE) --no-print-directory build; fi
+	@scripts/run.sh
+
+.PHONY: build
+build: ## Build build/trainyard (TAGS=nvml to read GPUs through NVIDIA's library)
+	@mkdir -p build
+	CGO_ENABLED=$(CGO_ENABLED) go build -trimpath -tags '$(TAGS)' -ldflags '-s -w -X main.version=$(VERSION)' -o build/trainyard ./cmd/trainyard
+
+.PHONY: test
+test: ## Run every test with the race detector: vet, packages, examples, end to end
+	@scripts/setup.sh test
+	@scripts/test.sh
+
+.PHONY: check
+check: ## Format, vet, linters, modules, generated files, a brief fuzz of every target
+	@scripts/setup.sh check
+	@scripts/check.sh
+
+.PHONY: generate
+generate: ## Write what is generated from the code: API description, schema, reference, life cycles
+	go run ./cmd/trainyard generate .
+
+.PHONY: fuzz
+fuzz: ## Fuzz every target, each for FUZZTIME (30s)
+	@scripts/fuzz.sh $(FUZZTIME)
+
+.PHONY: test-crash
+test-crash: ## Kill server and agent at random while jobs flow: KILLS=2000 SEED=7 make test-crash
+	@scripts/setup.sh test
+	go test ./test/crash -run TestCrash -count=1 -timeout 60m -v -kills $(KILLS) -seed $(SEED)
+
+.PHONY: bench-core
+bench-core: ## Measure the core, and Slurm beside it; figures in build/bench/bench-core.json
+	@scripts/setup.sh test
+	@scripts/setup-slurm.sh
+	@mkdir -p build/bench
+	go run ./test/bench -out build/bench/bench-core.json
+
+.PHONY: clean
+clean: ## Remove what was built; tools in the user's cache and Go's own cache stay
+	rm -rf build

@@ -1,0 +1,127 @@
+package api
+
+import (
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// Capability is the version of the agent protocol that this binary speaks.
+// Both sides send it; a side that needs more than the other has says so.
+//
+//	1  first version
+const Capability = 1
+
+// JoinRequest asks to become a node. It carries the join token's text and a
+// certificate request; the key never leaves the machine.
+type JoinRequest struct {
+	Capability int             `json:"capability"`
+	Token      string          `json:"token" maxLength:"300"`
+	Name       string          `json:"name" maxLength:"63" doc:"wished node name; a number is added if it is taken"`
+	CSR        string          `json:"csr" maxLength:"16384" doc:"PEM certificate request"`
+	Inventory  fleet.Inventory `json:"inventory"`
+}
+
+// JoinReply makes the caller a node.
+type JoinReply struct {
+	Capability  int       `json:"capability"`
+	Node        id.Node   `json:"node"`
+	Certificate string    `json:"certificate" doc:"PEM"`
+	CA          string    `json:"ca" doc:"PEM"`
+	Expires     time.Time `json:"expires"`
+}
+
+// RenewRequest asks for a new certificate over a connection that the old one made.
+type RenewRequest struct {
+	CSR string `json:"csr" maxLength:"16384"`
+}
+
+// RenewReply is the new certificate.
+type RenewReply struct {
+	Certificate string    `json:"certificate"`
+	Expires     time.Time `json:"expires"`
+}
+
+// Assignments is all that a node shall run: the whole desired state, so that a
+// lost message does not matter. An agent ignores a generation that is not
+// greater than the last one it obeyed from the same server start.
+type Assignments struct {
+	Server     string       `json:"server" doc:"changes with each start of the server"`
+	Generation uint64       `json:"generation"`
+	Runs       []Assignment `json:"runs"`
+}
+
+// Assignment is one rank of a run that a node shall run, or stop.
+// A run that the agent has and that is not assigned is stopped at once and its record dropped.
+type Assignment struct {
+	Run    id.Run       `json:"run"`
+	Job    id.Job       `json:"job"`
+	Epoch  int          `json:"epoch"`
+	Rank   int          `json:"rank"`
+	Stop   job.StopMode `json:"stop,omitempty"`
+	Launch Launch       `json:"launch"`
+}
+
+// Launch is all that a node needs to know to start its rank of a run.
+type Launch struct {
+	Name       string            `json:"name,omitempty"`
+	Owner      id.User           `json:"owner"`
+	Workdir    string            `json:"workdir,omitempty" doc:"manifest digest of the files"`
+	Setup      string            `json:"setup,omitempty"`
+	Command    string            `json:"command"`
+	Env        map[string]string `json:"env,omitempty"`
+	GPUs       []int             `json:"gpus,omitempty"`
+	CPUs       job.CPUs          `json:"cpus"`
+	Memory     job.Bytes         `json:"memory,omitempty"`
+	Checkpoint string            `json:"checkpoint,omitempty" doc:"folder inside the workdir that holds checkpoints"`
+	Grace      job.Duration      `json:"grace"`
+	LogLimit   int64             `json:"log_limit" doc:"bytes of output kept"`
+	Nodes      []string          `json:"nodes" doc:"addresses of the run's nodes in rank order"`
+	MasterPort int               `json:"master_port"`
+}
+
+// Report is what an agent tells the server: that it lives, and what its runs do.
+// Reporting again what was reported before changes nothing.
+type Report struct {
+	Capability int              `json:"capability"`
+	Boot       string           `json:"boot" doc:"changes with each start of the agent"`
+	Seq        uint64           `json:"seq" doc:"grows with each report of one boot"`
+	Inventory  *fleet.Inventory `json:"inventory,omitempty" doc:"sent with the first report of a boot and when it changed"`
+	Ranks      []RankReport     `json:"ranks,omitempty" maxItems:"10000"`
+	Foreign    []int            `json:"foreign,omitempty" doc:"indices of GPUs that processes outside the yard use"`
+}
+
+// RankReport is how far one rank of a run has come.
+type RankReport struct {
+	Run       id.Run       `json:"run"`
+	Rank      int          `json:"rank"`
+	State     job.RunState `json:"state"`
+	Started   time.Time    `json:"started,omitzero"`
+	Ended     time.Time    `json:"ended,omitzero"`
+	ExitCode  int          `json:"exit_code,omitempty"`
+	Signal    string       `json:"signal,omitempty"`
+	Cause     job.Cause    `json:"cause,omitempty"`
+	Reason    string       `json:"reason,omitempty" maxLength:"2000"`
+	Signalled bool         `json:"signalled,omitempty"`
+}
+
+// ReportReply tells the agent how long the server will wait for it.
+type ReportReply struct {
+	// Interval is how often the server wants to hear from the agent.
+	Interval job.Duration `json:"interval"`
+	// Lease is how long the server leaves the node's runs alone without hearing
+	// from it. An agent that cannot reach the server for that long stops its runs,
+	// because they may be started elsewhere then. A refused connection does not
+	// count: a server that is down gives nothing up, and starts to count anew.
+	Lease job.Duration `json:"lease"`
+	// Generation is that of the newest assignments, so that an agent notices a stream that hangs.
+	Generation uint64 `json:"generation"`
+}
+
+// LogReply answers an upload of output: how many bytes the server holds now.
+// An upload at another offset than that is not taken; the agent goes on from here.
+type LogReply struct {
+	Offset int64 `json:"offset"`
+}

@@ -1,0 +1,152 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"trainyard/internal/fault"
+)
+
+// Client calls a yard's API.
+type Client struct {
+	base   string
+	token  string
+	http   *http.Client
+	stream *http.Client // without a limit on the whole answer
+}
+
+// NewClient returns a client for the server at base ("https://host:port").
+// token may be "" where the TLS configuration carries the identity.
+func NewClient(base, token string, tlsConfig *tls.Config) *Client {
+	transport := &http.Transport{
+		TLSClientConfig:       tlsConfig,
+		ForceAttemptHTTP2:     true,
+		MaxIdleConnsPerHost:   64,
+		IdleConnTimeout:       90 * time.Second,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ResponseHeaderTimeout: 60 * time.Second,
+		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		// A connection that went silent is noticed by HTTP/2 pings.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
+	}
+	return &Client{
+		base:   strings.TrimRight(base, "/"),
+		token:  token,
+		http:   &http.Client{Transport: transport, Timeout: 2 * time.Minute},
+		stream: &http.Client{Transport: transport},
+	}
+}
+
+// Base returns the server's address.
+func (c *Client) Base() string { return c.base }
+
+// Close drops the connections that are idle.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// call sends in as JSON and decodes the answer into out; either may be nil.
+func (c *Client) call(ctx context.Context, method, path string, query url.Values, in, out any, header ...string) error {
+	var body io.Reader
+	if in != nil {
+		text, err := json.Marshal(in)
+		if err != nil {
+			return fmt.Errorf("encode request: %w", err)
+		}
+		body = bytes.NewReader(text)
+		header = append(header, "Content-Type", "application/json")
+	}
+	resp, err := c.send(ctx, c.http, method, path, query, body, header...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if out == nil {
+		_, err = io.Copy(io.Discard, resp.Body)
+		return err
+	}
+	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+		return fmt.Errorf("read answer of %s %s: %w", method, path, err)
+	}
+	return nil
+}
+
+// send makes a request and turns every answer but success into an error.
+func (c *Client) send(ctx context.Context, with *http.Client, method, path string, query url.Values, body io.Reader, header ...string) (*http.Response, error) {
+	target := c.base + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target, body)
+	if err != nil {
+		return nil, fmt.Errorf("make request: %w", err)
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := with.Do(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, fault.New(fault.Unavailable, "unreachable", "cannot reach the yard at %s: %v", c.base, rootCause(err)).
+			WithRemedy("is the server running, and is the address right?").WithCause(err)
+	}
+	if resp.StatusCode < 300 {
+		return resp, nil
+	}
+	defer func() { _ = resp.Body.Close() }()
+	return nil, problemError(resp)
+}
+
+// rootCause drops the layers that repeat the address.
+func rootCause(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+// problemError turns a problem+json answer back into the fault it was made from.
+func problemError(resp *http.Response) error {
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		return fmt.Errorf("read error answer: %w", err)
+	}
+	var p Problem
+	if json.Unmarshal(text, &p) != nil || p.Detail == "" {
+		kind := fault.Internal
+		if resp.StatusCode == http.StatusServiceUnavailable || resp.StatusCode == http.StatusBadGateway {
+			kind = fault.Unavailable
+		}
+		return fault.New(kind, "http_status", "the server answered %s", resp.Status)
+	}
+	if len(p.Errors) > 0 {
+		var list fault.List
+		for _, e := range p.Errors {
+			list = append(list, e.fault())
+		}
+		return list
+	}
+	return p.fault()
+}
+
+func (p Problem) fault() *fault.Error {
+	kind := fault.Kind(p.Kind)
+	if kind == "" {
+		kind = fault.Internal
+	}
+	return &fault.Error{Kind: kind, Code: p.Code, Message: p.Detail, Field: p.Field, Line: p.Line, Column: p.Column, Remedy: p.Remedy}
+}

@@ -1,0 +1,188 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// SubmitRequest hands in a job file. Its idempotency key travels in the header Idempotency-Key.
+type SubmitRequest struct {
+	File    string            `json:"file" maxLength:"1048576" doc:"the job file's text (YAML or JSON)"`
+	Env     map[string]string `json:"env,omitempty" doc:"values for variables that the file requires (null) or that shall be overridden"`
+	Workdir string            `json:"workdir,omitempty" maxLength:"64" doc:"digest of the uploaded manifest of the working directory"`
+	DryRun  bool              `json:"dry_run,omitempty" doc:"say what would happen, change nothing"`
+}
+
+// SubmitReply lists the accepted jobs in the order of the file.
+type SubmitReply struct {
+	Jobs   []Job        `json:"jobs"`
+	Plan   []PlannedJob `json:"plan,omitempty" doc:"for a dry run: what would happen to each job"`
+	Notes  []string     `json:"notes,omitempty" doc:"what is accepted but not acted on yet"`
+	Replay bool         `json:"replay,omitempty" doc:"these jobs were accepted before under the same idempotency key"`
+}
+
+// PlannedJob says what would happen to a job if it were submitted now.
+type PlannedJob struct {
+	Name      string    `json:"name,omitempty"`
+	Resources string    `json:"resources" doc:"what it asks for, in words"`
+	Fits      []id.Node `json:"fits" doc:"nodes that could run it, whether free or not; at most 20"`
+	FitCount  int       `json:"fit_count"`
+	Why       *Why      `json:"why" doc:"whether it would start now, and else what it would wait for"`
+}
+
+// Job is a job as people see it.
+type Job struct {
+	ID        id.Job     `json:"id"`
+	Seq       uint64     `json:"seq"`
+	Name      string     `json:"name,omitempty"`
+	Owner     id.User    `json:"owner"`
+	Project   id.Project `json:"project,omitempty"`
+	State     job.State  `json:"state"`
+	Status    job.Status `json:"status" doc:"the word people see: the state, or what the job ended of"`
+	Cause     job.Cause  `json:"cause,omitempty"`
+	Reason    string     `json:"reason"`
+	Priority  int        `json:"priority"`
+	Resources string     `json:"resources" doc:"what it asks for, in words: 8x A100:80GB"`
+	Submitted time.Time  `json:"submitted"`
+	Since     time.Time  `json:"since"`
+	Started   *time.Time `json:"started,omitempty"`
+	Ended     *time.Time `json:"ended,omitempty"`
+	ExitCode  *int       `json:"exit_code,omitempty"`
+	Epoch     int        `json:"epoch" doc:"number of the newest run"`
+	Nodes     []id.Node  `json:"nodes,omitempty" doc:"where it runs now"`
+	FakeGPUs  bool       `json:"fake_gpus,omitempty" doc:"it runs on declared GPUs that do not exist"`
+	Needs     []id.Job   `json:"needs,omitempty"`
+	Pipeline  string     `json:"pipeline,omitempty"`
+}
+
+// JobDetail is a job with all that is known about it.
+type JobDetail struct {
+	Job
+	Spec json.RawMessage `json:"spec" doc:"the job file's fields"`
+	Runs []Run           `json:"runs"`
+	Why  *Why            `json:"why,omitempty" doc:"for a waiting job: what it waits for"`
+}
+
+// JobPage is one page of a list of jobs, newest first.
+type JobPage struct {
+	Jobs []Job  `json:"jobs"`
+	Next string `json:"next,omitempty" doc:"cursor of the next page; absent on the last"`
+}
+
+// Run is one attempt of a job.
+type Run struct {
+	ID      id.Run       `json:"id"`
+	Epoch   int          `json:"epoch"`
+	State   job.RunState `json:"state"`
+	Cause   job.Cause    `json:"cause,omitempty"`
+	Reason  string       `json:"reason,omitempty"`
+	Ordered time.Time    `json:"ordered"`
+	Started *time.Time   `json:"started,omitempty"`
+	Ended   *time.Time   `json:"ended,omitempty"`
+	Ranks   []Rank       `json:"ranks"`
+}
+
+// Rank is a run's part on one node.
+type Rank struct {
+	Rank     int          `json:"rank"`
+	Node     id.Node      `json:"node"`
+	GPUs     []int        `json:"gpus,omitempty"`
+	State    job.RunState `json:"state"`
+	ExitCode *int         `json:"exit_code,omitempty"`
+	Signal   string       `json:"signal,omitempty"`
+	Cause    job.Cause    `json:"cause,omitempty"`
+	Reason   string       `json:"reason,omitempty"`
+}
+
+// Why says why a job waits, or that it would start now.
+type Why struct {
+	Blocker  string     `json:"blocker" doc:"one word for programs: none, needs, backoff, paused, resources, reserved, no_node, no_fit"`
+	Sentence string     `json:"sentence" doc:"for people"`
+	Position int        `json:"position,omitempty" doc:"place in the queue, from 1"`
+	Holders  []Holder   `json:"holders,omitempty" doc:"who holds what it waits for; at most 20"`
+	Start    *time.Time `json:"start,omitempty" doc:"estimated start, where run times are known"`
+	Remedies []string   `json:"remedies,omitempty" doc:"what would start it now or sooner"`
+}
+
+// Holder is someone who holds what a job waits for.
+type Holder struct {
+	Job   id.Job     `json:"job"`
+	Owner id.User    `json:"owner"`
+	Node  id.Node    `json:"node"`
+	GPUs  int        `json:"gpus"`
+	CPUs  job.CPUs   `json:"cpus"`
+	Until *time.Time `json:"until,omitempty" doc:"expected end, where known"`
+}
+
+// LogLine is one line that a run printed.
+type LogLine struct {
+	At     time.Time `json:"at"`
+	Run    id.Run    `json:"run"`
+	Rank   int       `json:"rank"`
+	Stream string    `json:"stream" enum:"stdout,stderr,yard" doc:"yard marks the yard's own remarks"`
+	Text   string    `json:"text" doc:"without the line end; bytes that are not UTF-8 are in raw"`
+	Raw    []byte    `json:"raw,omitempty" doc:"base64 of the line where it is not UTF-8"`
+	// Partial marks a piece of a very long line; the next line of the same run,
+	// rank and stream continues it.
+	Partial bool `json:"partial,omitempty"`
+}
+
+// LogPage is one page of a run's output.
+type LogPage struct {
+	Lines []LogLine `json:"lines"`
+	Next  string    `json:"next,omitempty" doc:"cursor to go on from; absent when all has been read and the job has ended"`
+	Ended bool      `json:"ended" doc:"the job has ended and this is its last page"`
+}
+
+// Node is a machine as people see it.
+type Node struct {
+	ID       id.Node     `json:"id"`
+	Class    fleet.Class `json:"class"`
+	Pool     string      `json:"pool,omitempty"`
+	State    string      `json:"state" enum:"running,idle,suspect,lost,removed,error" doc:"running or idle for a node in order"`
+	Since    time.Time   `json:"since"`
+	Reason   string      `json:"reason,omitempty"`
+	Drained  bool        `json:"drained"`
+	LastSeen *time.Time  `json:"last_seen,omitempty"`
+	CPUs     job.CPUs    `json:"cpus"`
+	CPUsFree job.CPUs    `json:"cpus_free"`
+	Memory   job.Bytes   `json:"memory"`
+	MemFree  job.Bytes   `json:"memory_free"`
+	Disk     job.Bytes   `json:"disk"`
+	OS       string      `json:"os"`
+	Arch     string      `json:"arch"`
+	Address  string      `json:"address"`
+	Version  string      `json:"version" doc:"of its agent"`
+	Limits   string      `json:"limits,omitempty" doc:"how it enforces what runs may use"`
+	GPUs     []GPU       `json:"gpus"`
+	FakeGPUs bool        `json:"fake_gpus,omitempty" doc:"its GPUs are declared, not real"`
+	Jobs     []id.Job    `json:"jobs" doc:"that run on it now"`
+}
+
+// GPU is one device as people see it.
+type GPU struct {
+	Index  int            `json:"index"`
+	UUID   string         `json:"uuid"`
+	Model  string         `json:"model"`
+	Memory job.Bytes      `json:"memory"`
+	Driver string         `json:"driver,omitempty"`
+	State  fleet.GPUState `json:"state"`
+	Job    id.Job         `json:"job,omitempty"`
+	Fake   bool           `json:"fake,omitempty"`
+	Error  string         `json:"error,omitempty"`
+}
+
+// NodePage is one page of a list of nodes, by name.
+type NodePage struct {
+	Nodes []Node `json:"nodes"`
+	Next  string `json:"next,omitempty"`
+}
+
+// DrainRequest lets nothing new onto a node.
+type DrainRequest struct {
+	Stop bool `json:"stop,omitempty" doc:"also stop what runs there, so that it starts again elsewhere"`
+}

@@ -1,0 +1,270 @@
+// Package arch_test holds the house rules of the code base as tests.
+//
+// They parse the sources themselves: a test that asked the go command would be
+// answered from its cache. arch_test.go has the tables and walks the tree,
+// arch_rules_test.go has one function for each rule, arch_cases_test.go shows each
+// rule sources that it must flag and sources that it must not.
+package arch_test
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "trainyard"
+
+// layers is the house from the ground up. A package imports lower layers only;
+// sideways only what ARCHITECTURE.md lists. A name may end in /* for a family.
+// A new package is entered here first.
+var layers = []struct {
+	name     string
+	pure     bool // no I/O, no clock, no chance, no goroutines
+	packages []string
+}{
+	{"words", true, []string{"internal/fault", "internal/clock", "internal/id"}},
+	{"nouns", true, []string{"internal/job", "internal/fleet", "internal/tenant"}},
+	{"decisions", true, []string{
+		"internal/spec", "internal/admit", "internal/queue", "internal/place", "internal/place/*",
+		"internal/forecast", "internal/forecast/*", "internal/relocate", "internal/hire", "internal/share", "internal/ledger",
+	}},
+	{"yardmaster", true, []string{"internal/yardmaster"}},
+	{"ports and adapters", false, []string{
+		"internal/store", "internal/store/*", "internal/blob", "internal/runlog", "internal/engine", "internal/engine/*",
+		"internal/cloud", "internal/cloud/*",
+	}},
+	{"edges", false, []string{"internal/api", "internal/auth", "internal/workdir", "internal/server", "internal/agent", "internal/agent/*", "internal/cli", "internal/cli/*"}},
+	{"sim", false, []string{"internal/sim", "internal/sim/*"}},
+	{"commands", false, []string{"cmd/*"}},
+	{"tests", false, []string{"test", "test/*"}},
+}
+
+// sidewaysUntilWritten is used while ARCHITECTURE.md is not there.
+var sidewaysUntilWritten = []string{
+	"fleet -> job", "tenant -> job",
+	"place -> queue", "place/baseline -> place, queue",
+	"store/sql -> store", "store/storetest -> store", "engine/agents -> engine, store",
+	"server -> api, auth", "agent -> api, auth, workdir, agent/*", "cli -> api, auth, workdir, cli/*", "cli/* -> api, cli/*", "agent/* -> api, workdir, agent/*", "workdir -> api",
+}
+
+// adapters are known to the wiring and to tests alone; everyone else knows the port.
+var adapters = []string{"internal/store/sql", "internal/engine/*", "internal/cloud/*"}
+
+// testKits are imported by tests alone.
+var testKits = []string{"internal/store/storetest"}
+
+// strangers may not know each other: they talk over the API.
+var strangers = []struct {
+	from, never []string
+	but         []string
+}{
+	{
+		from: []string{"internal/agent", "internal/agent/*"},
+		never: append([]string{"internal/yardmaster", "internal/store", "internal/store/*", "internal/server", "internal/cli", "internal/cli/*"},
+			packagesOf("decisions")...),
+	},
+	{
+		from: []string{"internal/cli", "internal/cli/*"},
+		never: append([]string{"internal/yardmaster", "internal/store", "internal/store/*", "internal/server", "internal/agent", "internal/agent/*"},
+			packagesOf("decisions")...),
+		but: []string{"internal/spec"}, // validate works without a server
+	},
+}
+
+// Who may do what is otherwise forbidden.
+var (
+	readsClock   = []string{"internal/clock"}
+	readsEnviron = []string{"cmd/*", "internal/cli", "internal/cli/*", "internal/agent", "internal/agent/*", "test", "test/*"}
+	// thirdParty lists, for pure packages, the modules they may use.
+	thirdParty = map[string][]string{"internal/spec": {"gopkg.in/yaml.v3"}}
+	// notPure are the exceptions within the pure layers.
+	notPure = []string{"internal/clock"}
+)
+
+// Sizes.
+const (
+	maxFileLines    = 600
+	maxPackageLines = 3000
+)
+
+// packagesOf returns the packages of a layer.
+func packagesOf(layer string) []string {
+	for _, l := range layers {
+		if l.name == layer {
+			return l.packages
+		}
+	}
+	return nil
+}
+
+// among reports whether a package is in a list of names and families.
+func among(pkg string, list []string) bool {
+	return slices.ContainsFunc(list, func(pattern string) bool {
+		ok, err := path.Match(pattern, pkg)
+		return ok && err == nil
+	})
+}
+
+// layerOf returns the number of a package's layer, -1 if it has none.
+func layerOf(pkg string) int {
+	return slices.IndexFunc(layers, func(l struct {
+		name     string
+		pure     bool
+		packages []string
+	},
+	) bool {
+		return among(pkg, l.packages)
+	})
+}
+
+// isPure reports whether a package must be pure.
+func isPure(pkg string) bool {
+	n := layerOf(pkg)
+	return n >= 0 && layers[n].pure && !among(pkg, notPure)
+}
+
+// isTests reports whether a package is below test/: what no single package owns.
+func isTests(pkg string) bool { return among(pkg, packagesOf("tests")) }
+
+// loadTree parses every package of the repository that the rules are about.
+func loadTree(t *testing.T) []*pkg {
+	t.Helper()
+	var pkgs []*pkg
+	for _, root := range []string{"internal", "cmd", "test"} {
+		top := filepath.Join("..", root)
+		if _, err := os.Stat(top); os.IsNotExist(err) {
+			continue
+		}
+		err := filepath.WalkDir(top, func(dir string, d fs.DirEntry, err error) error {
+			if err != nil || !d.IsDir() {
+				return err
+			}
+			if d.Name() == "testdata" || dir != top && strings.HasPrefix(d.Name(), ".") {
+				return filepath.SkipDir
+			}
+			sources, err := readSources(dir)
+			if err != nil || len(sources) == 0 {
+				return err
+			}
+			rel, err := filepath.Rel("..", dir)
+			if err != nil {
+				return err
+			}
+			p, err := load(filepath.ToSlash(rel), sources)
+			if err != nil {
+				return err
+			}
+			pkgs = append(pkgs, p)
+			return nil
+		})
+		if err != nil {
+			t.Fatalf("read the sources: %v", err)
+		}
+	}
+	return pkgs
+}
+
+// readSources returns the Go files of a folder that are not tests.
+func readSources(dir string) (map[string]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	sources := map[string]string{}
+	for _, e := range entries {
+		if e.IsDir() || !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		sources[e.Name()] = string(text)
+	}
+	return sources, nil
+}
+
+// architecture returns ARCHITECTURE.md, "" while it is not written.
+func architecture(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "ARCHITECTURE.md"))
+	if os.IsNotExist(err) {
+		return ""
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestHouseRules applies every rule to every package.
+func TestHouseRules(t *testing.T) {
+	t.Parallel()
+	pkgs := loadTree(t)
+	if len(pkgs) < 6 {
+		t.Fatalf("found only %d packages: the test looks in the wrong place", len(pkgs))
+	}
+	for _, r := range rules {
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			for _, p := range pkgs {
+				for _, finding := range r.check(p) {
+					t.Error(finding)
+				}
+			}
+		})
+	}
+}
+
+// TestImportsFollowTheLayers checks who imports whom.
+func TestImportsFollowTheLayers(t *testing.T) {
+	t.Parallel()
+	pkgs := loadTree(t)
+	text := architecture(t)
+	lines := sidewaysUntilWritten
+	if text != "" {
+		lines = fencedBlock(text, "sideways imports")
+		if lines == nil {
+			t.Fatal(`ARCHITECTURE.md has no fenced block titled "sideways imports"`)
+		}
+	}
+	allowed, err := parseSideways(lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pkgs {
+		for _, finding := range checkImports(p, allowed) {
+			t.Error(finding)
+		}
+	}
+	if text != "" {
+		for _, finding := range staleSideways(pkgs, allowed) {
+			t.Error(finding)
+		}
+	}
+}
+
+// TestArchitectureListsEveryPackage compares the tree with the package table.
+func TestArchitectureListsEveryPackage(t *testing.T) {
+	t.Parallel()
+	text := architecture(t)
+	if text == "" {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("ARCHITECTURE.md is missing")
+		}
+		t.Skip("ARCHITECTURE.md is not written yet")
+	}
+	var have []string
+	for _, p := range loadTree(t) {
+		if !isTests(p.path) {
+			have = append(have, p.path)
+		}
+	}
+	for _, finding := range checkPackageTable(text, have) {
+		t.Error(finding)
+	}
+}

@@ -1,0 +1,147 @@
+package auth
+
+import (
+	"context"
+	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"trainyard/internal/fault"
+)
+
+// PinnedTLS returns how a client speaks TLS to the server of exactly this CA,
+// whatever other authorities the machine trusts. The server's name is checked
+// as usual: a server that is reached by a further name or address must be
+// started with that host among its own (see ServerCertificate); a client that
+// goes through a tunnel may set ServerName to one of them.
+func PinnedTLS(caPEM []byte) (*tls.Config, error) {
+	ca, err := parseCACert(caPEM)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: poolOf(ca)}, nil
+}
+
+// parseCACert reads the one CA certificate that a client pins.
+func parseCACert(caPEM []byte) (*x509.Certificate, error) {
+	parts, err := parseBundle(caPEM)
+	if err == nil && (parts.ca == nil || parts.leaf != nil || parts.key != nil) {
+		err = errors.New("it is not exactly one CA certificate")
+	}
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "ca_invalid", "the pinned CA certificate cannot be used: %v", err).
+			WithRemedy("log in or join again to fetch it from the server").WithCause(err)
+	}
+	return parts.ca, nil
+}
+
+// FetchCA asks the server at addr (host:port) for its CA. It returns the CA's
+// certificate and hash only if the server's own certificate is signed by it, is
+// for that host and, when wantHash is given, the hash is the wanted one. With
+// no wantHash nothing vouches for the CA yet: show the hash to the person and
+// pin only what they accept. Nothing is sent to the server but the handshake.
+func FetchCA(ctx context.Context, addr, wantHash string) (caPEM []byte, hash string, err error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil || host == "" {
+		return nil, "", fault.New(fault.Invalid, "address_invalid", "%.80q is not a server address", addr).
+			WithRemedy("write host:port, such as yard.example.org:7443").WithCause(err)
+	}
+	wantHash = strings.ToLower(wantHash)
+	if wantHash != "" && !isHash(wantHash) {
+		return nil, "", fault.New(fault.Invalid, "ca_hash_invalid", "the CA hash is not %d hex digits", hashLen).
+			WithRemedy("copy it from the server's first output or from the token")
+	}
+	chain, err := presentedChain(ctx, addr, host)
+	if err != nil {
+		return nil, "", err
+	}
+	ca, err := chooseCA(chain, addr, wantHash)
+	if err != nil {
+		return nil, "", err
+	}
+	if err := verifyServer(chain[0], ca, addr, host); err != nil {
+		return nil, "", err
+	}
+	return encodeCert(ca.Raw), HashOf(ca), nil
+}
+
+// presentedChain returns the certificates that the server presents. The
+// handshake proves that it holds the key of the first; who signed that is not
+// yet known, so the caller verifies it.
+func presentedChain(ctx context.Context, addr, host string) (chain []*x509.Certificate, err error) {
+	dialer := &tls.Dialer{Config: &tls.Config{
+		MinVersion:         tls.VersionTLS13,
+		ServerName:         host,
+		InsecureSkipVerify: true, //nolint:gosec // FetchCA verifies against the CA it finds in the chain
+	}}
+	conn, err := dialer.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		var notTLS tls.RecordHeaderError
+		if errors.As(err, &notTLS) {
+			return nil, fault.New(fault.Unavailable, "server_not_tls", "the server at %s does not speak TLS", addr).
+				WithRemedy("check that this is the address and port of the yard").WithCause(err)
+		}
+		return nil, fault.New(fault.Unavailable, "server_unreachable", "the server at %s cannot be reached: %v", addr, err).
+			WithRemedy("check the address and that the server runs").WithCause(err)
+	}
+	defer func() { _ = conn.Close() }() // nothing was sent that could be lost
+	secure, ok := conn.(*tls.Conn)
+	if !ok {
+		return nil, fmt.Errorf("fetch CA from %s: the connection is a %T, not TLS", addr, conn)
+	}
+	return secure.ConnectionState().PeerCertificates, nil
+}
+
+// chooseCA picks the CA certificate that the chain ends with.
+func chooseCA(chain []*x509.Certificate, addr, wantHash string) (*x509.Certificate, error) {
+	ca := chain[len(chain)-1]
+	if len(chain) < 2 || !ca.IsCA {
+		return nil, fault.New(fault.Denied, "ca_missing", "the server at %s presents no CA of its own", addr).
+			WithRemedy("connect to the yard itself, not to a proxy that ends TLS before it")
+	}
+	if hash := HashOf(ca); wantHash != "" && subtle.ConstantTimeCompare([]byte(hash), []byte(wantHash)) != 1 {
+		return nil, fault.New(fault.Denied, "ca_mismatch", "the server at %s has CA %s, not %s: this may be another server or someone in between", addr, hash, wantHash).
+			WithRemedy("check the address; if the server got a new CA, ask its admin for a new token")
+	}
+	return ca, nil
+}
+
+// verifyServer checks that the server's certificate is signed by ca and for host.
+func verifyServer(leaf, ca *x509.Certificate, addr, host string) error {
+	name, _, _ := strings.Cut(host, "%") // a certificate knows no IPv6 zones
+	_, err := leaf.Verify(x509.VerifyOptions{
+		Roots:     poolOf(ca),
+		DNSName:   name,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	if err == nil {
+		return nil
+	}
+	var wrongName x509.HostnameError
+	if errors.As(err, &wrongName) {
+		return fault.New(fault.Denied, "server_name_mismatch", "the server at %s has no certificate for that host, only for %s", addr, hostsOf(leaf)).
+			WithRemedy("use one of those, or start the server with this host among its own").WithCause(err)
+	}
+	return fault.New(fault.Denied, "server_certificate_invalid", "the certificate of the server at %s is not good: %v", addr, err).
+		WithRemedy("check this machine's clock, then the server").WithCause(err)
+}
+
+// hostsOf lists what a server certificate is for, safe to print: it may come
+// from a stranger.
+func hostsOf(leaf *x509.Certificate) string {
+	var hosts []string
+	for _, name := range leaf.DNSNames {
+		hosts = append(hosts, fmt.Sprintf("%.80q", name))
+	}
+	for _, ip := range leaf.IPAddresses {
+		hosts = append(hosts, ip.String())
+	}
+	if len(hosts) > 10 {
+		hosts = append(hosts[:10], "…")
+	}
+	return strings.Join(hosts, ", ")
+}

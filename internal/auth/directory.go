@@ -1,0 +1,146 @@
+package auth
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/tenant"
+)
+
+// Directory answers who presents a token. It is a copy of the yardmaster's
+// users and tokens, for the server's request path; the server keeps it up to
+// date with every committed change. It is safe for concurrent use.
+type Directory struct {
+	mu     sync.RWMutex
+	users  map[id.User]tenant.User
+	tokens map[id.Token]tenant.Token
+}
+
+// NewDirectory returns a directory that knows nobody.
+func NewDirectory() *Directory {
+	return &Directory{users: map[id.User]tenant.User{}, tokens: map[id.Token]tenant.Token{}}
+}
+
+// Set replaces all users and tokens, as at the start of the server.
+func (d *Directory) Set(users []tenant.User, tokens []tenant.Token) {
+	byUser := make(map[id.User]tenant.User, len(users))
+	for _, u := range users {
+		byUser[u.ID] = u
+	}
+	byToken := make(map[id.Token]tenant.Token, len(tokens))
+	for _, t := range tokens {
+		byToken[t.ID] = t
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.users, d.tokens = byUser, byToken
+}
+
+// PutUser adds or replaces a user. One that is older than what is known is
+// dropped, so that a late update never lets a disabled user back in.
+func (d *Directory) PutUser(u tenant.User) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if known, ok := d.users[u.ID]; !ok || known.Seq <= u.Seq {
+		d.users[u.ID] = u
+	}
+}
+
+// PutToken adds or replaces a token. One that is older than what is known is
+// dropped, so that a late update never brings a revoked token back.
+func (d *Directory) PutToken(t tenant.Token) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if known, ok := d.tokens[t.ID]; !ok || known.Seq <= t.Seq {
+		d.tokens[t.ID] = t
+	}
+}
+
+// Authenticate tells who presents this access token as a bearer, and which
+// token it is. The text is that of the token, without "Bearer". Every failure
+// to say who one is is of kind Unknown; a user who is known and disabled is
+// Denied.
+func (d *Directory) Authenticate(bearer string, now time.Time) (tenant.Caller, id.Token, error) {
+	t, u, err := d.check(tenant.AccessToken, bearer, now)
+	if err != nil {
+		return tenant.Caller{}, "", err
+	}
+	return tenant.Caller{User: u.ID, Role: u.Role, Scope: t.Scope}, t.ID, nil
+}
+
+// Check returns the record of a bootstrap or join token that is presented, if
+// it is good now. It takes no use off it: the yardmaster counts uses and has
+// the last word when two come at once.
+func (d *Directory) Check(kind tenant.TokenKind, text string, now time.Time) (tenant.Token, error) {
+	t, _, err := d.check(kind, text, now)
+	return t, err
+}
+
+// check finds the token and its owner. An owner is required of access tokens;
+// a bootstrap token comes before the first user, and a join token outlives the
+// account of the admin who made it unless it is revoked.
+func (d *Directory) check(kind tenant.TokenKind, text string, now time.Time) (tenant.Token, tenant.User, error) {
+	p, err := Parse(text)
+	if err != nil {
+		return tenant.Token{}, tenant.User{}, asUnknown(err)
+	}
+	if p.Kind != kind {
+		return tenant.Token{}, tenant.User{}, wrongKind(kind, p.Kind)
+	}
+	t, known, u, hasOwner := d.find(p.ID)
+	if !known {
+		return tenant.Token{}, tenant.User{}, Matches(nil, p, now)
+	}
+	if err := Matches(&t, p, now); err != nil {
+		return tenant.Token{}, tenant.User{}, err
+	}
+	if kind != tenant.AccessToken {
+		return t, tenant.User{}, nil
+	}
+	if !hasOwner {
+		return tenant.Token{}, tenant.User{}, fault.New(fault.Unknown, "token_invalid", "the owner of the token is no longer known here").
+			WithRemedy("ask an admin for a new account")
+	}
+	if u.Disabled {
+		return tenant.Token{}, tenant.User{}, fault.New(fault.Denied, "user_disabled", "the account of %s is disabled", u.ID).
+			WithRemedy("ask an admin to enable it")
+	}
+	return t, u, nil
+}
+
+func (d *Directory) find(name id.Token) (t tenant.Token, known bool, u tenant.User, hasOwner bool) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if t, known = d.tokens[name]; known {
+		u, hasOwner = d.users[t.Owner]
+	}
+	return t, known, u, hasOwner
+}
+
+// asUnknown turns the error about a malformed token into one about a caller who
+// did not say who they are.
+func asUnknown(err error) error {
+	var f *fault.Error
+	if !errors.As(err, &f) {
+		return err
+	}
+	unknown := *f
+	unknown.Kind = fault.Unknown
+	return &unknown
+}
+
+func wrongKind(want, got tenant.TokenKind) error {
+	remedy := "use an access token"
+	switch got {
+	case tenant.BootstrapToken:
+		remedy = "exchange it for an access token with: trainyard login"
+	case tenant.JoinToken:
+		remedy = "join a machine with it: trainyard agent join"
+	case tenant.AccessToken:
+		remedy = "use a " + string(want) + " token"
+	}
+	return fault.New(fault.Unknown, "token_wrong_kind", "this call needs a token of kind %s, not %s", want, got).WithRemedy("%s", remedy)
+}

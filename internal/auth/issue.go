@@ -1,0 +1,202 @@
+package auth
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+)
+
+const (
+	serverLife = 90 * 24 * time.Hour
+
+	// MaxNodeLife is the longest time for which a node's certificate is signed.
+	MaxNodeLife = 90 * 24 * time.Hour
+
+	maxCSR   = 16 << 10
+	maxHosts = 100
+)
+
+// ServerCertificate issues a certificate for a server that is reached under
+// these names and addresses, good for 90 days and for nothing but serving. The
+// chain ends with the CA itself, so that FetchCA finds it there.
+func (ca *CA) ServerCertificate(hosts []string, now time.Time) (tls.Certificate, error) {
+	template := &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	if err := addHosts(template, hosts); err != nil {
+		return tls.Certificate{}, err
+	}
+	template.Subject = pkix.Name{CommonName: "trainyard server"}
+	key, err := newKey()
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("issue server certificate: %w", err)
+	}
+	cert, err := ca.sign(template, key.Public(), serverLife, now)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("issue server certificate: %w", err)
+	}
+	return tls.Certificate{Certificate: [][]byte{cert.Raw, ca.cert.Raw}, PrivateKey: key, Leaf: cert}, nil
+}
+
+// addHosts sets the names and addresses that a server certificate is for.
+func addHosts(template *x509.Certificate, hosts []string) error {
+	if len(hosts) == 0 || len(hosts) > maxHosts {
+		return fault.New(fault.Invalid, "host_invalid", "a server needs 1 to %d host names or addresses, not %d", maxHosts, len(hosts)).
+			WithRemedy("name the hosts under which the server is reached")
+	}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			if !slices.ContainsFunc(template.IPAddresses, ip.Equal) {
+				template.IPAddresses = append(template.IPAddresses, ip)
+			}
+			continue
+		}
+		name := strings.ToLower(host)
+		if !hostName(name) {
+			return fault.New(fault.Invalid, "host_invalid", "%.80q is neither a host name nor an IP address", host).
+				WithRemedy("write names such as yard.example.org, without scheme, port or brackets")
+		}
+		if !slices.Contains(template.DNSNames, name) {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
+	return nil
+}
+
+// hostName reports whether s is a lower-case DNS name. An underscore is let
+// pass, since container networks use it; a wildcard is not, since the CA has
+// no need to vouch for names nobody asked for.
+func hostName(s string) bool {
+	if len(s) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(s, ".") {
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+		for _, c := range []byte(label) {
+			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// SignNode gives a node a certificate for the key in its signing request, for
+// the time ttl but not beyond the CA's own end. Only the key is taken from the
+// request: who the node is, and that the certificate is for clients alone, is
+// said by us.
+func (ca *CA) SignNode(csrPEM []byte, node id.Node, ttl time.Duration, now time.Time) (certPEM []byte, expires time.Time, err error) {
+	if !id.Name(string(node)) {
+		return nil, time.Time{}, fault.New(fault.Invalid, "node_name_invalid", "%.80q cannot name a node", node).
+			WithRemedy("use up to %d lower-case letters, digits, '-', '_' and '.', with a letter or digit at both ends", id.MaxName)
+	}
+	if ttl <= 0 || ttl > MaxNodeLife {
+		return nil, time.Time{}, fault.New(fault.Invalid, "node_life_invalid", "a node certificate cannot be good for %s", ttl).
+			WithRemedy("choose a time up to %s", MaxNodeLife)
+	}
+	csr, err := parseCSR(csrPEM)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	cert, err := ca.sign(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: string(node)},
+		URIs:        []*url.URL{nodeURI(node)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, csr.PublicKey, ttl, now)
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("sign certificate of node %s: %w", node, err)
+	}
+	return encodeCert(cert.Raw), cert.NotAfter, nil
+}
+
+// nodeURI is how a certificate names a node.
+func nodeURI(node id.Node) *url.URL {
+	return &url.URL{Scheme: "trainyard", Host: "node", Path: "/" + string(node)}
+}
+
+// sign fills in what all our certificates share and signs.
+func (ca *CA) sign(template *x509.Certificate, public any, life time.Duration, now time.Time) (*x509.Certificate, error) {
+	if !now.Before(ca.cert.NotAfter) {
+		return nil, fault.New(fault.Unavailable, "ca_expired", "the yard's CA expired on %s and can sign nothing any more", ca.cert.NotAfter.Format(time.DateOnly)).
+			WithRemedy("an admin must make a new CA")
+	}
+	serial, err := newSerial()
+	if err != nil {
+		return nil, err
+	}
+	template.SerialNumber = serial
+	template.NotBefore = now.Add(-skew)
+	template.NotAfter = now.Add(life)
+	if template.NotAfter.After(ca.cert.NotAfter) {
+		template.NotAfter = ca.cert.NotAfter
+	}
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.BasicConstraintsValid = true // and no CA
+	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, public, ca.key)
+	if err != nil {
+		return nil, fmt.Errorf("sign certificate: %w", err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("read signed certificate: %w", err)
+	}
+	return cert, nil
+}
+
+// parseCSR reads a signing request and checks that its key is strong and that
+// whoever sent it holds that key.
+func parseCSR(csrPEM []byte) (*x509.CertificateRequest, error) {
+	refuse := func(format string, args ...any) *fault.Error {
+		return fault.New(fault.Invalid, "csr_invalid", "the signing request "+format, args...).
+			WithRemedy("send one PEM block of type %s, signed with the node's own key", pemCSR)
+	}
+	if len(csrPEM) > maxCSR {
+		return nil, refuse("is longer than %d bytes", maxCSR)
+	}
+	block, rest := pem.Decode(csrPEM)
+	if block == nil || block.Type != pemCSR || len(bytes.TrimSpace(rest)) > 0 {
+		return nil, refuse("is not a single PEM block of that type")
+	}
+	csr, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, refuse("cannot be read").WithCause(err)
+	}
+	if !strongKey(csr.PublicKey) {
+		return nil, fault.New(fault.Invalid, "csr_key_weak", "the key of the signing request is weak or of an unknown kind").
+			WithRemedy("use an ECDSA P-256, P-384 or P-521 key, Ed25519, or RSA with 2048 to 4096 bits")
+	}
+	if err := csr.CheckSignature(); err != nil {
+		return nil, refuse("is not signed with the key it names").WithCause(err)
+	}
+	return csr, nil
+}
+
+// strongKey reports whether a key is good enough to stand for a node. Very long
+// RSA keys are refused as well: each handshake would pay for them.
+func strongKey(public any) bool {
+	switch key := public.(type) {
+	case *ecdsa.PublicKey:
+		return key.Curve == elliptic.P256() || key.Curve == elliptic.P384() || key.Curve == elliptic.P521()
+	case ed25519.PublicKey:
+		return true
+	case *rsa.PublicKey:
+		return key.N.BitLen() >= 2048 && key.N.BitLen() <= 4096 && key.E >= 65537
+	}
+	return false
+}

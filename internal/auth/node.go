@@ -1,0 +1,233 @@
+package auth
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+)
+
+const nodeFile = "node.pem"
+
+// NodeIdentity is what an agent shows to the server: its own key, which never
+// leaves the machine, the CA it trusts and, once it has joined, its
+// certificate. It is safe for concurrent use.
+type NodeIdentity struct {
+	key  *ecdsa.PrivateKey
+	ca   *x509.Certificate
+	cert atomic.Pointer[tls.Certificate] // nil before the node has joined
+}
+
+// NewNodeIdentity makes a key for a machine that is about to join the yard of
+// this CA. Save it before the join is asked for: if the answer is lost, the
+// agent asks again with the same key.
+func NewNodeIdentity(caPEM []byte) (*NodeIdentity, error) {
+	ca, err := parseCACert(caPEM)
+	if err != nil {
+		return nil, err
+	}
+	key, err := newKey()
+	if err != nil {
+		return nil, fmt.Errorf("make node identity: %w", err)
+	}
+	return &NodeIdentity{key: key, ca: ca}, nil
+}
+
+// LoadNodeIdentity reads the identity that Save left under dir. If there is
+// none the error is of kind NotFound.
+func LoadNodeIdentity(dir string) (*NodeIdentity, error) {
+	path := filepath.Join(dir, nodeFile)
+	data, err := readPrivate(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fault.New(fault.NotFound, "node_not_joined", "this machine has not joined a yard: there is no %s", path).
+			WithRemedy("join it with: trainyard agent join").WithCause(err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load node identity: %w", err)
+	}
+	n, err := parseNode(data)
+	if err != nil {
+		return nil, fault.New(fault.Internal, "node_identity_damaged", "the node's identity in %s is damaged: %v", path, err).
+			WithRemedy("move the file away and join again with: trainyard agent join").WithCause(err)
+	}
+	return n, nil
+}
+
+// parseNode reads key, CA and, if there is one, the certificate.
+func parseNode(data []byte) (*NodeIdentity, error) {
+	parts, err := parseBundle(data)
+	if err != nil {
+		return nil, err
+	}
+	if parts.key == nil || parts.ca == nil {
+		return nil, errors.New("key or CA certificate is missing")
+	}
+	n := &NodeIdentity{key: parts.key, ca: parts.ca}
+	if parts.leaf == nil {
+		return n, nil
+	}
+	if err := n.use(parts.leaf); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// Save writes the identity under dir with mode 0600. After a crash either the
+// old or the new identity is there, whole.
+func (n *NodeIdentity) Save(dir string) error {
+	if err := ownDir(dir); err != nil {
+		return fmt.Errorf("save node identity: %w", err)
+	}
+	data, err := encodeKey(n.key)
+	if err != nil {
+		return fmt.Errorf("save node identity: %w", err)
+	}
+	data = append(data, encodeCert(n.ca.Raw)...)
+	if cert := n.cert.Load(); cert != nil {
+		data = append(data, encodeCert(cert.Leaf.Raw)...)
+	}
+	if err := writeAtomic(filepath.Join(dir, nodeFile), data); err != nil {
+		return fmt.Errorf("save node identity: %w", err)
+	}
+	return nil
+}
+
+// CSR returns the signing request to send to the server. The name is a hint
+// for people who read it: the server says what the node is called.
+func (n *NodeIdentity) CSR(name string) ([]byte, error) { return signingRequest(n.key, name) }
+
+// Install takes a certificate from the server into use: handshakes from now on
+// present it. Connections that are open keep the one they began with, so close
+// the idle ones after a renewal. Save makes it last.
+func (n *NodeIdentity) Install(certPEM []byte) error {
+	refuse := func(err error) error {
+		return fault.New(fault.Internal, "node_certificate_unusable", "the server answered with a certificate that this node cannot use: %v", err).
+			WithRemedy("check that the address is that of the yard this machine joined").WithCause(err)
+	}
+	parts, err := parseBundle(certPEM)
+	if err != nil {
+		return refuse(err)
+	}
+	if parts.leaf == nil || parts.ca != nil || parts.key != nil {
+		return refuse(errors.New("it is not exactly one node certificate"))
+	}
+	if err := n.use(parts.leaf); err != nil {
+		return refuse(err)
+	}
+	return nil
+}
+
+// use checks that leaf is for this key, from this CA and of a node. Its times
+// are not checked: an identity that has ended must still load, so that the
+// agent can say so.
+func (n *NodeIdentity) use(leaf *x509.Certificate) error {
+	if !n.key.PublicKey.Equal(leaf.PublicKey) {
+		return errors.New("the certificate is for another key")
+	}
+	if err := leaf.CheckSignatureFrom(n.ca); err != nil {
+		return fmt.Errorf("the certificate is not from the CA this node trusts: %w", err)
+	}
+	node, err := nodeIn(leaf)
+	if err != nil {
+		return errors.New("the certificate does not name a node")
+	}
+	if old := n.Node(); old != "" && old != node {
+		return fmt.Errorf("the certificate is for node %s, and this is node %s", node, old)
+	}
+	n.cert.Store(&tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: n.key, Leaf: leaf})
+	return nil
+}
+
+// Node returns the node's name, "" before it has joined.
+func (n *NodeIdentity) Node() id.Node {
+	cert := n.cert.Load()
+	if cert == nil {
+		return ""
+	}
+	return id.Node(cert.Leaf.Subject.CommonName)
+}
+
+// CAHash returns the hash of the CA that the node trusts.
+func (n *NodeIdentity) CAHash() string { return HashOf(n.ca) }
+
+// Expires returns the end of the certificate, the zero time before the node
+// has joined.
+func (n *NodeIdentity) Expires() time.Time {
+	cert := n.cert.Load()
+	if cert == nil {
+		return time.Time{}
+	}
+	return cert.Leaf.NotAfter
+}
+
+// NeedsRenewal reports whether two thirds of the certificate's life are over,
+// or there is no certificate yet.
+func (n *NodeIdentity) NeedsRenewal(now time.Time) bool {
+	cert := n.cert.Load()
+	return cert == nil || due(cert.Leaf, now)
+}
+
+// TLS returns how the agent speaks to the server: it trusts the pinned CA alone
+// and presents whichever certificate is installed at the time of a handshake,
+// none before it has joined.
+func (n *NodeIdentity) TLS() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		RootCAs:    poolOf(n.ca),
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			if cert := n.cert.Load(); cert != nil {
+				return cert, nil
+			}
+			return &tls.Certificate{}, nil
+		},
+	}
+}
+
+// NewNodeKey makes a key and the function that writes signing requests for it,
+// for callers that keep the key themselves; agents use NodeIdentity.
+func NewNodeKey() (keyPEM []byte, csr func(name string) ([]byte, error), err error) {
+	key, err := newKey()
+	if err != nil {
+		return nil, nil, err
+	}
+	keyPEM, err = encodeKey(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	return keyPEM, func(name string) ([]byte, error) { return signingRequest(key, name) }, nil
+}
+
+// NodeTLS returns how a node with this key and certificate speaks to the server
+// of this CA, for callers that keep them themselves; agents use NodeIdentity.
+func NodeTLS(caPEM, certPEM, keyPEM []byte) (*tls.Config, error) {
+	n, err := parseNode(bytes.Join([][]byte{keyPEM, caPEM, certPEM}, []byte("\n")))
+	if err == nil && n.cert.Load() == nil {
+		err = errors.New("the certificate is missing")
+	}
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "node_identity_invalid", "the node's identity cannot be used: %v", err).
+			WithRemedy("join the machine again with: trainyard agent join").WithCause(err)
+	}
+	return n.TLS(), nil
+}
+
+func signingRequest(key *ecdsa.PrivateKey, name string) ([]byte, error) {
+	template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}
+	der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
+	if err != nil {
+		return nil, fmt.Errorf("write signing request: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: pemCSR, Bytes: der}), nil
+}

@@ -1,0 +1,140 @@
+package auth
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"trainyard/internal/clock"
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+)
+
+// ServerIdentity is the server's certificate, which renews itself. It lives in
+// memory only: each start of the server issues a new one.
+type ServerIdentity struct {
+	ca    *CA
+	hosts []string
+	clk   clock.Clock
+
+	current  atomic.Pointer[tls.Certificate]
+	renewing sync.Mutex
+}
+
+// NewServerIdentity issues the first certificate for a server that is reached
+// under these hosts.
+func (ca *CA) NewServerIdentity(hosts []string, clk clock.Clock) (*ServerIdentity, error) {
+	s := &ServerIdentity{ca: ca, hosts: slices.Clone(hosts), clk: clk}
+	cert, err := ca.ServerCertificate(s.hosts, clk.Now())
+	if err != nil {
+		return nil, err
+	}
+	s.current.Store(&cert)
+	return s, nil
+}
+
+// GetCertificate returns the certificate for a handshake, a new one if two
+// thirds of the old one's life are over. It has the form tls.Config wants.
+func (s *ServerIdentity) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	now := s.clk.Now()
+	if cert := s.current.Load(); !due(cert.Leaf, now) {
+		return cert, nil
+	}
+	s.renewing.Lock()
+	defer s.renewing.Unlock()
+	old := s.current.Load()
+	if !due(old.Leaf, now) {
+		return old, nil // another handshake was faster
+	}
+	cert, err := s.ca.ServerCertificate(s.hosts, now)
+	if err == nil {
+		s.current.Store(&cert)
+		return &cert, nil
+	}
+	if now.After(old.Leaf.NotBefore) && now.Before(old.Leaf.NotAfter) {
+		return old, nil // still good: each further handshake tries again
+	}
+	return nil, err
+}
+
+// due reports whether a certificate of ours should be renewed: two thirds of
+// its life are over, or the clock went back to before its start. The skew is no
+// part of that life: a short-lived certificate would be due at once.
+func due(cert *x509.Certificate, now time.Time) bool {
+	life := cert.NotAfter.Sub(cert.NotBefore) - skew
+	return now.Before(cert.NotBefore) || !now.Before(cert.NotAfter.Add(-life/3))
+}
+
+// ServerTLS returns how the server speaks TLS. Clients may present a
+// certificate of this CA, and one that is not good ends the handshake; people
+// come without. Sessions are not resumed, so that every connection proves anew
+// who is on it.
+func (ca *CA) ServerTLS(identity *ServerIdentity) *tls.Config {
+	return &tls.Config{
+		MinVersion:             tls.VersionTLS13,
+		GetCertificate:         identity.GetCertificate,
+		ClientAuth:             tls.VerifyClientCertIfGiven,
+		ClientCAs:              poolOf(ca.cert),
+		NextProtos:             []string{"h2", "http/1.1"},
+		SessionTicketsDisabled: true,
+		Time:                   identity.clk.Now,
+	}
+}
+
+func poolOf(cert *x509.Certificate) *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(cert)
+	return pool
+}
+
+// NodeOf tells which node is at the other end of a connection. The handshake
+// has checked the signatures; NodeOf checks that it was this CA that vouched
+// and, as a connection may live long, that the certificate is still good now.
+// It is cheap enough for every request. Whether the node is still wanted is for
+// the caller to ask.
+func (ca *CA) NodeOf(cs *tls.ConnectionState, now time.Time) (id.Node, error) {
+	if cs == nil || len(cs.PeerCertificates) == 0 {
+		return "", fault.New(fault.Unknown, "node_certificate_missing", "this call is for nodes, and the caller presented no node certificate").
+			WithRemedy("join the machine with: trainyard agent join")
+	}
+	if !slices.ContainsFunc(cs.VerifiedChains, ca.endsChain) {
+		return "", badNode(errors.New("no verified chain ends at this CA"))
+	}
+	leaf := cs.PeerCertificates[0]
+	if now.Before(leaf.NotBefore) || !now.Before(leaf.NotAfter) {
+		return "", fault.New(fault.Unknown, "node_certificate_expired", "the node certificate is good from %s to %s, not now",
+			leaf.NotBefore.UTC().Format(time.RFC3339), leaf.NotAfter.UTC().Format(time.RFC3339)).
+			WithRemedy("check the clocks; if they are right, join the machine again with: trainyard agent join")
+	}
+	return nodeIn(leaf)
+}
+
+// endsChain reports whether the chain is a leaf directly below this CA.
+func (ca *CA) endsChain(chain []*x509.Certificate) bool {
+	return len(chain) == 2 && chain[1].Equal(ca.cert)
+}
+
+// nodeIn reads the node's name from its certificate.
+func nodeIn(leaf *x509.Certificate) (id.Node, error) {
+	if !slices.Equal(leaf.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}) {
+		return "", badNode(errors.New("certificate is not for clients alone"))
+	}
+	if len(leaf.URIs) != 1 {
+		return "", badNode(errors.New("certificate does not hold exactly one URI"))
+	}
+	name, ok := strings.CutPrefix(leaf.URIs[0].String(), "trainyard://node/")
+	if !ok || !id.Name(name) || name != leaf.Subject.CommonName {
+		return "", badNode(errors.New("certificate does not name a node"))
+	}
+	return id.Node(name), nil
+}
+
+func badNode(cause error) error {
+	return fault.New(fault.Unknown, "node_certificate_invalid", "the certificate presented is not that of a node of this yard").
+		WithRemedy("join the machine again with: trainyard agent join").WithCause(cause)
+}

@@ -1,0 +1,327 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"trainyard/internal/api"
+	"trainyard/internal/auth"
+	"trainyard/internal/cli/contexts"
+	"trainyard/internal/cli/table"
+	"trainyard/internal/fault"
+	"trainyard/internal/tenant"
+)
+
+func (a *app) login() *cobra.Command {
+	var token, caHash, name string
+	cmd := &cobra.Command{
+		Use:   "login URL",
+		Short: "Log in to a yard",
+		Long: `Log in to a yard and keep the login on this machine.
+
+The token comes from --token, from the variable TRAINYARD_TOKEN or from a
+question; "--token -" reads it from standard input. The yard's CA is pinned: a
+bootstrap token carries its hash; for an access token compare the hash that is
+shown with the one that the server printed at its first start, or give it with
+--ca-hash. Later calls speak to the server of that CA and to no other.`,
+		Example: `  trainyard login https://yard.example.org:7443 --token tyb_...
+  trainyard login yard.example.org --ca-hash 5f0c... --name lab < token.txt
+  trainyard --context lab jobs`,
+		Args: needs(1, 1, "yard: its address as in https://yard.example.org:7443"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.doLogin(cmd.Context(), args[0], token, strings.ToLower(caHash), name)
+		},
+	}
+	cmd.Flags().StringVar(&token, "token", "", "bootstrap or access token; - reads it from standard input")
+	cmd.Flags().StringVar(&caHash, "ca-hash", "", "hash that the yard's CA must have")
+	cmd.Flags().StringVar(&name, "name", "", "name of the login; the server's address if left out")
+	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "pin the CA that the server shows without asking")
+	a.outputFlag(cmd)
+	return cmd
+}
+
+func (a *app) doLogin(ctx context.Context, address, token, caHash, name string) error {
+	server, err := serverURL(address)
+	if err != nil {
+		return err
+	}
+	if token, err = a.readToken(ctx, token); err != nil {
+		return err
+	}
+	parsed, err := auth.Parse(token)
+	if err != nil {
+		return err
+	}
+	if parsed.Kind == tenant.JoinToken {
+		return fault.New(fault.Invalid, "token_kind", "this is a join token: it lets machines join, not people").
+			WithRemedy("log in with a bootstrap or access token")
+	}
+	file, err := a.logins()
+	if err != nil {
+		return err
+	}
+	known, _ := file.ByServer(server)
+	ca, err := a.pin(ctx, server, parsed.CAHash, caHash, known.CA)
+	if err != nil {
+		return err
+	}
+	login := contexts.Context{Name: name, Server: server, Token: token, CA: string(ca)}
+	who, err := a.identify(ctx, &login, parsed.Kind)
+	if err != nil {
+		return err
+	}
+	if login.Name == "" {
+		login.Name = known.Name
+	}
+	if login.Name == "" {
+		login.Name = strings.TrimPrefix(server, "https://")
+	}
+	file.Put(login)
+	if err := file.Save(); err != nil {
+		return err
+	}
+	return a.show(who, nil, func() error {
+		_, err := fmt.Fprintf(a.env.Stdout, "Logged in to %s as %s (%s).\n", server, who.User, who.Role)
+		a.next("trainyard nodes                what there is to run on", "trainyard run -- hostname       a first job", "trainyard submit job.yaml       hand in a job file")
+		return err
+	})
+}
+
+// readToken returns the token from the flag, the environment, standard input or a question.
+func (a *app) readToken(ctx context.Context, token string) (string, error) {
+	if token == "" {
+		token = a.getenv(varToken)
+	}
+	switch {
+	case token == "-", token == "" && !a.terminal(a.env.Stdin):
+		text, err := a.stdin.ReadString('\n')
+		if err != nil && err != io.EOF {
+			return "", fmt.Errorf("read the token: %w", err)
+		}
+		return strings.TrimSpace(text), nil
+	case token != "":
+		return strings.TrimSpace(token), nil
+	}
+	const question = "Token: "
+	if a.env.ReadSecret == nil {
+		return a.ask(ctx, question)
+	}
+	_, _ = fmt.Fprint(a.env.Stderr, question)
+	defer a.note("")
+	return a.line(ctx, a.env.ReadSecret)
+}
+
+// pin fetches the server's CA and makes sure that it is the right one: the one
+// whose hash came with the token or the flag, the one pinned before, or one that the person accepts.
+func (a *app) pin(ctx context.Context, server, tokenHash, flagHash, known string) ([]byte, error) {
+	u, err := url.Parse(server)
+	if err != nil {
+		return nil, fmt.Errorf("read address: %w", err)
+	}
+	want := tokenHash
+	if flagHash != "" {
+		if want != "" && want != flagHash {
+			return nil, fault.New(fault.Denied, "ca_mismatch", "the token is for a yard with CA %s, not %s", want, flagHash).
+				WithRemedy("use the token of the yard that you mean to log in to")
+		}
+		want = flagHash
+	}
+	ca, hash, err := auth.FetchCA(ctx, u.Host, want)
+	if err != nil || want != "" || string(ca) == known {
+		return ca, err
+	}
+	if known != "" {
+		return nil, fault.New(fault.Denied, "ca_changed", "the yard at %s has another CA than at the last login: this may be another server or someone in between", u.Host).
+			WithRemedy("ask its admin; if the new CA is right, log in with: --ca-hash %s", hash)
+	}
+	if a.yes {
+		a.note("Pinned the CA %s.", hash)
+		return ca, nil
+	}
+	if !a.terminal(a.env.Stdin) || !a.terminal(a.env.Stderr) {
+		return nil, fault.New(fault.Denied, "ca_unknown", "nothing vouches for the yard at %s: its CA has the hash %s", u.Host, hash).
+			WithRemedy("compare it with what the server printed at its first start, then log in with: --ca-hash %s", hash)
+	}
+	a.note("The yard at %s is not known yet. Its CA has the hash\n\n  %s\n\nThe server printed it at its first start.", u.Host, hash)
+	answer, err := a.ask(ctx, "Is it the same? [y/N] ")
+	if err != nil {
+		return nil, err
+	}
+	if answer = strings.ToLower(answer); answer != "y" && answer != "yes" {
+		return nil, fault.New(fault.Denied, "ca_refused", "the yard's CA was not accepted; nothing was sent to it")
+	}
+	return ca, nil
+}
+
+// identify asks the yard who the token stands for. A bootstrap token is
+// exchanged for an access token first.
+func (a *app) identify(ctx context.Context, login *contexts.Context, kind tenant.TokenKind) (api.Whoami, error) {
+	if kind == tenant.BootstrapToken {
+		anonymous := *login
+		anonymous.Token = ""
+		client, err := open(anonymous)
+		if err != nil {
+			return api.Whoami{}, err
+		}
+		defer client.Close()
+		given, err := client.Login(ctx, api.LoginRequest{Token: login.Token, Note: "login"})
+		if err != nil {
+			return api.Whoami{}, err
+		}
+		login.Token = given.Text
+	}
+	client, err := open(*login)
+	if err != nil {
+		return api.Whoami{}, err
+	}
+	defer client.Close()
+	who, err := client.Whoami(ctx)
+	login.User = string(who.User)
+	return who, err
+}
+
+func (a *app) logout() *cobra.Command {
+	var revoke bool
+	cmd := &cobra.Command{
+		Use:   "logout [CONTEXT]",
+		Short: "Forget a login",
+		Long:  "Forget a login of this machine: the current one if none is named. Its token stays good unless it is revoked.",
+		Example: `  trainyard logout
+  trainyard logout lab --revoke`,
+		Args: needs(0, 1, "login"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			file, err := a.logins()
+			if err != nil {
+				return err
+			}
+			name := a.context
+			if len(args) > 0 {
+				name = args[0]
+			}
+			login, ok := file.Get(name)
+			if !ok {
+				return noContext(name)
+			}
+			if revoke {
+				if err := revokeOwn(cmd.Context(), login); err != nil {
+					return fmt.Errorf("revoke the token, the login is kept: %w", err)
+				}
+			}
+			file.Remove(login.Name)
+			if err := file.Save(); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(a.env.Stdout, "Logged out of %s.\n", login.Server)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&revoke, "revoke", false, "also make the token useless")
+	return cmd
+}
+
+func revokeOwn(ctx context.Context, login contexts.Context) error {
+	client, err := open(login)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	parsed, err := auth.Parse(login.Token)
+	if err != nil {
+		return err
+	}
+	return client.RevokeToken(ctx, parsed.ID)
+}
+
+func (a *app) whoami() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "whoami", Short: "Show who you are to the yard", Args: noArgs,
+		Example: "  trainyard whoami\n  trainyard whoami -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			who, err := client.Whoami(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.show(who, nil, func() error {
+				now := a.env.Clock.Now()
+				return a.pairs("User", string(who.User), "Role", string(who.Role), "Scope", string(who.Scope),
+					"Token", fmt.Sprintf("%s, expires %s", who.Token, table.Ago(who.Expires, now)), "Yard", client.Base())
+			})
+		},
+	}
+	a.outputFlag(cmd)
+	return cmd
+}
+
+func (a *app) contexts() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "context", Short: "List the logins of this machine, or choose one", Args: noArgs,
+		Long:    "List the logins of this machine. The current one has a star; choose another with \"context use NAME\" or for one command with --context.",
+		Example: "  trainyard context\n  trainyard context use lab",
+		RunE:    func(*cobra.Command, []string) error { return a.listContexts() },
+	}
+	use := &cobra.Command{
+		Use: "use NAME", Short: "Make a login the current one", Args: needs(1, 1, "login"),
+		Example: "  trainyard context use lab",
+		RunE: func(_ *cobra.Command, args []string) error {
+			file, err := a.logins()
+			if err != nil {
+				return err
+			}
+			login, ok := file.Get(args[0])
+			if !ok {
+				return noContext(args[0])
+			}
+			file.Current = login.Name
+			if err := file.Save(); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(a.env.Stdout, "The current yard is %s at %s.\n", login.Name, login.Server)
+			return err
+		},
+	}
+	cmd.AddCommand(use)
+	a.outputFlag(cmd)
+	return cmd
+}
+
+// shownContext is a login without its secret.
+type shownContext struct {
+	Name    string `json:"name"`
+	Server  string `json:"server"`
+	User    string `json:"user"`
+	Current bool   `json:"current"`
+}
+
+func (a *app) listContexts() error {
+	file, err := a.logins()
+	if err != nil {
+		return err
+	}
+	list := struct {
+		Contexts []shownContext `json:"contexts"`
+	}{[]shownContext{}}
+	for _, c := range file.Contexts {
+		list.Contexts = append(list.Contexts, shownContext{c.Name, c.Server, c.User, c.Name == file.Current})
+	}
+	return a.show(list, nil, func() error {
+		t := a.table("CURRENT", "NAME", "USER", "SERVER")
+		for _, c := range list.Contexts {
+			star := ""
+			if c.Current {
+				star = "*"
+			}
+			t.Row(star, c.Name, c.User, c.Server)
+		}
+		return a.writeTable(t, "no logins", "trainyard login https://HOST:7443")
+	})
+}

@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"trainyard/internal/api"
+	"trainyard/internal/clock"
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// pageLimit is the most entries that the server gives at once.
+const pageLimit = 500
+
+// sleep waits, or reports that ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool { return clock.Sleep(ctx, d) }
+
+func (a *app) logs() *cobra.Command {
+	var f api.LogFilter
+	var follow, stamps bool
+	var run string
+	rank := -1
+	cmd := &cobra.Command{
+		Use:   "logs JOB",
+		Short: "Show what a job printed",
+		Long: `Show what a job printed, all runs and ranks of it, or follow it live.
+
+A run's id (j7.2) in place of the job's shows that run alone. With -f the output
+is followed to the job's end, into later runs and over restarts of the server,
+and the command ends with the job's exit code (see: trainyard help exit-codes).
+Ctrl-C stops following; the job goes on. -o json writes one object a line.`,
+		Example: `  trainyard logs j7
+  trainyard logs -f j7 --tail 20
+  trainyard logs j7.2 --rank 1 --stream stderr
+  trainyard logs j7 --grep 'loss=.*nan' -t`,
+		Args:              needs(1, 1, "job"),
+		ValidArgsFunction: a.completeJobs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			j, err := logTarget(cmd, args[0], run, &f)
+			if err != nil {
+				return err
+			}
+			if cmd.Flags().Changed("rank") {
+				if rank < 0 {
+					return usagef(cmd, "--rank must be 0 or more")
+				}
+				f.Rank = &rank
+			}
+			if f.Tail < 0 {
+				return usagef(cmd, "--tail must be 0 or more")
+			}
+			if err := oneOf(cmd, "stream", f.Stream, []string{"stdout", "stderr", "yard"}); err != nil {
+				return err
+			}
+			if _, err := regexp.Compile(f.Grep); err != nil {
+				return usagef(cmd, "--grep is no regular expression: %v", err)
+			}
+			return a.doLogs(cmd.Context(), j, f, follow, stamps)
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVarP(&follow, "follow", "f", false, "go on until the job has ended")
+	flags.IntVar(&f.Tail, "tail", 0, "only the last so many lines")
+	flags.StringVar(&run, "run", "", "only this run: its number, or its id as in j7.2")
+	flags.IntVar(&rank, "rank", 0, "only this rank")
+	flags.StringVar(&f.Stream, "stream", "", "only stdout, stderr or yard (the yard's own remarks)")
+	flags.StringVar(&f.Grep, "grep", "", "only lines that match this regular expression")
+	flags.BoolVarP(&stamps, "timestamps", "t", false, "with the time of each line")
+	flags.VarP(format{&a.output, []string{outTable, outJSON}}, "output", "o", "table (plain lines) or json (one object a line)")
+	return cmd
+}
+
+// logTarget reads the job and the run that were asked for.
+func logTarget(cmd *cobra.Command, arg, run string, f *api.LogFilter) (id.Job, error) {
+	j := id.Job(arg)
+	if of, _, ok := id.Run(arg).Split(); ok {
+		j, f.Run = of, id.Run(arg)
+	}
+	if run == "" {
+		return j, nil
+	}
+	if f.Run != "" {
+		return j, usagef(cmd, "give the run once: by its id or by --run")
+	}
+	f.Run = id.Run(run)
+	if of, _, ok := f.Run.Split(); ok && of == j {
+		return j, nil
+	}
+	f.Run = id.Run(string(j) + "." + run)
+	if _, _, ok := f.Run.Split(); !ok {
+		return j, usagef(cmd, "--run %q is no run of %s: write its number, as in --run 2", run, j)
+	}
+	return j, nil
+}
+
+func (a *app) doLogs(ctx context.Context, j id.Job, f api.LogFilter, follow, stamps bool) error {
+	client, err := a.connect()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	detail, err := client.Job(ctx, j)
+	if err != nil {
+		return err
+	}
+	p := &printer{out: a.env.Stdout, stamps: stamps, json: a.output == outJSON, ranks: manyRanks(detail)}
+	if !follow {
+		return a.pageLogs(ctx, client, j, f, p)
+	}
+	if detail.State.Waiting() || detail.State == job.Paused {
+		a.note("%s", a.stateLine(detail.Job))
+	}
+	notes := a.stateNotes(detail.Job)
+	last, err := a.followJob(ctx, client, j, f, func(l api.LogLine) error { return p.line("", l) }, notes)
+	return a.followed(ctx, []string{string(j)}, []api.Job{last}, []error{err})
+}
+
+func manyRanks(j api.JobDetail) bool {
+	for _, r := range j.Runs {
+		if len(r.Ranks) > 1 {
+			return true
+		}
+	}
+	return len(j.Nodes) > 1
+}
+
+// pageLogs writes what there is now. A job that goes on printing does not keep
+// it going: lines from after the start are left for the next call.
+func (a *app) pageLogs(ctx context.Context, client *api.Client, j id.Job, f api.LogFilter, p *printer) error {
+	start := a.env.Clock.Now()
+	f.Limit = pageLimit
+	for {
+		page, err := client.Logs(ctx, j, f)
+		if err != nil {
+			return err
+		}
+		for _, l := range page.Lines {
+			if err := p.line("", l); err != nil {
+				return fmt.Errorf("write output: %w", err)
+			}
+		}
+		caughtUp := len(page.Lines) == 0 && page.Next == f.Cursor ||
+			len(page.Lines) > 0 && page.Lines[len(page.Lines)-1].At.After(start)
+		if page.Ended || page.Next == "" || caughtUp {
+			return nil
+		}
+		f.Cursor, f.Tail = page.Next, 0
+	}
+}
+
+func (a *app) wait() *cobra.Command {
+	var timeout string
+	cmd := &cobra.Command{
+		Use:   "wait JOB...",
+		Short: "Wait until jobs have ended",
+		Long: `Wait until jobs have ended and end with their exit code: that of the first that
+did not succeed (see: trainyard help exit-codes). Jobs that have not ended within
+--timeout give 101.`,
+		Example: `  id=$(trainyard submit -q job.yaml)
+  trainyard wait $id && trainyard logs $id
+  trainyard wait j7 j8 --timeout 2h`,
+		Args:              needs(1, 0, "job"),
+		ValidArgsFunction: a.completeJobs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var limit job.Duration
+			if timeout != "" {
+				var err error
+				if limit, err = job.ParseDuration(timeout); err != nil {
+					return usagef(cmd, "--timeout: %v", err)
+				}
+			}
+			return a.doWait(cmd.Context(), args, time.Duration(limit))
+		},
+	}
+	cmd.Flags().StringVar(&timeout, "timeout", "", "give up after this long, as in 90s or 2h")
+	a.outputFlag(cmd)
+	return cmd
+}
+
+func (a *app) doWait(ctx context.Context, jobs []string, limit time.Duration) error {
+	client, err := a.connect()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	bounded := ctx
+	if limit > 0 {
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	ends, errs := make([]api.Job, len(jobs)), make([]error, len(jobs))
+	for i, j := range jobs {
+		ends[i], errs[i] = a.untilEnded(bounded, client, id.Job(j), time.Second)
+		if errors.Is(errs[i], context.DeadlineExceeded) && ctx.Err() == nil {
+			errs[i] = &resultError{code: ExitNotFinished, err: fault.New(fault.Unavailable, "not_finished", "%s has not finished within %s", j, job.Duration(limit)).
+				WithRemedy("it goes on; see where it stands with: trainyard job %s", j)}
+			break
+		}
+		if errs[i] != nil {
+			break
+		}
+	}
+	result := a.followed(ctx, jobs, ends, errs)
+	if ctx.Err() != nil {
+		return result
+	}
+	page := api.JobPage{Jobs: []api.Job{}}
+	for _, j := range ends {
+		if j.ID != "" {
+			page.Jobs = append(page.Jobs, j)
+		}
+	}
+	return errors.Join(a.show(page, func() []string { return ids(page.Jobs) }, func() error {
+		for _, j := range page.Jobs {
+			a.note("%s", a.stateLine(j))
+		}
+		return nil
+	}), result)
+}

@@ -1,0 +1,48 @@
+// Package clock is the only reader of the wall clock.
+//
+// Decisions never hold a Clock: they get the time as an argument. Edges get a
+// Clock in their constructor, and loops wait with Every, so that tests and the
+// simulator can stand in for time.
+package clock
+
+import (
+	"context"
+	"time"
+)
+
+// Clock tells the time.
+type Clock interface {
+	Now() time.Time
+}
+
+// Wall is the machine's clock.
+type Wall struct{}
+
+// Now returns the current time in UTC, with its monotonic reading.
+func (Wall) Now() time.Time { return time.Now().UTC() }
+
+// Every calls fn at once and then every d until ctx ends.
+func Every(ctx context.Context, clk Clock, d time.Duration, fn func(now time.Time)) {
+	t := time.NewTicker(d)
+	defer t.Stop()
+	for {
+		fn(clk.Now())
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+	}
+}
+
+// Sleep waits for d or until ctx ends, and reports whether d passed.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

@@ -1,0 +1,176 @@
+package fleet
+
+import (
+	"math/bits"
+	"slices"
+	"strings"
+
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// MaxGPUs is the greatest number of GPUs of one node: their free set is one word.
+const MaxGPUs = 64
+
+// Need is what a job asks of the nodes it runs on. Jobs with equal needs are
+// interchangeable to a policy, so a Need is comparable and serves as their key.
+type Need struct {
+	Nodes, MaxNodes int // that many nodes, each with all of the rest
+	GPUs, MaxGPUs   int
+	Kinds           string // GPU kinds, any of, joined by '|'; "" means any
+	GPUMin, GPUMax  job.Bytes
+	GPUOver         job.Bytes // strictly more GPU memory than this
+	CPUs            job.CPUs
+	Memory          job.Bytes
+	Place           job.Place
+	Avoid           string // nodes, joined by '|', each between bars: "|a|b|"
+}
+
+// NeedOf returns the need of a job, raised by what it learned from running out of memory.
+func NeedOf(s *job.Spec, floor job.Floor, avoid []id.Node) Need {
+	r := &s.Resources
+	n := Need{
+		Nodes: max(r.Nodes.Min, 1), MaxNodes: max(r.Nodes.Max, r.Nodes.Min, 1),
+		GPUs: r.GPUs.Min, MaxGPUs: max(r.GPUs.Max, r.GPUs.Min),
+		GPUMin: r.GPUMemory.Min, GPUMax: r.GPUMemory.Max, GPUOver: floor.GPUMemory,
+		CPUs: r.CPUs, Memory: max(r.Memory, floor.Memory), Place: s.Place,
+	}
+	if r.GPUs.Min > 0 && r.GPUs.Max == 0 {
+		n.MaxGPUs = MaxGPUs
+	}
+	if r.Nodes.Min > 0 && r.Nodes.Max == 0 {
+		n.MaxNodes = 1 << 10
+	}
+	if len(r.GPU) > 0 {
+		kinds := make([]string, len(r.GPU))
+		for i, k := range r.GPU {
+			kinds[i] = k.String()
+		}
+		slices.Sort(kinds)
+		n.Kinds = strings.Join(slices.Compact(kinds), "|")
+	}
+	if len(avoid) > 0 {
+		names := make([]string, len(avoid))
+		for i, a := range avoid {
+			names[i] = string(a)
+		}
+		slices.Sort(names)
+		n.Avoid = "|" + strings.Join(names, "|") + "|"
+	}
+	return n
+}
+
+// Matcher tests rooms against one need. It remembers the answer for each kind
+// of GPU, because comparing names is slow and kinds are few.
+type Matcher struct {
+	Need  Need
+	kinds []job.GPUKind
+	known map[int32]bool
+}
+
+// NewMatcher returns a matcher for a need.
+func NewMatcher(n Need) *Matcher {
+	m := &Matcher{Need: n, known: map[int32]bool{}}
+	if n.Kinds != "" {
+		for k := range strings.SplitSeq(n.Kinds, "|") {
+			var kind job.GPUKind
+			// A kind that was checked at submission cannot fail here; if it does it matches by its text.
+			if kind.UnmarshalText([]byte(k)) != nil {
+				kind = job.GPUKind{Model: k}
+			}
+			m.kinds = append(m.kinds, kind)
+		}
+	}
+	return m
+}
+
+// Eligible reports whether the node could run a rank if it were open and empty.
+func (m *Matcher) Eligible(r *Room) bool {
+	n := &m.Need
+	inv := &r.Node.Inventory
+	return r.Node.Class.Allows(n.Place) && inv.CPUs >= n.CPUs && inv.Memory >= n.Memory &&
+		bits.OnesCount64(m.gpus(r, r.Sound)) >= n.GPUs && !m.avoids(r)
+}
+
+// Fits reports whether a rank fits now, and which free GPUs it could have.
+func (m *Matcher) Fits(r *Room) (gpus uint64, ok bool) {
+	n := &m.Need
+	if !r.Open || r.CPUs < n.CPUs || r.Memory < n.Memory || !r.Node.Class.Allows(n.Place) {
+		return 0, false
+	}
+	if n.GPUs > 0 {
+		if gpus = m.gpus(r, r.Free); bits.OnesCount64(gpus) < n.GPUs {
+			return 0, false
+		}
+	}
+	return gpus, !m.avoids(r)
+}
+
+func (m *Matcher) avoids(r *Room) bool {
+	return m.Need.Avoid != "" && strings.Contains(m.Need.Avoid, "|"+string(r.Node.ID)+"|")
+}
+
+// gpus returns those of the set that are of a wanted kind.
+func (m *Matcher) gpus(r *Room, set uint64) uint64 {
+	if m.Need.GPUs == 0 || set == 0 {
+		return 0
+	}
+	if r.Kind >= 0 {
+		ok, seen := m.known[r.Kind]
+		if !seen {
+			ok = m.wants(&r.Node.Inventory.GPUs[0])
+			m.known[r.Kind] = ok
+		}
+		if !ok {
+			return 0
+		}
+		return set
+	}
+	var wanted uint64
+	for i := range r.Node.Inventory.GPUs {
+		if g := &r.Node.Inventory.GPUs[i]; m.wants(g) {
+			wanted |= 1 << g.Index
+		}
+	}
+	return set & wanted
+}
+
+func (m *Matcher) wants(g *GPU) bool {
+	n := &m.Need
+	if g.Memory < n.GPUMin*93/100 || n.GPUMax > 0 && g.Memory > n.GPUMax*107/100 || g.Memory <= n.GPUOver && n.GPUOver > 0 {
+		return false
+	}
+	return len(m.kinds) == 0 || slices.ContainsFunc(m.kinds, func(k job.GPUKind) bool { return k.Matches(g.Model, g.Memory) })
+}
+
+// Take returns the n lowest GPUs of a set.
+func Take(set uint64, n int) uint64 {
+	var taken uint64
+	for ; n > 0 && set != 0; n-- {
+		low := set & -set
+		taken |= low
+		set &^= low
+	}
+	return taken
+}
+
+// Indices lists the GPUs of a set.
+func Indices(set uint64) []int {
+	if set == 0 {
+		return nil
+	}
+	list := make([]int, 0, bits.OnesCount64(set))
+	for ; set != 0; set &= set - 1 {
+		list = append(list, bits.TrailingZeros64(set))
+	}
+	return list
+}
+
+// Mask is the set of these GPUs.
+func Mask(indices []int) uint64 {
+	var set uint64
+	for _, i := range indices {
+		set |= 1 << i
+	}
+	return set
+}

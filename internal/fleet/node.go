@@ -1,0 +1,136 @@
+// Package fleet holds the nouns node and GPU, their life cycle, and the table
+// of all nodes with what is free on them.
+//
+// The package is pure. The yardmaster keeps the table and applies the events;
+// policies see a copy of it in their view. It decides nothing about which job
+// goes where.
+package fleet
+
+import (
+	"time"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// Class says whose a node is and how it is paid for.
+type Class string
+
+// The classes.
+const (
+	Local    Class = "local"    // the team's own machine
+	Reserved Class = "reserved" // a cloud machine paid for anyway
+	OnDemand Class = "ondemand" // a cloud machine hired by the hour
+)
+
+// Classes lists every class, the one to fill first in front.
+func Classes() []Class { return []Class{Local, Reserved, OnDemand} }
+
+// Allows reports whether a place rule lets a job run on nodes of this class.
+func (c Class) Allows(p job.Place) bool {
+	switch p {
+	case job.PlaceLocal:
+		return c == Local
+	case job.PlaceCloud:
+		return c == Reserved || c == OnDemand
+	case job.PlaceAny:
+		return true
+	}
+	return false
+}
+
+// State is where a node stands with the yard.
+type State string
+
+// The states of a node.
+const (
+	Ready   State = "ready"   // its agent reports
+	Suspect State = "suspect" // silent for a while; its runs are left alone, nothing new is placed
+	Lost    State = "lost"    // silent past the bound; its runs were given up
+	Removed State = "removed" // taken out by an operator; may not come back
+)
+
+// Event is something that happens to a node.
+type Event string
+
+// The events of a node's life.
+const (
+	EventReport Event = "report" // its agent was heard
+	EventSilent Event = "silent" // not heard for suspect_after
+	EventLose   Event = "lose"   // not heard for lost_after
+	EventRemove Event = "remove" // an operator took it out
+)
+
+var transitions = map[State]map[Event]State{
+	Ready:   {EventReport: Ready, EventSilent: Suspect, EventRemove: Removed},
+	Suspect: {EventReport: Ready, EventLose: Lost, EventRemove: Removed},
+	Lost:    {EventReport: Ready, EventRemove: Removed},
+	Removed: {},
+}
+
+// States lists every state of a node.
+func States() []State { return []State{Ready, Suspect, Lost, Removed} }
+
+// Events lists every event of a node.
+func Events() []Event { return []Event{EventReport, EventSilent, EventLose, EventRemove} }
+
+// After returns the state after an event, or a conflict if it cannot happen.
+func (s State) After(ev Event) (State, error) {
+	to, ok := transitions[s][ev]
+	if !ok {
+		return s, fault.New(fault.Conflict, "node_state", "a node that is %s cannot %s", s, ev)
+	}
+	return to, nil
+}
+
+// Node is a machine that can run jobs.
+type Node struct {
+	ID        id.Node
+	Seq       uint64
+	Class     Class
+	Pool      string
+	State     State
+	Since     time.Time // in this state since
+	Reason    string    // why it is in this state
+	Drained   bool      // an operator lets nothing new onto it
+	Joined    time.Time
+	Inventory Inventory
+}
+
+// Inventory is what a node's agent found on it.
+type Inventory struct {
+	Address string    `json:"address"` // how other nodes of a run reach it
+	OS      string    `json:"os"`
+	Kernel  string    `json:"kernel,omitempty"`
+	Arch    string    `json:"arch"`
+	Version string    `json:"version"` // of the agent
+	CPUs    job.CPUs  `json:"cpus"`
+	Memory  job.Bytes `json:"memory"`
+	Disk    job.Bytes `json:"disk"`
+	GPUs    []GPU     `json:"gpus,omitempty"`
+	// Limits says how the node enforces what a run may use: "cgroup v2", "cgroup v1" or why it cannot.
+	Limits string `json:"limits,omitempty"`
+}
+
+// GPU is one device.
+type GPU struct {
+	Index  int       `json:"index"`
+	UUID   string    `json:"uuid"`
+	Model  string    `json:"model"`
+	Memory job.Bytes `json:"memory"`
+	Driver string    `json:"driver,omitempty"`
+	Fake   bool      `json:"fake,omitempty"` // declared, not real: for evaluation and tests
+	Error  string    `json:"error,omitempty"`
+}
+
+// GPUState is what a GPU is doing.
+type GPUState string
+
+// The states of a GPU.
+const (
+	GPUIdle    GPUState = "idle"
+	GPURunning GPUState = "running"
+	GPUError   GPUState = "error"
+	GPUForeign GPUState = "foreign" // used by a process that is not the yard's
+)

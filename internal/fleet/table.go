@@ -1,0 +1,185 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// Room is a node and what is free on it.
+type Room struct {
+	Node   *Node  // never changed; a changed node is another value
+	Open   bool   // new work may go there
+	Kind   int32  // the one kind of all its GPUs, -1 if it has none or several kinds
+	Sound  uint64 // GPUs in order: no error, not used by others
+	Free   uint64 // sound GPUs that no run holds
+	CPUs   job.CPUs
+	Memory job.Bytes
+	Holds  []Hold // by expected end, unknown ends last; never changed in place
+}
+
+// Hold is what one rank of a run holds of a node.
+type Hold struct {
+	Run    id.Run
+	Job    id.Job
+	Owner  id.User
+	GPUs   uint64
+	CPUs   job.CPUs
+	Memory job.Bytes
+	Ends   time.Time // expected; zero if unknown
+}
+
+// Table is the table of all nodes with what is free on them.
+type Table struct {
+	rooms    []Room
+	index    map[id.Node]int
+	unsorted bool
+	kinds    map[string]int32
+}
+
+// NewTable returns an empty table.
+func NewTable() *Table {
+	return &Table{index: map[id.Node]int{}, kinds: map[string]int32{}}
+}
+
+// Put adds a node or replaces what is known about it. foreign are GPUs that
+// processes outside the yard use. What runs hold is kept.
+func (t *Table) Put(n *Node, foreign uint64) {
+	i, ok := t.index[n.ID]
+	if !ok {
+		i = len(t.rooms)
+		t.rooms = append(t.rooms, Room{})
+		t.index[n.ID] = i
+		t.unsorted = true
+	}
+	r := &t.rooms[i]
+	r.Node, r.Open, r.Kind = n, n.State == Ready && !n.Drained, t.kind(n.Inventory.GPUs)
+	r.Sound = 0
+	for _, g := range n.Inventory.GPUs {
+		if g.Error == "" && g.Index >= 0 && g.Index < MaxGPUs {
+			r.Sound |= 1 << g.Index
+		}
+	}
+	r.Sound &^= foreign
+	r.recount()
+}
+
+// kind returns the number of the one kind that all GPUs are of, or -1.
+func (t *Table) kind(gpus []GPU) int32 {
+	if len(gpus) == 0 {
+		return -1
+	}
+	for _, g := range gpus[1:] {
+		if g.Model != gpus[0].Model || g.Memory != gpus[0].Memory {
+			return -1
+		}
+	}
+	name := fmt.Sprintf("%s/%d", gpus[0].Model, gpus[0].Memory)
+	k, ok := t.kinds[name]
+	if !ok {
+		k = int32(len(t.kinds))
+		t.kinds[name] = k
+	}
+	return k
+}
+
+// recount works out what is free from what is held.
+func (r *Room) recount() {
+	r.Free, r.CPUs, r.Memory = r.Sound, r.Node.Inventory.CPUs, r.Node.Inventory.Memory
+	for i := range r.Holds {
+		h := &r.Holds[i]
+		r.Free &^= h.GPUs
+		r.CPUs -= h.CPUs
+		r.Memory -= h.Memory
+	}
+}
+
+// Remove takes a node out of the table.
+func (t *Table) Remove(n id.Node) {
+	i, ok := t.index[n]
+	if !ok {
+		return
+	}
+	t.rooms = slices.Delete(t.rooms, i, i+1)
+	t.reindex()
+}
+
+// Get returns the room of a node.
+func (t *Table) Get(n id.Node) (*Room, bool) {
+	i, ok := t.index[n]
+	if !ok {
+		return nil, false
+	}
+	return &t.rooms[i], true
+}
+
+// Len returns the number of nodes.
+func (t *Table) Len() int { return len(t.rooms) }
+
+// Book gives a rank what it holds of a node, or changes its expected end.
+func (t *Table) Book(n id.Node, h Hold) {
+	r, ok := t.Get(n)
+	if !ok {
+		return
+	}
+	holds := make([]Hold, 0, len(r.Holds)+1)
+	for _, old := range r.Holds {
+		if old.Run != h.Run {
+			holds = append(holds, old)
+		}
+	}
+	at, _ := slices.BinarySearchFunc(holds, h, compareHolds)
+	r.Holds = slices.Insert(holds, at, h)
+	r.recount()
+}
+
+// compareHolds orders by expected end, unknown ends last, then by run.
+func compareHolds(a, b Hold) int {
+	switch {
+	case a.Ends.IsZero() != b.Ends.IsZero():
+		if a.Ends.IsZero() {
+			return 1
+		}
+		return -1
+	case !a.Ends.Equal(b.Ends):
+		return a.Ends.Compare(b.Ends)
+	}
+	return strings.Compare(string(a.Run), string(b.Run))
+}
+
+// Release takes back what a run holds of a node.
+func (t *Table) Release(n id.Node, run id.Run) {
+	r, ok := t.Get(n)
+	if !ok {
+		return
+	}
+	holds := make([]Hold, 0, len(r.Holds))
+	for _, h := range r.Holds {
+		if h.Run != run {
+			holds = append(holds, h)
+		}
+	}
+	r.Holds = holds
+	r.recount()
+}
+
+// Rooms returns a copy of all rooms, sorted by the nodes' names.
+func (t *Table) Rooms() []Room {
+	if t.unsorted {
+		slices.SortFunc(t.rooms, func(a, b Room) int { return strings.Compare(string(a.Node.ID), string(b.Node.ID)) })
+		t.reindex()
+		t.unsorted = false
+	}
+	return slices.Clone(t.rooms)
+}
+
+func (t *Table) reindex() {
+	clear(t.index)
+	for i := range t.rooms {
+		t.index[t.rooms[i].Node.ID] = i
+	}
+}

@@ -1,0 +1,70 @@
+// Package id holds the typed names of things.
+//
+// Ids are short, because people type them: job j1041, its second run j1041.2.
+// They come from counters in the yard's state, never from chance, so that the
+// same messages give the same ids.
+package id
+
+import (
+	"strconv"
+	"strings"
+)
+
+// The names of things. A Job or Run is made by this package; a Node, User or
+// Project is a name that people chose and that Name accepted.
+type (
+	Job     string
+	Run     string
+	Node    string
+	User    string
+	Project string
+	Token   string
+)
+
+// NewJob returns the id of the n-th job.
+func NewJob(n uint64) Job { return Job("j" + strconv.FormatUint(n, 10)) }
+
+// Number returns n of NewJob(n), and false for a string that is no job id.
+func (j Job) Number() (uint64, bool) {
+	digits, ok := strings.CutPrefix(string(j), "j")
+	if !ok || digits == "" || digits[0] == '0' || digits[0] == '+' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(digits, 10, 64)
+	return n, err == nil
+}
+
+// NewRun returns the id of the run of a job with this epoch.
+func NewRun(j Job, epoch int) Run { return Run(string(j) + "." + strconv.Itoa(epoch)) }
+
+// Split returns the job and the epoch of a run, and false for a string that is no run id.
+func (r Run) Split() (Job, int, bool) {
+	left, right, ok := strings.Cut(string(r), ".")
+	if !ok {
+		return "", 0, false
+	}
+	epoch, err := strconv.Atoi(right)
+	if _, isJob := Job(left).Number(); !isJob || err != nil || epoch < 1 || strconv.Itoa(epoch) != right {
+		return "", 0, false
+	}
+	return Job(left), epoch, true
+}
+
+// MaxName is the greatest length of a name that people choose.
+const MaxName = 63
+
+// Name reports whether s may name a node, user, project or job: lower-case
+// letters, digits, '-', '_' and '.', a letter or digit at both ends.
+func Name(s string) bool {
+	if s == "" || len(s) > MaxName {
+		return false
+	}
+	for i, c := range []byte(s) {
+		alnum := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
+		edge := i == 0 || i == len(s)-1
+		if !alnum && (edge || c != '-' && c != '_' && c != '.') {
+			return false
+		}
+	}
+	return true
+}

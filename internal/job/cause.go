@@ -1,0 +1,120 @@
+package job
+
+import "time"
+
+// Cause says why a run ended other than well.
+type Cause string
+
+// The failure catalogue.
+const (
+	CauseNone         Cause = ""
+	CauseUserCode     Cause = "user_code"     // the program ended with an error of its own
+	CauseHostOOM      Cause = "host_oom"      // the node's memory, or the limit asked for, ran out
+	CauseGPUOOM       Cause = "gpu_oom"       // the GPU's memory ran out
+	CauseNodeLost     Cause = "node_lost"     // the node stopped answering and was given up
+	CauseSetupFailed  Cause = "setup_failed"  // the set-up step failed
+	CauseImageFailed  Cause = "image_failed"  // the container image could not be had
+	CauseLaunchFailed Cause = "launch_failed" // the node could not start the program
+	CauseCancelled    Cause = "cancelled"     // someone asked
+	CauseTimedOut     Cause = "timed_out"     // ran longer than max_duration
+	CausePreempted    Cause = "preempted"     // gave way: drained node or more urgent work
+	CauseNeedFailed   Cause = "need_failed"   // a job it needs did not succeed
+)
+
+// Next says what follows a cause.
+type Next string
+
+// What may follow.
+const (
+	NextRetry     Next = "retry"           // again on any node that fits, as often as the job's retry says
+	NextElsewhere Next = "retry_elsewhere" // again on another node; not the job's fault, so its retry is not used up
+	NextEscalate  Next = "escalate"        // again where there is more memory, if there is such a place
+	NextRequeue   Next = "requeue"         // back in the queue at once
+	NextGiveUp    Next = "give_up"
+)
+
+// Handling is one line of the failure catalogue.
+type Handling struct {
+	Cause   Cause
+	Status  Status // shown when the job ends with this cause
+	Next    Next
+	Limit   int  // how often Next is done before giving up; 0 means as the job's retry says
+	Backoff bool // wait longer each time
+	Means   string
+}
+
+// Catalogue is the whole failure catalogue: for each cause what is shown and
+// what happens next. It is the only place that decides this.
+func Catalogue() []Handling {
+	return []Handling{
+		{CauseUserCode, StatusFailed, NextRetry, 0, true, "the program ended with an error"},
+		{CauseHostOOM, StatusOutOfMemory, NextEscalate, 2, false, "the program used more memory than it had"},
+		{CauseGPUOOM, StatusOutOfMemory, NextEscalate, 2, false, "the program used more GPU memory than it had"},
+		{CauseNodeLost, StatusNodeFail, NextElsewhere, 8, true, "the node stopped answering"},
+		{CauseSetupFailed, StatusFailedSetup, NextGiveUp, 0, false, "the set-up step failed"},
+		{CauseImageFailed, StatusFailedSetup, NextElsewhere, 2, true, "the container image could not be fetched"},
+		{CauseLaunchFailed, StatusNodeFail, NextElsewhere, 4, true, "the node could not start the program"},
+		{CauseCancelled, StatusCancelled, NextGiveUp, 0, false, "it was cancelled"},
+		{CauseTimedOut, StatusTimeout, NextGiveUp, 0, false, "it ran longer than its max_duration"},
+		{CausePreempted, StatusPreempted, NextRequeue, 0, false, "it gave way to other work"},
+		{CauseNeedFailed, StatusCancelled, NextGiveUp, 0, false, "a job it needs did not succeed"},
+	}
+}
+
+// HandlingOf returns the catalogue's line for a cause.
+func HandlingOf(c Cause) (Handling, bool) {
+	for _, h := range Catalogue() {
+		if h.Cause == c {
+			return h, true
+		}
+	}
+	return Handling{}, false
+}
+
+// Backoff returns how long to wait before attempt n (from 1), doubling from base to most.
+func Backoff(n int, base, most time.Duration) time.Duration {
+	d := base
+	for ; n > 1 && d < most; n-- {
+		d *= 2
+	}
+	return min(d, most)
+}
+
+// Status is the one word that a person sees: the state, or for an ended job what it ended of.
+type Status string
+
+// The words people see.
+const (
+	StatusPending     Status = "PENDING"
+	StatusStarting    Status = "STARTING"
+	StatusRunning     Status = "RUNNING"
+	StatusRecovering  Status = "RECOVERING"
+	StatusPausing     Status = "PAUSING"
+	StatusPaused      Status = "PAUSED"
+	StatusCancelling  Status = "CANCELLING"
+	StatusSucceeded   Status = "SUCCEEDED"
+	StatusFailed      Status = "FAILED"
+	StatusFailedSetup Status = "FAILED_SETUP"
+	StatusOutOfMemory Status = "OUT_OF_MEMORY"
+	StatusTimeout     Status = "TIMEOUT"
+	StatusNodeFail    Status = "NODE_FAIL"
+	StatusPreempted   Status = "PREEMPTED"
+	StatusCancelled   Status = "CANCELLED"
+)
+
+// stateStatus is the word for each state; an ended job's cause may give a finer one.
+var stateStatus = map[State]Status{
+	Pending: StatusPending, Starting: StatusStarting, Running: StatusRunning, Recovering: StatusRecovering,
+	Pausing: StatusPausing, Paused: StatusPaused, Cancelling: StatusCancelling,
+	Succeeded: StatusSucceeded, Failed: StatusFailed, Cancelled: StatusCancelled,
+}
+
+// StatusOf returns the word for a job in this state that ended of this cause, if it ended.
+func StatusOf(s State, c Cause) Status {
+	if s == Failed {
+		if h, ok := HandlingOf(c); ok {
+			return h.Status
+		}
+	}
+	return stateStatus[s]
+}

@@ -1,0 +1,96 @@
+// Package job holds the nouns job and run and their life cycles.
+//
+// A job is what a researcher asks for; a run is one attempt of it on chosen
+// nodes. Both change only by the transition tables in lifecycle.go, and what
+// follows a failure only by the catalogue in cause.go. The package is pure: it
+// decides nothing about where or when, and does nothing. The yardmaster applies
+// the events, the store keeps the results, everyone else reads.
+package job
+
+import (
+	"time"
+
+	"trainyard/internal/id"
+)
+
+// Job is what a researcher asks for, and where it stands.
+type Job struct {
+	ID        id.Job
+	Seq       uint64 // number of the last change; grows by one with each
+	Owner     id.User
+	Project   id.Project
+	Spec      *Spec  // never changed after submission; shared
+	Workdir   string // manifest digest of the shipped files, "" if none
+	Key       string // idempotency key of the submission, "" if none
+	KeyHash   string // digest of what was submitted under Key
+	Pipeline  string // the jobs of one file share this; "" for a single job
+	State     State
+	Cause     Cause  // of the last run that ended other than well
+	Reason    string // one sentence a researcher understands: why it is in this state
+	Submitted time.Time
+	Since     time.Time // in this state since
+	Started   time.Time // first start of a run; zero if none yet
+	Ended     time.Time
+	ExitCode  int
+	Epoch     int           // of the newest run; 0 before the first
+	Needs     []id.Job      // must have succeeded before it may start
+	Tried     map[Cause]int // ended runs by cause, for the catalogue's limits
+	NotBefore time.Time     // back-off: not placed before this time
+	Avoid     []id.Node     // nodes it failed on through no fault of its own
+	Floor     Floor         // raised by escalation
+}
+
+// Floor is what a job needs at least after it ran out of memory.
+type Floor struct {
+	Memory    Bytes `json:"memory,omitempty"`
+	GPUMemory Bytes `json:"gpu_memory,omitempty"` // strictly more than this
+}
+
+// Status is the word people see for the job.
+func (j *Job) Status() Status { return StatusOf(j.State, j.Cause) }
+
+// Run is one attempt of a job on chosen nodes.
+type Run struct {
+	ID      id.Run
+	Job     id.Job
+	Epoch   int
+	Seq     uint64
+	State   RunState
+	Ranks   []Rank // one for each node, in rank order
+	Cause   Cause
+	Reason  string // why here, and then why it ended
+	Ordered time.Time
+	Started time.Time // all ranks run
+	Ended   time.Time
+	Stop    StopMode // how it has been told to stop
+	StopFor Cause    // why it has been told to stop
+}
+
+// StopMode says how a run is told to stop.
+type StopMode string
+
+// The ways to stop.
+const (
+	StopNone StopMode = ""
+	StopTerm StopMode = "term" // SIGTERM, the grace period, then SIGKILL
+	StopKill StopMode = "kill" // SIGKILL at once
+)
+
+// Rank is a run's part on one node.
+type Rank struct {
+	Rank     int       `json:"rank"`
+	Node     id.Node   `json:"node"`
+	GPUs     []int     `json:"gpus,omitempty"` // indices on that node
+	CPUs     CPUs      `json:"cpus"`
+	Memory   Bytes     `json:"memory,omitempty"`
+	State    RunState  `json:"state"`
+	Started  time.Time `json:"started,omitzero"`
+	Ended    time.Time `json:"ended,omitzero"`
+	ExitCode int       `json:"exit_code,omitempty"`
+	Signal   string    `json:"signal,omitempty"`
+	Cause    Cause     `json:"cause,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
+	// Signalled says that the program was still running when it was told to stop,
+	// so that its exit is the answer to that and not its own end.
+	Signalled bool `json:"signalled,omitempty"`
+}

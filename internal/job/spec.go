@@ -1,0 +1,149 @@
+package job
+
+import (
+	"strings"
+	"time"
+)
+
+// Place says where a job may run.
+type Place string
+
+// The places. Cloud means reserved and on-demand nodes.
+const (
+	PlaceAny   Place = "any"
+	PlaceLocal Place = "local"
+	PlaceCloud Place = "cloud"
+)
+
+// Objective says what the researcher cares about in this job.
+type Objective string
+
+// The objectives.
+const (
+	ObjectiveTime     Objective = "time"
+	ObjectiveCost     Objective = "cost"
+	ObjectiveBalanced Objective = "balanced"
+)
+
+// Spec is what a job file asks for. Its JSON form uses the words and units of
+// the job file, so that what is stored and shown is what was written.
+type Spec struct {
+	Name        string            `json:"name,omitempty"`
+	Project     string            `json:"project,omitempty"`
+	Workdir     string            `json:"workdir,omitempty"`
+	Setup       string            `json:"setup,omitempty"`
+	Run         string            `json:"run"`
+	Image       string            `json:"image,omitempty"`
+	Framework   string            `json:"framework,omitempty"`
+	Model       *Model            `json:"model,omitempty"`
+	Params      map[string]any    `json:"params,omitempty"`
+	Data        []string          `json:"data,omitempty"`
+	Resources   Resources         `json:"resources"`
+	Place       Place             `json:"place"`
+	Objective   Objective         `json:"objective"`
+	Priority    int               `json:"priority,omitempty"` // 0 … 100; higher goes first
+	Expect      Duration          `json:"expect,omitempty"`
+	MaxDuration Duration          `json:"max_duration,omitempty"` // stopped when a run takes longer
+	Grace       Duration          `json:"grace,omitempty"`        // between SIGTERM and SIGKILL
+	Deadline    *time.Time        `json:"deadline,omitempty"`
+	Budget      Money             `json:"budget,omitempty"`
+	Target      *Target           `json:"target,omitempty"`
+	Checkpoint  *Checkpoint       `json:"checkpoint,omitempty"`
+	Retry       int               `json:"retry,omitempty"`
+	Needs       []string          `json:"needs,omitempty"`
+	Env         map[string]string `json:"env,omitempty"`
+	Secrets     []string          `json:"secrets,omitempty"`
+}
+
+// Model describes what is trained, for the forecast.
+type Model struct {
+	Kind   string  `json:"kind,omitempty"`
+	Task   string  `json:"task,omitempty"`
+	Params float64 `json:"params,omitempty"`
+}
+
+// Target is the value of a metric at which the job has done what it is for.
+// Exactly one of AtMost and AtLeast is set.
+type Target struct {
+	Metric  string   `json:"metric"`
+	AtMost  *float64 `json:"at_most,omitempty"`
+	AtLeast *float64 `json:"at_least,omitempty"`
+}
+
+// Checkpoint says where a job saves itself and how often.
+type Checkpoint struct {
+	Dir   string   `json:"dir,omitempty"`
+	Every Duration `json:"every,omitempty"`
+}
+
+// Resources is what each node of a run must give: GPUs, CPUs and Memory are per node.
+type Resources struct {
+	GPUs      Range     `json:"gpus"`
+	GPU       []GPUKind `json:"gpu,omitempty"` // any of; empty means any model
+	GPUMemory ByteRange `json:"gpu_memory,omitzero"`
+	GPUShare  float64   `json:"gpu_share,omitempty"`
+	Nodes     Range     `json:"nodes"`
+	CPUs      CPUs      `json:"cpus"`
+	Memory    Bytes     `json:"memory,omitempty"`
+}
+
+// GPUKind names a GPU model, and its memory where one model comes with several: A100:80GB.
+type GPUKind struct {
+	Model  string
+	Memory Bytes
+}
+
+// String writes the kind as in a job file.
+func (k GPUKind) String() string {
+	if k.Memory == 0 {
+		return k.Model
+	}
+	return k.Model + ":" + k.Memory.String()
+}
+
+// MarshalText writes the kind as in a job file.
+func (k GPUKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote. The count of A100:80GB:8 is not
+// part of the kind; spec takes it off and puts it into Resources.GPUs.
+func (k *GPUKind) UnmarshalText(text []byte) error {
+	model, memory, ok := strings.Cut(string(text), ":")
+	*k = GPUKind{Model: model}
+	if !ok {
+		return nil
+	}
+	return k.Memory.UnmarshalText([]byte(memory))
+}
+
+// Matches reports whether a GPU of this model and memory is of the kind. A
+// model matches by its name's words, so that A100 accepts "NVIDIA A100-SXM4-80GB"
+// and not "NVIDIA A10"; memory matches within 7 %, because a card sold as 80GB
+// reports a little less or more.
+func (k GPUKind) Matches(model string, memory Bytes) bool {
+	if k.Memory != 0 {
+		ratio := float64(memory) / float64(k.Memory)
+		if ratio < 0.93 || ratio > 1.07 {
+			return false
+		}
+	}
+	wanted := words(k.Model)
+	have := words(model)
+	for start := 0; start+len(wanted) <= len(have); start++ {
+		match := true
+		for i, w := range wanted {
+			if !strings.EqualFold(w, have[start+i]) {
+				match = false
+				break
+			}
+		}
+		if match {
+			return true
+		}
+	}
+	return false
+}
+
+// words splits a GPU's name: "NVIDIA A100-SXM4-80GB" has the words NVIDIA, A100, SXM4, 80GB.
+func words(s string) []string {
+	return strings.FieldsFunc(s, func(c rune) bool { return c == ' ' || c == '-' || c == '_' || c == '/' })
+}

@@ -1,0 +1,334 @@
+package job
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bytes is an amount of memory. It is written with a unit: 24GB, 512MiB.
+// As everywhere in our field GB means GiB: a card sold as 80GB has 80 GiB.
+type Bytes int64
+
+const (
+	kib Bytes = 1 << 10
+	mib Bytes = 1 << 20
+	gib Bytes = 1 << 30
+	tib Bytes = 1 << 40
+)
+
+// byteUnits is searched in order: longer names first.
+var byteUnits = []struct {
+	name string
+	size Bytes
+}{
+	{"kib", kib}, {"mib", mib}, {"gib", gib}, {"tib", tib},
+	{"kb", kib}, {"mb", mib}, {"gb", gib}, {"tb", tib},
+	{"k", kib}, {"m", mib}, {"g", gib}, {"t", tib}, {"b", 1},
+}
+
+// ParseBytes reads 24GB, 1.5 GiB, 512MB or 100b.
+func ParseBytes(s string) (Bytes, error) {
+	text := strings.ToLower(strings.TrimSpace(s))
+	for _, u := range byteUnits {
+		number, ok := strings.CutSuffix(text, u.name)
+		if !ok {
+			continue
+		}
+		f, err := parsePlain(number)
+		if err != nil || f*float64(u.size) >= math.MaxInt64 {
+			break
+		}
+		return Bytes(math.Round(f * float64(u.size))), nil
+	}
+	return 0, fmt.Errorf("%q is no amount of memory: write a number and a unit, as in 24GB or 512MB", s)
+}
+
+// parsePlain reads a number of digits and at most one point: no sign, exponent, hexadecimal or infinity.
+func parsePlain(s string) (float64, error) {
+	s = strings.TrimSpace(s)
+	for _, c := range s {
+		if (c < '0' || c > '9') && c != '.' {
+			return 0, strconv.ErrSyntax
+		}
+	}
+	return strconv.ParseFloat(s, 64)
+}
+
+// String writes the amount in the largest unit that keeps it exact.
+func (b Bytes) String() string {
+	for _, u := range []struct {
+		name string
+		size Bytes
+	}{{"TB", tib}, {"GB", gib}, {"MB", mib}, {"KB", kib}} {
+		if b != 0 && b%u.size == 0 {
+			return strconv.FormatInt(int64(b/u.size), 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(b), 10) + "B"
+}
+
+// Short writes the amount for people, rounded: 15.6GB.
+func (b Bytes) Short() string {
+	for _, u := range []struct {
+		name string
+		size Bytes
+	}{{"TB", tib}, {"GB", gib}, {"MB", mib}, {"KB", kib}} {
+		if b >= u.size {
+			s := strconv.FormatFloat(float64(b)/float64(u.size), 'f', 1, 64)
+			return strings.TrimSuffix(s, ".0") + u.name
+		}
+	}
+	return b.String()
+}
+
+// MarshalText writes the amount as it is written in a job file.
+func (b Bytes) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (b *Bytes) UnmarshalText(text []byte) error {
+	v, err := ParseBytes(string(text))
+	*b = v
+	return err
+}
+
+// Duration is a length of time. It is written with units: 90s, 6h, 1d12h.
+type Duration time.Duration
+
+// ParseDuration reads 90s, 10m, 6h, 1h30m, 2d or 1w.
+func ParseDuration(s string) (Duration, error) {
+	bad := fmt.Errorf("%q is no length of time: write a number and a unit, as in 90s, 10m, 6h or 2d", s)
+	rest := strings.ToLower(strings.ReplaceAll(strings.TrimSpace(s), " ", ""))
+	if rest == "" {
+		return 0, bad
+	}
+	units := []struct {
+		name string
+		size time.Duration
+	}{{"ms", time.Millisecond}, {"s", time.Second}, {"m", time.Minute}, {"h", time.Hour}, {"d", 24 * time.Hour}, {"w", 7 * 24 * time.Hour}}
+	var total float64
+	for rest != "" {
+		n := strings.IndexFunc(rest, func(c rune) bool { return (c < '0' || c > '9') && c != '.' })
+		if n <= 0 {
+			return 0, bad
+		}
+		f, err := parsePlain(rest[:n])
+		if err != nil {
+			return 0, bad
+		}
+		rest = rest[n:]
+		found := false
+		for _, u := range units {
+			after, ok := strings.CutPrefix(rest, u.name)
+			if ok && (after == "" || after[0] >= '0' && after[0] <= '9') {
+				total, rest, found = total+f*float64(u.size), after, true
+				break
+			}
+		}
+		if !found || total >= math.MaxInt64 {
+			return 0, bad
+		}
+	}
+	return Duration(total), nil
+}
+
+// String writes the length of time as it is written in a job file.
+func (d Duration) String() string {
+	if d < 0 {
+		return "-" + (-d).String()
+	}
+	if d == 0 {
+		return "0s"
+	}
+	var out strings.Builder
+	rest := time.Duration(d)
+	for _, u := range []struct {
+		name string
+		size time.Duration
+	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}} {
+		if n := rest / u.size; n > 0 {
+			out.WriteString(strconv.FormatInt(int64(n), 10) + u.name)
+			rest -= n * u.size
+		}
+	}
+	if rest >= time.Millisecond {
+		out.WriteString(strconv.FormatInt(rest.Milliseconds(), 10) + "ms")
+	}
+	return out.String()
+}
+
+// MarshalText writes the length of time as in a job file.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := ParseDuration(string(text))
+	*d = v
+	return err
+}
+
+// Money is an amount in millionths of a dollar. It is written $40 or $1.25.
+type Money int64
+
+// ParseMoney reads $40, $1.25 or 40.
+func ParseMoney(s string) (Money, error) {
+	f, err := parsePlain(strings.TrimPrefix(strings.TrimSpace(s), "$"))
+	if err != nil || f >= math.MaxInt64/1e6 {
+		return 0, fmt.Errorf("%q is no amount of money: write it as in $40 or $1.25", s)
+	}
+	return Money(math.Round(f * 1e6)), nil
+}
+
+// String writes the amount with as many decimals as it needs, at least none.
+func (m Money) String() string {
+	s := strconv.FormatFloat(float64(m)/1e6, 'f', -1, 64)
+	return "$" + s
+}
+
+// MarshalText writes the amount as in a job file.
+func (m Money) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (m *Money) UnmarshalText(text []byte) error {
+	v, err := ParseMoney(string(text))
+	*m = v
+	return err
+}
+
+// Range is a number or an interval of numbers: 4, 1..8, 2.. (no upper end: Max is 0).
+type Range struct{ Min, Max int }
+
+// ParseRange reads 4, 1..8, 2.., ..8 (from 1) or 4+.
+func ParseRange(s string) (Range, error) {
+	bad := fmt.Errorf("%q is no count: write a number or a range, as in 4, 1..8 or 2..", s)
+	text := strings.TrimSpace(s)
+	if n, ok := strings.CutSuffix(text, "+"); ok {
+		text = n + ".."
+	}
+	lo, hi, isRange := strings.Cut(text, "..")
+	lo, hi = strings.TrimSpace(lo), strings.TrimSpace(hi)
+	if !isRange {
+		hi = lo
+	}
+	if lo == "" && hi == "" {
+		return Range{}, bad
+	}
+	r := Range{Min: 1}
+	var err error
+	if lo != "" {
+		if r.Min, err = parseCount(lo); err != nil {
+			return Range{}, bad
+		}
+	}
+	if hi != "" {
+		if r.Max, err = parseCount(hi); err != nil {
+			return Range{}, bad
+		}
+		if r.Max < r.Min {
+			return Range{}, fmt.Errorf("%q is an empty range: the first number must not be greater than the second", s)
+		}
+	}
+	return r, nil
+}
+
+func parseCount(s string) (int, error) {
+	n, err := strconv.ParseUint(s, 10, 31)
+	return int(n), err
+}
+
+// String writes the range as in a job file.
+func (r Range) String() string {
+	switch {
+	case r.Max == 0 && r.Min == 0:
+		return "0"
+	case r.Max == 0:
+		return strconv.Itoa(r.Min) + ".."
+	case r.Min == r.Max:
+		return strconv.Itoa(r.Min)
+	}
+	return strconv.Itoa(r.Min) + ".." + strconv.Itoa(r.Max)
+}
+
+// MarshalText writes the range as in a job file.
+func (r Range) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (r *Range) UnmarshalText(text []byte) error {
+	v, err := ParseRange(string(text))
+	*r = v
+	return err
+}
+
+// ByteRange is an interval of amounts of memory: 24GB..80GB, 24GB.. (Max is 0), 24GB (at least).
+type ByteRange struct{ Min, Max Bytes }
+
+// ParseByteRange reads 24GB.., 24GB..80GB, ..80GB, 24GB+ or 24GB, which means at least 24GB.
+func ParseByteRange(s string) (ByteRange, error) {
+	text := strings.TrimSuffix(strings.TrimSpace(s), "+")
+	lo, hi, _ := strings.Cut(text, "..")
+	lo, hi = strings.TrimSpace(lo), strings.TrimSpace(hi)
+	var r ByteRange
+	var err error
+	if lo == "" && hi == "" {
+		return r, fmt.Errorf("%q is no amount of memory: write it as in 24GB.. or 24GB..80GB", s)
+	}
+	if lo != "" {
+		if r.Min, err = ParseBytes(lo); err != nil {
+			return ByteRange{}, err
+		}
+	}
+	if hi != "" {
+		if r.Max, err = ParseBytes(hi); err != nil {
+			return ByteRange{}, err
+		}
+		if r.Max < r.Min {
+			return ByteRange{}, fmt.Errorf("%q is an empty range: the first amount must not be greater than the second", s)
+		}
+	}
+	return r, nil
+}
+
+// String writes the range as in a job file.
+func (r ByteRange) String() string {
+	if r.Max == 0 {
+		return r.Min.String() + ".."
+	}
+	return r.Min.String() + ".." + r.Max.String()
+}
+
+// MarshalText writes the range as in a job file.
+func (r ByteRange) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (r *ByteRange) UnmarshalText(text []byte) error {
+	v, err := ParseByteRange(string(text))
+	*r = v
+	return err
+}
+
+// CPUs is an amount of processor, in thousandths of a core. It is written 8 or 0.5.
+type CPUs int64
+
+// ParseCPUs reads 8 or 0.5.
+func ParseCPUs(s string) (CPUs, error) {
+	f, err := parsePlain(s)
+	if err != nil || f > 1e6 {
+		return 0, fmt.Errorf("%q is no number of CPUs: write it as in 8 or 0.5", s)
+	}
+	return CPUs(math.Round(f * 1000)), nil
+}
+
+// String writes the amount as in a job file.
+func (c CPUs) String() string { return strconv.FormatFloat(float64(c)/1000, 'f', -1, 64) }
+
+// MarshalText writes the amount as in a job file.
+func (c CPUs) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (c *CPUs) UnmarshalText(text []byte) error {
+	v, err := ParseCPUs(string(text))
+	*c = v
+	return err
+}

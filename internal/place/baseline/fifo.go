@@ -1,0 +1,157 @@
+// Package baseline holds the plain policies that every scheduler is measured
+// against, each from its published rule.
+//
+// Like every policy they are pure functions from a view to a plan; the
+// yardmaster asks one of them by the name in its configuration.
+package baseline
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/place"
+	"trainyard/internal/queue"
+)
+
+// FIFO starts jobs in the order of the line. The first job that cannot start
+// gets the nodes on which it can start soonest kept for it; jobs behind it
+// start only where they do not delay it (EASY backfill). Where run times are
+// unknown nothing new goes onto the kept nodes, so that a large job is never
+// starved by small ones.
+type FIFO struct{}
+
+var _ place.Policy = FIFO{}
+
+// Name is what the policy is called in the configuration.
+func (FIFO) Name() string { return "fifo" }
+
+// Plan starts what can start.
+func (FIFO) Plan(v *place.View) place.Plan {
+	f := fifo{view: v, trial: newTrial(v.Rooms), shapes: map[*queue.Shape]*shapeState{}}
+	walk := v.Line.Walk(v.Usage)
+	for it := walk.Next(f.open); it != nil; it = walk.Next(f.open) {
+		f.consider(it)
+		// With the first job held back and every shape tried, nothing more can start.
+		if f.closed == v.Line.Shapes() {
+			break
+		}
+	}
+	return f.plan
+}
+
+type fifo struct {
+	view   *place.View
+	trial  *trial
+	shapes map[*queue.Shape]*shapeState
+	closed int // shapes that cannot be started any more
+	held   *heldBack
+	plan   place.Plan
+}
+
+// shapeState is how far the search for one shape has come. What is free only
+// gets less during a round, so a room that was too small stays too small.
+type shapeState struct {
+	match  *fleet.Matcher
+	cursor cursor
+	out    bool // no room outside the kept nodes
+	closed bool // no room at all
+}
+
+func (f *fifo) open(s *queue.Shape) bool {
+	st := f.shapes[s]
+	return st == nil || !st.closed
+}
+
+func (f *fifo) consider(it *queue.Item) {
+	st := f.shapes[it.Shape]
+	if st == nil {
+		st = &shapeState{match: fleet.NewMatcher(it.Shape.Need)}
+		f.shapes[it.Shape] = st
+	}
+	if !st.out {
+		if seats := f.find(st); seats != nil {
+			f.start(it, seats)
+			return
+		}
+		st.out = true
+	}
+	if f.held == nil {
+		f.held = f.hold(it, st)
+		f.plan.Held = f.held.reservation(it)
+	} else if seats := f.held.backfill(f, it, st); seats != nil {
+		f.start(it, seats)
+		return
+	}
+	if !f.held.mayLet(st) {
+		st.closed = true
+		f.closed++
+	}
+}
+
+// find looks for rooms outside the kept nodes, the tightest first.
+func (f *fifo) find(st *shapeState) []int32 {
+	need := &st.match.Need
+	var seats []int32
+	c := st.cursor
+	for at := f.trial.next(&c, need); at >= 0; at = f.trial.next(&c, need) {
+		if f.held.keeps(at) {
+			continue
+		}
+		if _, ok := st.match.Fits(f.trial.room(at)); !ok {
+			if len(seats) == 0 {
+				st.cursor = c // too small now is too small for the rest of the round
+			}
+			continue
+		}
+		if len(seats) == 0 {
+			st.cursor = c
+			st.cursor.back()
+		}
+		if seats = append(seats, at); len(seats) == need.MaxNodes {
+			break
+		}
+	}
+	if len(seats) < need.Nodes {
+		return nil
+	}
+	return seats
+}
+
+// start puts the job onto the rooms.
+func (f *fifo) start(it *queue.Item, rooms []int32) {
+	need := &it.Shape.Need
+	st := f.shapes[it.Shape]
+	s := place.Start{Item: it, Seats: make([]place.Seat, 0, len(rooms))}
+	for _, at := range rooms {
+		room := f.trial.room(at)
+		fits, _ := st.match.Fits(room)
+		gpus := fleet.Take(fits, min(need.MaxGPUs, bits.OnesCount64(fits)))
+		room.Free &^= gpus
+		room.CPUs -= need.CPUs
+		room.Memory -= need.Memory
+		f.held.booked(at, bits.OnesCount64(gpus), need)
+		s.Seats = append(s.Seats, place.Seat{Node: room.Node.ID, GPUs: gpus})
+	}
+	s.Reason = f.reason(it, rooms)
+	f.plan.Starts = append(f.plan.Starts, s)
+}
+
+func (f *fifo) reason(it *queue.Item, rooms []int32) string {
+	where := string(f.trial.room(rooms[0]).Node.ID)
+	if len(rooms) > 1 {
+		where = fmt.Sprintf("%s and %d more", where, len(rooms)-1)
+	}
+	if f.held == nil {
+		return "first in line, and " + where + " has room for it"
+	}
+	if f.held.keeps(rooms[0]) {
+		if it.Lasts > 0 && !f.held.at.IsZero() && !f.view.Now.Add(it.Lasts).After(f.held.at) {
+			return fmt.Sprintf("%s is kept for %s but not needed before %s, and this job is expected to end before that",
+				where, f.held.job, f.held.at.Format(time.RFC3339))
+		}
+		return fmt.Sprintf("%s has more room than is kept there for %s", where, f.held.job)
+	}
+	return fmt.Sprintf("%s has room for it and is of no use to %s, which is ahead in line", where, f.held.job)
+}

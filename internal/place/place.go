@@ -1,0 +1,64 @@
+// Package place decides what runs where.
+//
+// A policy is a function from a view of the yard to a plan. It does no I/O,
+// starts no goroutine, reads no clock and changes nothing in the view: the
+// time is in the view, and what it wants to try it tries on a copy. That is
+// what lets the server and the simulator run the same code. Every plan passes
+// Check before the yardmaster applies it, so a policy may be wrong about what
+// is best but can never overbook a node.
+package place
+
+import (
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/queue"
+)
+
+// View is what a policy sees.
+type View struct {
+	Now   time.Time
+	Rooms []fleet.Room // sorted by the nodes' names
+	Line  *queue.Line
+	Usage func(id.User) float64 // decayed use in GPU-seconds
+}
+
+// Policy turns a view into a plan. It cannot fail: with nothing to do it
+// returns an empty plan.
+type Policy interface {
+	Name() string
+	Plan(v *View) Plan
+}
+
+// Plan is what a policy wants.
+type Plan struct {
+	Starts []Start
+	// Held is the first job in line that could not be started, and the nodes
+	// that are kept for it. Nil if every job was started or none is held for.
+	Held *Reservation
+}
+
+// Start puts a job onto nodes.
+type Start struct {
+	Item   *queue.Item
+	Seats  []Seat // in rank order
+	Reason string // why here, in words a researcher understands
+}
+
+// Seat is one rank's place.
+type Seat struct {
+	Node id.Node
+	GPUs uint64
+}
+
+// Reservation keeps nodes for a job that cannot start yet.
+type Reservation struct {
+	Job   id.Job
+	Nodes []id.Node
+	At    time.Time // expected start; zero if run times are unknown
+}
+
+// Registry maps the names of policies, as written in the configuration, to
+// their constructors. It is built in one place and passed down.
+type Registry map[string]func() Policy

@@ -1,0 +1,187 @@
+// Package queue decides in which order waiting jobs are considered: by
+// priority, then by fair share between users, then by submission.
+//
+// It keeps the waiting jobs sorted as they come and go and hands them out by a
+// walk. Jobs with equal needs form a shape, and a walk passes over whole shapes
+// that are known not to fit, so that a long queue costs little. It does not
+// decide where jobs go: policies in place walk the line, the yardmaster keeps
+// it.
+package queue
+
+import (
+	"slices"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+)
+
+// Item is a waiting job.
+type Item struct {
+	Job      id.Job
+	Number   uint64 // order of submission
+	User     id.User
+	Priority int
+	Shape    *Shape
+	Lasts    time.Duration // how long it will run, 0 if unknown
+	Cost     float64       // charged to the user's share while the line is walked, in GPU-seconds
+}
+
+// Shape is what all waiting jobs with one need have in common.
+type Shape struct {
+	Need  fleet.Need
+	Count int // waiting jobs of this shape
+}
+
+// Line is the line of waiting jobs.
+type Line struct {
+	levels map[int]*level
+	order  []int // priorities, highest first
+	shapes map[fleet.Need]*Shape
+	length int
+}
+
+type level struct {
+	users map[id.User]*userLine
+	order []*userLine // by name
+}
+
+type userLine struct {
+	user   id.User
+	queues []*shapeQueue
+}
+
+// shapeQueue holds one user's waiting jobs of one shape by order of submission.
+type shapeQueue struct {
+	shape *Shape
+	items []*Item
+}
+
+// NewLine returns an empty line.
+func NewLine() *Line {
+	return &Line{levels: map[int]*level{}, shapes: map[fleet.Need]*Shape{}}
+}
+
+// Len returns the number of waiting jobs.
+func (l *Line) Len() int { return l.length }
+
+// Shapes returns the number of different needs among them.
+func (l *Line) Shapes() int { return len(l.shapes) }
+
+// Add puts a job with this need into the line and sets its shape.
+func (l *Line) Add(it *Item, need fleet.Need) {
+	s, ok := l.shapes[need]
+	if !ok {
+		s = &Shape{Need: need}
+		l.shapes[need] = s
+	}
+	s.Count++
+	it.Shape = s
+	q := l.queue(it, true)
+	at, found := search(q.items, it.Number)
+	if found {
+		return
+	}
+	q.items = slices.Insert(q.items, at, it)
+	l.length++
+}
+
+// Remove takes a job out of the line.
+func (l *Line) Remove(it *Item) {
+	q := l.queue(it, false)
+	if q == nil {
+		return
+	}
+	at, found := search(q.items, it.Number)
+	if !found {
+		return
+	}
+	if at == 0 { // the common case; the array is moved only when it is half empty
+		q.items[0] = nil
+		q.items = q.items[1:]
+	} else {
+		q.items = slices.Delete(q.items, at, at+1)
+	}
+	l.length--
+	if it.Shape.Count--; it.Shape.Count == 0 {
+		delete(l.shapes, it.Shape.Need)
+	}
+	if len(q.items) == 0 {
+		l.drop(it, q)
+	}
+}
+
+func search(items []*Item, number uint64) (int, bool) {
+	return slices.BinarySearchFunc(items, number, func(it *Item, n uint64) int {
+		switch {
+		case it.Number < n:
+			return -1
+		case it.Number > n:
+			return 1
+		}
+		return 0
+	})
+}
+
+// queue finds the place of a job, and makes it if asked to.
+func (l *Line) queue(it *Item, create bool) *shapeQueue {
+	lv, ok := l.levels[it.Priority]
+	if !ok {
+		if !create {
+			return nil
+		}
+		lv = &level{users: map[id.User]*userLine{}}
+		l.levels[it.Priority] = lv
+		l.order = append(l.order, it.Priority)
+		slices.SortFunc(l.order, func(a, b int) int { return b - a })
+	}
+	u, ok := lv.users[it.User]
+	if !ok {
+		if !create {
+			return nil
+		}
+		u = &userLine{user: it.User}
+		lv.users[it.User] = u
+		at, _ := slices.BinarySearchFunc(lv.order, it.User, compareUsers)
+		lv.order = slices.Insert(lv.order, at, u)
+	}
+	for _, q := range u.queues {
+		if q.shape == it.Shape {
+			return q
+		}
+	}
+	if !create {
+		return nil
+	}
+	q := &shapeQueue{shape: it.Shape}
+	u.queues = append(u.queues, q)
+	return q
+}
+
+func compareUsers(u *userLine, name id.User) int {
+	switch {
+	case u.user < name:
+		return -1
+	case u.user > name:
+		return 1
+	}
+	return 0
+}
+
+// drop removes an empty queue, and what is empty without it.
+func (l *Line) drop(it *Item, q *shapeQueue) {
+	lv := l.levels[it.Priority]
+	u := lv.users[it.User]
+	u.queues = slices.DeleteFunc(u.queues, func(o *shapeQueue) bool { return o == q })
+	if len(u.queues) > 0 {
+		return
+	}
+	delete(lv.users, it.User)
+	at, _ := slices.BinarySearchFunc(lv.order, it.User, compareUsers)
+	lv.order = slices.Delete(lv.order, at, at+1)
+	if len(lv.order) > 0 {
+		return
+	}
+	delete(l.levels, it.Priority)
+	l.order = slices.DeleteFunc(l.order, func(p int) bool { return p == it.Priority })
+}

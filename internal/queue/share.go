@@ -1,0 +1,25 @@
+package queue
+
+import (
+	"math"
+	"time"
+)
+
+// HalfLife is how long it takes until half of a user's past use is forgotten.
+const HalfLife = 7 * 24 * time.Hour
+
+// Decayed returns what use of so many GPU-seconds counts after some time, with
+// rate GPUs in use all the while.
+func Decayed(use, rate float64, passed time.Duration) float64 {
+	if passed <= 0 {
+		return use
+	}
+	keep := math.Exp2(-passed.Seconds() / HalfLife.Seconds())
+	return use*keep + rate*HalfLife.Seconds()/math.Ln2*(1-keep)
+}
+
+// Weight is how much a job counts for fair share while it runs, in GPUs. A CPU
+// counts a sixteenth of a GPU, the usual ratio in GPU machines.
+func Weight(gpus, nodes int, cpus float64) float64 {
+	return float64(nodes) * (float64(gpus) + cpus/16)
+}

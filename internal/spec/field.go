@@ -1,0 +1,195 @@
+package spec
+
+import (
+	"gopkg.in/yaml.v3"
+
+	"trainyard/internal/job"
+)
+
+// field is one key of the job file.
+type field struct {
+	name    string
+	kind    kind    // how its value is written
+	fields  []field // of a mapping that has keys of its own; then there is no kind
+	doc     string
+	def     string   // the default, as it would be written; "" if there is none
+	example string   // a value, as it is written behind the key
+	also    []string // what other tools call it
+	later   string   // what is accepted and not acted on yet
+	refuse  string   // why it is not supported yet, where ignoring it would mislead
+	instead string   // and what to do instead
+	must    bool
+}
+
+// words says what kind of value it takes, for a sentence such as "must be a length of time".
+func (f field) words() string {
+	if f.fields != nil {
+		return "a mapping"
+	}
+	return f.kind.words
+}
+
+// kind is a way in which values are written: how to say it, how to describe it
+// to an editor, how to read it into a spec and how to write it from one.
+type kind struct {
+	words  string
+	schema func() schema
+	read   func(v value)
+	write  func(s *job.Spec) (*yaml.Node, error) // nil if the spec does not have it
+}
+
+// jobFields is the table of all keys of a job, in the order in which they are
+// written and explained. It is the only place that knows them.
+func jobFields() []field {
+	var all []field
+	all = append(all, workFields()...)
+	all = append(all, resourceFields())
+	all = append(all, aimFields()...)
+	return append(all, careFields()...)
+}
+
+// workFields say what the job is.
+func workFields() []field {
+	return []field{
+		{name: "name", kind: nameKind(func(s *job.Spec) *string { return &s.Name }), example: "resnet50-cifar", also: []string{"job_name"},
+			doc: "What people call the job. Each job of a file with several must have one of its own."},
+		{name: "project", kind: nameKind(func(s *job.Spec) *string { return &s.Project }), example: "vision", also: []string{"workspace", "account"},
+			doc: "The project that the job belongs to; without it, the project of the one who submits."},
+		{name: "workdir", kind: pathKind(func(s *job.Spec) *string { return &s.Workdir }), example: ".", also: []string{"working_dir", "repo", "repos"},
+			doc: "The folder that is shipped to the node and in which the job runs, seen from the job file. Without it nothing is shipped."},
+		{name: "setup", kind: commandKind(func(s *job.Spec) *string { return &s.Setup }), example: "pip install -r requirements.txt",
+			also: []string{"prerequisites", "init", "install"},
+			doc:  "Shell commands that prepare the node before the job. Done once for the same commands and files."},
+		{name: "run", kind: commandKind(func(s *job.Spec) *string { return &s.Run }), example: "python train.py --lr 0.1", must: true,
+			also: []string{"command", "commands", "cmd", "entrypoint", "script"},
+			doc:  "Shell commands that are the job. Started once on each node."},
+		{name: "image", kind: lineKind(func(s *job.Spec) *string { return &s.Image }), example: "pytorch/pytorch:2.6.0",
+			also: []string{"image_id", "docker_image", "container"}, doc: "The container image to run in.",
+			refuse:  "containers are not supported yet, and the program would run outside the image",
+			instead: "take it out and install what the job needs in setup"},
+		{name: "framework", kind: lineKind(func(s *job.Spec) *string { return &s.Framework }), example: "pytorch",
+			doc: "The framework that the program uses.", later: "kept and shown; nothing depends on it yet."},
+		{name: "model", fields: modelFields(), example: "{kind: cnn, task: vision, params: 25.6M}",
+			doc: "What is trained.", later: "kept and shown; nothing depends on it yet."},
+		{name: "params", kind: paramsKind(), example: "{lr: 0.1, batch_size: 128}", also: []string{"hyperparameters", "parameters"},
+			doc: "The hyper-parameters of the job.", later: "kept and shown; they are not passed to the program."},
+		{name: "data", kind: namesKind("a dataset or a list of datasets", func(s *job.Spec) *[]string { return &s.Data }), example: "[cifar10]",
+			also: []string{"datasets", "dataset"}, doc: "The named datasets that the job reads.",
+			refuse:  "named datasets are not supported yet, and the rules on where their data may be used would not be kept",
+			instead: "take it out; use place to say where the job may run"},
+	}
+}
+
+// model returns the model of a spec, made if there is none.
+func model(s *job.Spec) *job.Model {
+	if s.Model == nil {
+		s.Model = &job.Model{}
+	}
+	return s.Model
+}
+
+func modelFields() []field {
+	return []field{
+		{name: "kind", kind: lineKind(func(s *job.Spec) *string { return &model(s).Kind }), example: "cnn", doc: "The family of the model."},
+		{name: "task", kind: lineKind(func(s *job.Spec) *string { return &model(s).Task }), example: "vision", doc: "What it is trained for."},
+		{name: "params", kind: amountKind(func(s *job.Spec) *float64 { return &model(s).Params }), example: "25.6M",
+			also: []string{"size", "parameters"}, doc: "How many parameters it has."},
+	}
+}
+
+// resourceFields say what each node of a run must give.
+func resourceFields() field {
+	return field{name: "resources", example: "{gpus: 1, memory: 32GB}", doc: "What each node of a run must give.", fields: []field{
+		{name: "gpus", kind: countKind(func(s *job.Spec) *job.Range { return &s.Resources.GPUs }, 0, maxGPUs), example: "4",
+			def: "0, or 1 if another field asks for a GPU", also: []string{"num_gpus", "slots", "slots_per_trial", "gpu_count"},
+			doc: "GPUs of each node. With a range a run takes as many as are free when it starts."},
+		{name: "gpu", kind: gpuKind(), example: "[A100:80GB, H100]", also: []string{"accelerators", "accelerator", "gpu_type"},
+			doc: "GPU models, any of which will do. A model may carry its memory and the number of GPUs, as in A100:80GB:8."},
+		{name: "gpu_memory", kind: gpuMemoryKind(), example: "24GB..",
+			doc: "Memory of each GPU. 24GB means at least 24GB."},
+		{name: "gpu_share", kind: shareKind(), example: "0.5", doc: "A fraction of one GPU.",
+			refuse: "shares of a GPU are not supported yet, and the job would take a whole one", instead: "take it out, or write gpus: 1"},
+		{name: "nodes", kind: countKind(func(s *job.Spec) *job.Range { return &s.Resources.Nodes }, 1, maxNodes), example: "2", def: "1",
+			also: []string{"num_nodes", "instances", "replicas"},
+			doc:  "Nodes of a run. With a range a run takes as many as are free when it starts."},
+		{name: "cpus", kind: cpusKind(), example: "8", def: "1", also: []string{"cpu", "vcpus"}, doc: "CPU cores of each node; 0.5 is half of one."},
+		{name: "memory", kind: memoryKind(), example: "32GB", also: []string{"mem", "ram"},
+			doc: "Memory of each node, as in 32GB or 512MB. A run that uses more is stopped; without it a run may use what there is."},
+	}}
+}
+
+// aimFields say what the researcher wants of the job.
+func aimFields() []field {
+	return []field{
+		{name: "place", kind: choiceKind(func(s *job.Spec) *job.Place { return &s.Place }, job.PlaceAny, job.PlaceLocal, job.PlaceCloud),
+			example: "local", def: "any", also: []string{"where", "location", "infra"},
+			doc: "Where the job may run: on own nodes (local), on reserved and hired ones (cloud), or any."},
+		{name: "objective", kind: choiceKind(func(s *job.Spec) *job.Objective { return &s.Objective }, job.ObjectiveTime, job.ObjectiveCost, job.ObjectiveBalanced),
+			example: "time", def: "balanced", also: []string{"goal", "optimize"}, doc: "What matters more in this job, time or cost.",
+			later: "kept and shown; placement does not look at it yet."},
+		{name: "priority", kind: wholeKind(func(s *job.Spec) *int { return &s.Priority }, 0, maxRank), example: "10", def: "0", also: []string{"prio"},
+			doc: "From 0 to 100; a job with more goes first."},
+		{name: "expect", kind: durationKind(func(s *job.Spec) *job.Duration { return &s.Expect }, minTime, maxTime), example: "6h",
+			also: []string{"expected", "estimate", "estimated_duration"},
+			doc:  "How long a run should take. Shorter jobs go first into gaps that would stay empty."},
+		{name: "max_duration", kind: durationKind(func(s *job.Spec) *job.Duration { return &s.MaxDuration }, minTime, maxTime), example: "12h",
+			also: []string{"timeout", "time_limit", "walltime", "time"}, doc: "A run that takes longer is stopped. Without it there is no limit."},
+		{name: "deadline", kind: deadlineKind(), example: "2026-12-01T09:00", also: []string{"due"},
+			doc: "When the job should be done. Without a zone it is the time where it is submitted.", later: "kept and shown; the queue does not look at it yet."},
+		{name: "budget", kind: budgetKind(), example: "$40", also: []string{"max_cost", "max_price"}, doc: "What the job may cost.",
+			refuse: "budgets are not supported yet, and the job could cost more than this", instead: "take it out; max_duration limits how long a run goes on"},
+		{name: "target", fields: targetFields(), example: "{metric: val_loss, at_most: 0.35}",
+			doc:   "The value of a metric at which the job has done what it is for; exactly one of at_most and at_least.",
+			later: "kept and shown; the job is not stopped when it is reached."},
+	}
+}
+
+// target returns the target of a spec, made if there is none.
+func target(s *job.Spec) *job.Target {
+	if s.Target == nil {
+		s.Target = &job.Target{}
+	}
+	return s.Target
+}
+
+func targetFields() []field {
+	return []field{
+		{name: "metric", kind: lineKind(func(s *job.Spec) *string { return &target(s).Metric }), example: "val_loss", must: true, doc: "The name of the metric."},
+		{name: "at_most", kind: numberKind(func(s *job.Spec) **float64 { return &target(s).AtMost }), example: "0.35", also: []string{"max", "below"},
+			doc: "Reached when the metric is this or less."},
+		{name: "at_least", kind: numberKind(func(s *job.Spec) **float64 { return &target(s).AtLeast }), example: "0.9", also: []string{"min", "above"},
+			doc: "Reached when the metric is this or more."},
+	}
+}
+
+// checkpoint returns the checkpoint of a spec, made if there is none.
+func checkpoint(s *job.Spec) *job.Checkpoint {
+	if s.Checkpoint == nil {
+		s.Checkpoint = &job.Checkpoint{}
+	}
+	return s.Checkpoint
+}
+
+// careFields say how the job is looked after.
+func careFields() []field {
+	return []field{
+		{name: "checkpoint", example: "{dir: ckpt, every: 10m}", doc: "Where and how often the program saves itself.", fields: []field{
+			{name: "dir", kind: insideKind(func(s *job.Spec) *string { return &checkpoint(s).Dir }), example: "ckpt", also: []string{"path", "folder"},
+				doc: "A folder in the working directory. The program finds it in TRAINYARD_CHECKPOINT_DIR; it is kept on the node for the next run."},
+			{name: "every", kind: durationKind(func(s *job.Spec) *job.Duration { return &checkpoint(s).Every }, minTime, maxTime), example: "10m",
+				also: []string{"interval"}, doc: "How often the program saves itself.", later: "kept and shown; nothing depends on it yet."},
+		}},
+		{name: "grace", kind: durationKind(func(s *job.Spec) *job.Duration { return &s.Grace }, minTime, maxGrace), example: "1m", def: "30s",
+			also: []string{"stop_duration", "grace_period"}, doc: "How long a program that is told to stop (SIGTERM) may take before it is killed (SIGKILL), from 1s to 1h."},
+		{name: "retry", kind: wholeKind(func(s *job.Spec) *int { return &s.Retry }, 0, maxRetry), example: "3", def: "0",
+			also: []string{"retries", "max_retries", "max_restarts", "job_recovery"},
+			doc:  "How often the job is started again after its program failed. A run that a node lost is started again without it."},
+		{name: "needs", kind: namesKind("the name of a job or a list of names", func(s *job.Spec) *[]string { return &s.Needs }), example: "[prepare-data]",
+			also: []string{"depends_on", "depends", "dependencies", "after"}, doc: "Jobs of the same file that must have succeeded first."},
+		{name: "env", kind: envKind(), example: "{SEED: 1}", also: []string{"envs", "environment", "environment_variables"},
+			doc: "Environment variables, as a mapping or as a list of KEY=VALUE. A value of null, or a list entry KEY, takes the variable from where the job is submitted."},
+		{name: "secrets", kind: secretsKind(), example: "[WANDB_API_KEY]", also: []string{"secret"}, doc: "Names of stored secrets that the program gets as environment variables.",
+			refuse:  "stored secrets are not supported yet, and the program would not find them",
+			instead: "write env: {KEY: null} to pass a variable from your shell; its value is then kept with the job"},
+	}
+}

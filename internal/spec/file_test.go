@@ -1,0 +1,239 @@
+package spec
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSeveralJobsKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	text := "---\nname: train\nrun: b\nneeds: prepare\n---\n# the first to run\nname: prepare\nrun: a\n---\nname: report\nrun: c\nneeds: [train, prepare]\n---\n"
+	file, err := Parse([]byte(text), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range file.Jobs {
+		got = append(got, fmt.Sprintf("%d %s %v", e.Line, e.Spec.Name, e.Spec.Needs))
+	}
+	if diff := cmp.Diff([]string{"2 train [prepare]", "7 prepare []", "10 report [train prepare]"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestCircles(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		needs map[string][]string
+		want  []string
+	}{
+		{"a chain has none", map[string][]string{"a": nil, "b": {"a"}, "c": {"b"}}, nil},
+		{"two ways to one job are none", map[string][]string{"a": nil, "b": {"a"}, "c": {"a"}, "d": {"b", "c"}}, nil},
+		{"two jobs", map[string][]string{"a": {"b"}, "b": {"a"}}, []string{"a needs b needs a"}},
+		{"the way into the circle is not part of it", map[string][]string{"a": {"b"}, "b": {"c"}, "c": {"d"}, "d": {"b"}}, []string{": b needs c needs d needs b"}},
+		{"two circles", map[string][]string{"a": {"b"}, "b": {"a"}, "c": {"d"}, "d": {"c"}}, []string{"a needs b needs a", "c needs d needs c"}},
+		{"itself", map[string][]string{"a": {"a"}, "b": nil}, []string{"needs itself"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var docs []string
+			for _, name := range []string{"a", "b", "c", "d"} {
+				if needs, ok := tt.needs[name]; ok {
+					docs = append(docs, fmt.Sprintf("name: %s\nrun: x\nneeds: [%s]\n", name, strings.Join(needs, ", ")))
+				}
+			}
+			_, err := Parse([]byte(strings.Join(docs, "---\n")), Options{})
+			got := codes(err)
+			if len(got) != len(tt.want) {
+				t.Fatalf("codes = %v, want %d cycles (%v)", got, len(tt.want), err)
+			}
+			for i, w := range tt.want {
+				if got[i] != "cycle" || !strings.Contains(err.Error(), w) {
+					t.Errorf("%v does not tell %q", err, w)
+				}
+			}
+		})
+	}
+}
+
+func TestLongCircleIsToldWhole(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&text, "---\nname: n%d\nrun: x\nneeds: n%d\n", i, (i+1)%1000)
+	}
+	_, err := Parse([]byte(text.String()), Options{})
+	if got := codes(err); len(got) != 1 || got[0] != "cycle" || !strings.Contains(err.Error(), "n998 needs n999 needs n0") {
+		t.Errorf("codes = %v", got)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	jobs := func(n int) string {
+		var text strings.Builder
+		for i := range n {
+			fmt.Fprintf(&text, "---\nname: n%d\nrun: x\n", i)
+		}
+		return text.String()
+	}
+	many := func(n int, format string) string {
+		var text strings.Builder
+		for i := range n {
+			fmt.Fprintf(&text, format, i)
+		}
+		return text.String()
+	}
+	tests := []struct {
+		name string
+		text string
+		want []string
+	}{
+		{"1000 jobs are read", jobs(1000), nil},
+		{"1001 jobs are too many", jobs(1001), []string{"too_large"}},
+		{"a long file", strings.Repeat("#", maxFile+1), []string{"too_large"}},
+		{"the longest run", "run: " + strings.Repeat("x", maxCommand), nil},
+		{"a long run", "run: " + strings.Repeat("x", maxCommand+1), []string{"too_large"}},
+		{"a long run of many lines", "run:\n" + strings.Repeat("- "+strings.Repeat("x", 1000)+"\n", 300), []string{"too_large"}},
+		{"a large environment", "run: a\nenv: {A: " + strings.Repeat("x", maxEnv) + "}", []string{"too_large"}},
+		{"the largest environment", "run: a\nenv: {A: " + strings.Repeat("x", maxEnv-1) + "}", nil},
+		{"a long list", "run: a\nname: a\nneeds: [" + strings.Repeat("b, ", maxItems+1) + "]", []string{"too_large"}},
+		{"a very deep file", "run: a\nparams: " + strings.Repeat("[", 9000) + strings.Repeat("]", 9000), []string{"too_large"}},
+		{"a file too deep for YAML", "run: a\nparams: " + strings.Repeat("[", 20000), []string{"yaml_syntax"}},
+		{"many mistakes", "run: a\n" + many(500, "zz%d: 1\n"), append(slices.Repeat([]string{"unknown_key"}, maxErrors), "too_many_errors")},
+		{"growing aliases", "run: a\nparams:\n  a: &a [x, x]\n  b: &b [*a, *a]\n  c: [*b, *b]\n",
+			slices.Repeat([]string{"not_supported"}, 4)},
+		{"no UTF-8", "run: a\nname: \xff\n", []string{"yaml_syntax"}},
+		{"control character", "run: a\x07\n", []string{"yaml_syntax"}},
+		{"a mark at the start is no mistake", "\ufeffrun: a\n", nil},
+		{"DOS line ends are no mistake", "run: a\r\nretry: 1\r\n", nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Parse([]byte(tt.text), Options{})
+			if err != nil {
+				checkErrors(t, err)
+			}
+			if diff := cmp.Diff(tt.want, codes(err)); diff != "" {
+				t.Errorf("codes (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPlaceOfUnreadableBytes(t *testing.T) {
+	t.Parallel()
+	_, err := Parse([]byte("run: a\nname: é\x01\n"), Options{})
+	if want := "line 2, column 8: the file holds the control character U+0001 (save it as plain UTF-8 text)"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	known := []string{"gpus", "gpu", "gpu_memory", "nodes", "cpus", "memory", "run", "env"}
+	tests := []struct{ key, want string }{
+		{"gpsu", "gpus"},    // two letters swapped
+		{"gpuss", "gpus"},   // one too many
+		{"memry", "memory"}, // one too few
+		{"gpu_memroy", "gpu_memory"},
+		{"Nodes", "nodes"},
+		{"rum", "run"},
+		{"xyz", ""},
+		{"", ""},
+		{"something_else", ""},
+		{"gqu", "gpu"},
+	}
+	for _, tt := range tests {
+		if got := nearest(tt.key, known); got != tt.want {
+			t.Errorf("nearest(%q) = %q, want %q", tt.key, got, tt.want)
+		}
+	}
+	for _, d := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "abc", 3}, {"abc", "abc", 0}, {"ab", "ba", 1}, {"kitten", "sitting", 3}, {"é", "e", 1}} {
+		if got := distance(d.a, d.b); got != d.want {
+			t.Errorf("distance(%q, %q) = %d, want %d", d.a, d.b, got, d.want)
+		}
+	}
+}
+
+func TestSchemaHasTheKeysOfTheParser(t *testing.T) {
+	t.Parallel()
+	var top map[string]any
+	if err := json.Unmarshal(Schema(), &top); err != nil {
+		t.Fatal(err)
+	}
+	var fromSchema func(prefix string, s map[string]any) []string
+	fromSchema = func(prefix string, s map[string]any) []string {
+		var all []string
+		properties, _ := s["properties"].(map[string]any)
+		if properties != nil && s["additionalProperties"] != false {
+			t.Errorf("%s: unknown keys are not refused", prefix)
+		}
+		for name, p := range properties {
+			all = append(append(all, join(prefix, name)), fromSchema(join(prefix, name), p.(map[string]any))...)
+		}
+		return all
+	}
+	// The parser's keys are found from outside: an unknown key is told as such.
+	var fromParser func(prefix string, fields []field) []string
+	fromParser = func(prefix string, fields []field) []string {
+		var all []string
+		for _, f := range fields {
+			path := join(prefix, f.name)
+			text := f.name + ": {}\n"
+			if prefix != "" {
+				text = prefix + ": {" + f.name + ": {}}\n"
+			}
+			_, err := Parse([]byte(text), Options{})
+			if !slices.Contains(codes(err), "unknown_key") {
+				all = append(all, path)
+			}
+			all = append(all, fromParser(path, f.fields)...)
+		}
+		return all
+	}
+	want, got := fromParser("", jobFields()), fromSchema("", top)
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("keys (-parser +schema)\n%s", diff)
+	}
+	if len(got) != 40 {
+		t.Errorf("there are %d keys, want 40", len(got))
+	}
+}
+
+func TestGeneratedTextsAreStable(t *testing.T) {
+	t.Parallel()
+	schema, reference := Schema(), Reference()
+	for range 20 {
+		if !bytes.Equal(schema, Schema()) || !bytes.Equal(reference, Reference()) {
+			t.Fatal("two calls differ")
+		}
+	}
+	for _, row := range []string{
+		"| `run` | shell commands, as a text or a list of texts | `python train.py --lr 0.1` | must be given | Shell commands that are the job. Started once on each node. |\n",
+		"| `grace` | a length of time | `1m` | 30s |", "| `resources.gpus` |", "| `checkpoint.every` |",
+	} {
+		if !bytes.Contains(reference, []byte(row)) {
+			t.Errorf("the reference lacks %s", row)
+		}
+	}
+	for line := range strings.Lines(string(reference)) {
+		if strings.HasPrefix(line, "|") && strings.Count(line, "|") != 6 {
+			t.Errorf("row with a wrong number of cells: %s", line)
+		}
+	}
+}

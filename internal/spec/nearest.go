@@ -1,0 +1,104 @@
+package spec
+
+import (
+	"slices"
+	"strings"
+)
+
+// suggest says which field was meant by a key that is not known in its place,
+// "" if that cannot be told, and what to write instead.
+func suggest(table []field, prefix string, here []field, key string) (meant, remedy string) {
+	all := "the keys here are " + strings.Join(names(here), ", ")
+	if len(key) > 40 {
+		return "", all
+	}
+	if prefix == "" && slices.Contains([]string{"jobs", "tasks"}, plainKey(key)) {
+		return "run", "write several jobs one after another, with a line --- between them"
+	}
+	if f := called(here, key); f != nil {
+		return join(prefix, f.name), "did you mean " + join(prefix, f.name) + "?"
+	}
+	if f := called(table, key); f != nil && prefix != "" {
+		return f.name, "write " + f.name + " at the top, not inside " + prefix
+	}
+	for _, group := range table {
+		if f := called(group.fields, key); f != nil && group.name != prefix {
+			return join(group.name, f.name), "write " + f.name + " inside " + group.name
+		}
+	}
+	if near := nearest(key, names(here)); near != "" {
+		return join(prefix, near), "did you mean " + join(prefix, near) + "?"
+	}
+	return "", all
+}
+
+// called finds the field that is meant by a key: by its name written another
+// way, as in maxDuration, or by what other tools call it.
+func called(fields []field, key string) *field {
+	plain := plainKey(key)
+	for _, other := range []bool{false, true} {
+		for i, f := range fields {
+			if !other && plainKey(f.name) == plain {
+				return &fields[i]
+			}
+			if other && slices.ContainsFunc(f.also, func(a string) bool { return plainKey(a) == plain }) {
+				return &fields[i]
+			}
+		}
+	}
+	return nil
+}
+
+// plainKey is a key without case and marks, so that max-duration, maxDuration and max_duration are the same.
+func plainKey(key string) string {
+	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(key))
+}
+
+func names(fields []field) []string {
+	var names []string
+	for _, f := range fields {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// nearest returns the word that s was most likely meant to be, or "" if none
+// is near. Of words that are equally near it is the first in the alphabet.
+func nearest(s string, known []string) string {
+	best, least := "", 1+min(3, (len(s)+2)/3)
+	for _, k := range slices.Sorted(slices.Values(known)) {
+		if len(k)-len(s) > 3 || len(s)-len(k) > 3 {
+			continue
+		}
+		if d := distance(strings.ToLower(s), k); d < least && d < len(k) {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+// distance counts the letters to add, take out, change or swap with their
+// neighbour that make a of b.
+func distance(a, b string) int {
+	x, y := []rune(a), []rune(b)
+	before, last := make([]int, len(y)+1), make([]int, len(y)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(x); i++ {
+		row := make([]int, len(y)+1)
+		row[0] = i
+		for j := 1; j <= len(y); j++ {
+			change := 1
+			if x[i-1] == y[j-1] {
+				change = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+change)
+			if i > 1 && j > 1 && x[i-1] == y[j-2] && x[i-2] == y[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last = last, row
+	}
+	return last[len(y)]
+}

@@ -1,0 +1,118 @@
+package spec
+
+import (
+	"fmt"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// together checks what the jobs of a file say about each other. What a job
+// needs is looked up only if the whole file could be read.
+func (r *reader) together(drafts []*draft, complete bool) {
+	byName := map[string]*draft{}
+	for _, d := range drafts {
+		name := d.entry.Spec.Name
+		n, given := d.at["name"]
+		if !given && len(drafts) > 1 {
+			r.fail(d.at[""], "missing_name", "name", "the job has no name, and the file has several jobs", "add a line as in name: prepare-data")
+		}
+		if name == "" {
+			continue
+		}
+		if first, taken := byName[name]; taken {
+			r.fail(n, "duplicate_name", "name",
+				fmt.Sprintf("the name %s is taken by the job that starts in line %d", name, first.entry.Line), "give each job of the file a name of its own")
+			continue
+		}
+		byName[name] = d
+	}
+	if !complete {
+		return
+	}
+	w := &walk{r: r, byName: byName, state: map[*draft]int{}}
+	for _, d := range drafts {
+		w.unknown(d)
+	}
+	for _, d := range drafts {
+		w.visit(d)
+	}
+}
+
+// walk follows the needs of the jobs in search of circles.
+type walk struct {
+	r      *reader
+	byName map[string]*draft
+	state  map[*draft]int // unseen, open, done
+	path   []*draft
+}
+
+const (
+	open = 1
+	done = 2
+)
+
+// needNode is the place of a job's need in the file.
+func needNode(d *draft, need string) *yaml.Node {
+	n := d.at["needs"]
+	for _, item := range n.Content {
+		if item.Value == need {
+			return item
+		}
+	}
+	return n
+}
+
+// unknown reports needs that no job of the file has for a name.
+func (w *walk) unknown(d *draft) {
+	for _, need := range d.entry.Spec.Needs {
+		if _, ok := w.byName[need]; ok {
+			continue
+		}
+		var names []string
+		for name := range w.byName {
+			if name != d.entry.Spec.Name {
+				names = append(names, name)
+			}
+		}
+		remedy := "name a job of the same file; jobs are separated by a line ---"
+		if near := nearest(need, names); near != "" {
+			remedy = "did you mean " + near + "?"
+		}
+		w.r.fail(needNode(d, need), "unknown_need", "needs", "no job of this file has the name "+need, remedy)
+	}
+}
+
+// visit reports every need that leads back to a job on the way to it.
+func (w *walk) visit(d *draft) {
+	if w.state[d] != 0 {
+		return
+	}
+	w.state[d] = open
+	w.path = append(w.path, d)
+	for _, need := range d.entry.Spec.Needs {
+		next, ok := w.byName[need]
+		switch {
+		case !ok: // told by unknown
+		case next == d:
+			w.r.fail(needNode(d, need), "cycle", "needs", "the job needs itself", "take "+need+" out of its needs")
+		case w.state[next] == open:
+			w.r.fail(needNode(d, need), "cycle", "needs", "the jobs need each other in a circle, and none could start: "+w.circle(next), "take one of these needs out")
+		default:
+			w.visit(next)
+		}
+	}
+	w.path = w.path[:len(w.path)-1]
+	w.state[d] = done
+}
+
+// circle tells the way from a job back to itself.
+func (w *walk) circle(from *draft) string {
+	var steps []string
+	for _, d := range w.path {
+		if d == from || len(steps) > 0 {
+			steps = append(steps, d.entry.Spec.Name)
+		}
+	}
+	return strings.Join(append(steps, from.entry.Spec.Name), " needs ")
+}

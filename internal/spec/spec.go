@@ -1,0 +1,264 @@
+// Package spec reads and writes job files.
+//
+// It turns the YAML that a researcher writes into job.Spec values and finds
+// every mistake of a file at once, each with its line, its column and the way
+// to mend it. One table of fields drives the parser, the writer, the JSON
+// Schema for editors and the reference page. It reads no file, no environment
+// and no clock: the caller passes the text, the variables and the time. It
+// never guesses: a key it does not know is an error, and so is a field that it
+// would have to ignore. The server calls it for every submission, the command
+// line for checking a file before sending it.
+package spec
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/job"
+)
+
+// The limits on what a job file may hold.
+const (
+	maxFile    = 1 << 20   // bytes of a file
+	maxJobs    = 1000      // jobs of a file
+	maxCommand = 256 << 10 // bytes of run, and of setup
+	maxEnv     = 64 << 10  // bytes of all names and values of env
+	maxDepth   = 20        // mappings and lists inside each other
+	maxErrors  = 100       // mistakes that are told at once
+	maxItems   = 1000      // entries of a list
+	maxLine    = 200       // bytes of a value on one line
+	maxGPUs    = 64        // a node's GPUs are kept as bits of one word
+	maxNodes   = 1024
+	maxRetry   = 100
+	maxRank    = 100 // of priority
+)
+
+// Options says what a file is read against.
+type Options struct {
+	// Env gives the values of variables that the file asks for with
+	// env: {KEY: null}. Nil means that there are none, so that each is an error.
+	Env func(key string) (string, bool)
+	// Now is the time that a deadline must lie after; zero means any deadline will do.
+	Now time.Time
+	// Location is where a deadline without a zone is meant; nil means UTC.
+	Location *time.Location
+}
+
+// File is what a job file holds.
+type File struct {
+	Jobs []Entry // in the order of the file
+}
+
+// Entry is one job of a file.
+type Entry struct {
+	Spec     job.Spec
+	Line     int      // where the job starts in the file
+	Required []string // names in env that were null and took their value from Options.Env
+	Notes    []string // what is accepted and not acted on yet, a sentence each
+}
+
+// Parse reads the text of a job file. The error is a fault.List with all
+// mistakes in the order of the file; there is a File only without any.
+func Parse(text []byte, opts Options) (*File, error) {
+	r := &reader{opts: opts, fields: jobFields()}
+	if len(text) > maxFile {
+		r.add(fault.New(fault.Invalid, "too_large", "the job file has %d bytes and may have %d", len(text), maxFile).
+			WithRemedy("put long scripts and data into files of the working directory"))
+		return nil, r.errs
+	}
+	roots, complete := r.documents(text)
+	var drafts []*draft
+	for _, root := range roots {
+		if root.Kind == yaml.ScalarNode && root.ShortTag() == "!!null" {
+			continue // nothing between two lines of ---
+		}
+		if !r.structure(root, "", 1) {
+			complete = false
+			continue
+		}
+		drafts = append(drafts, r.job(root))
+	}
+	if len(drafts) == 0 && len(r.errs) == 0 {
+		r.add(fault.New(fault.Invalid, "empty_file", "the job file holds no job").
+			WithRemedy("write at least one line, as in run: python train.py"))
+	}
+	r.together(drafts, complete)
+	if err := r.sorted().OrNil(); err != nil {
+		return nil, err
+	}
+	file := &File{}
+	for _, d := range drafts {
+		file.Jobs = append(file.Jobs, d.entry)
+	}
+	return file, nil
+}
+
+// reader collects the mistakes of one file.
+type reader struct {
+	opts   Options
+	fields []field
+	errs   fault.List
+	more   int // mistakes beyond maxErrors
+}
+
+// add keeps a mistake, or counts it if there are too many already.
+func (r *reader) add(e *fault.Error) {
+	if len(r.errs) >= maxErrors {
+		r.more++
+		return
+	}
+	r.errs = append(r.errs, e)
+}
+
+// fail keeps a mistake at a place of the file.
+func (r *reader) fail(n *yaml.Node, code, path, message, remedy string) {
+	r.add(&fault.Error{Kind: fault.Invalid, Code: code, Message: message, Field: path,
+		Line: n.Line, Column: n.Column, Remedy: remedy})
+}
+
+// sorted returns the mistakes in the order of the file.
+func (r *reader) sorted() fault.List {
+	slices.SortStableFunc(r.errs, func(a, b *fault.Error) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	if r.more > 0 {
+		r.errs = append(r.errs, fault.New(fault.Invalid, "too_many_errors",
+			"there are %d more mistakes", r.more).WithRemedy("mend these first and check the file again"))
+	}
+	return r.errs
+}
+
+// draft is a job while it is read.
+type draft struct {
+	entry     Entry
+	at        map[string]*yaml.Node // the value of every field that is given, by path
+	gpuCount  *job.Range            // from resources.gpu, as in A100:8
+	gpuMemory bool                  // resources.gpu gave a memory, as in 24GB..
+}
+
+// job reads one job. Fields that are not given keep their defaults.
+func (r *reader) job(root *yaml.Node) *draft {
+	d := &draft{at: map[string]*yaml.Node{"": root}}
+	d.entry.Line = root.Line
+	d.entry.Spec = job.Spec{
+		Place: job.PlaceAny, Objective: job.ObjectiveBalanced, Grace: job.Duration(defaultGrace),
+		Resources: job.Resources{Nodes: job.Range{Min: 1, Max: 1}, CPUs: 1000},
+	}
+	if root.Kind != yaml.MappingNode {
+		r.fail(root, "wrong_type", "", "a job must be lines of key: value, not "+describe(root),
+			"write at least one line, as in run: python train.py")
+		return d
+	}
+	before := len(r.errs)
+	r.mapping(d, root, "", r.fields)
+	if _, given := d.at["run"]; !given {
+		r.fail(root, "missing_run", "run", "the job does not say what to run",
+			"add a line as in run: python train.py")
+	}
+	r.resources(d)
+	r.target(d)
+	if len(r.errs) == before {
+		r.ranges(d)
+	}
+	return d
+}
+
+// mapping reads the keys of a mapping that the table knows and reports the others.
+func (r *reader) mapping(d *draft, n *yaml.Node, prefix string, fields []field) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, val := n.Content[i], n.Content[i+1]
+		at := slices.IndexFunc(fields, func(f field) bool { return f.name == key.Value })
+		if at < 0 {
+			meant, remedy := suggest(r.fields, prefix, fields, key.Value)
+			r.fail(key, "unknown_key", join(prefix, shown(key.Value)), "unknown key", remedy)
+			if meant == "run" {
+				d.at[meant] = val // so that it is not told to be missing as well
+			}
+			continue
+		}
+		f := &fields[at]
+		v := value{r: r, d: d, n: val, f: f, path: join(prefix, f.name)}
+		d.at[v.path] = val
+		if f.refuse != "" {
+			r.fail(key, "not_supported", v.path, f.refuse, f.instead)
+		}
+		v.read()
+	}
+}
+
+// note keeps a sentence about something that is accepted and not acted on yet.
+func (d *draft) note(sentence string) {
+	if !slices.Contains(d.entry.Notes, sentence) {
+		d.entry.Notes = append(d.entry.Notes, sentence)
+	}
+}
+
+// ranges notes what a range means as long as runs do not grow and shrink.
+func (r *reader) ranges(d *draft) {
+	res := d.entry.Spec.Resources
+	for _, c := range []struct {
+		path  string
+		count job.Range
+	}{{"resources.gpus", res.GPUs}, {"resources.nodes", res.Nodes}} {
+		if c.count.Min != c.count.Max {
+			d.note(c.path + ": a run takes as many of " + c.count.String() +
+				" as are free when it starts and keeps them; it does not grow or shrink yet.")
+		}
+	}
+}
+
+// target checks that the target of a job is one that can be reached.
+func (r *reader) target(d *draft) {
+	n, given := d.at["target"]
+	if !given || n.Kind != yaml.MappingNode {
+		return
+	}
+	const example = "write it as in target: {metric: val_loss, at_most: 0.35}"
+	_, metric := d.at["target.metric"]
+	_, most := d.at["target.at_most"]
+	_, least := d.at["target.at_least"]
+	if !metric {
+		r.fail(n, "missing_value", "target.metric", "the target names no metric", example)
+	}
+	if most == least {
+		problem := "the target has no value"
+		if most {
+			problem = "the target has both at_most and at_least"
+		}
+		r.fail(n, "bad_value", "target", problem, "give exactly one of at_most and at_least; "+example)
+	}
+}
+
+// join puts a key behind the path of the mapping it is in.
+func join(prefix, key string) string {
+	if prefix == "" {
+		return key
+	}
+	return prefix + "." + key
+}
+
+// shown makes a key fit for a message: short, on one line, quoted where it is odd.
+func shown(key string) string {
+	odd := func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-'
+	}
+	if key == "" || len(key) > 40 || strings.ContainsFunc(key, odd) {
+		return quote(key)
+	}
+	return key
+}
+
+// quote puts a value into a message, cut where it is long.
+func quote(s string) string {
+	const most = 60
+	if runes := []rune(s); len(runes) > most {
+		s = string(runes[:most]) + "…"
+	}
+	return strconv.Quote(s)
+}

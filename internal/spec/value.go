@@ -1,0 +1,138 @@
+package spec
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// value is the value of one field in the file.
+type value struct {
+	r    *reader
+	d    *draft
+	n    *yaml.Node
+	f    *field
+	path string
+}
+
+// read reads the value into the draft and keeps the field's note.
+func (v value) read() {
+	if isNull(v.n) {
+		v.fail("missing_value", "has no value", v.example()+", or take the line out")
+		return
+	}
+	if v.f.fields == nil {
+		v.f.kind.read(v)
+	} else if v.n.Kind == yaml.MappingNode {
+		v.r.mapping(v.d, v.n, v.path, v.f.fields)
+	} else {
+		v.wrongType()
+		return
+	}
+	if v.f.later != "" {
+		v.d.note(v.path + ": " + v.f.later)
+	}
+}
+
+// fail keeps a mistake at the value.
+func (v value) fail(code, message, remedy string) { v.r.fail(v.n, code, v.path, message, remedy) }
+
+// bad keeps a mistake in what a value says.
+func (v value) bad(message, remedy string) { v.fail("bad_value", message, remedy) }
+
+// wrongType keeps the mistake that a value is a list, say, where a text is wanted.
+func (v value) wrongType() {
+	v.fail("wrong_type", "must be "+v.f.words()+", not "+describe(v.n), v.example())
+}
+
+// example is the remedy that shows the field as it should be.
+func (v value) example() string {
+	return "write it as in " + v.f.name + ": " + v.f.example
+}
+
+// text returns what stands in the file, as it stands there: 0x10, 1.0 and true
+// are texts too where a text is wanted.
+func (v value) text() (string, bool) {
+	switch {
+	case v.n.Kind != yaml.ScalarNode:
+		v.wrongType()
+	case isNull(v.n):
+		v.fail("missing_value", "has no value", v.example())
+	case strings.ContainsRune(v.n.Value, 0):
+		v.bad("holds a NUL character", "take it out")
+	case v.n.Value == "":
+		v.bad("is empty", v.example()+", or take the line out")
+	default:
+		return v.n.Value, true
+	}
+	return "", false
+}
+
+// line returns a text that must be short and on one line.
+func (v value) line() (string, bool) {
+	s, ok := v.text()
+	if !ok {
+		return "", false
+	}
+	if len(s) > maxLine {
+		v.fail("too_large", fmt.Sprintf("%s has %d bytes and may have %d", quote(s), len(s), maxLine), v.example())
+		return "", false
+	}
+	if strings.ContainsAny(s, "\n\r") {
+		v.bad(quote(s)+" has several lines", v.example())
+		return "", false
+	}
+	return s, true
+}
+
+// items returns the entries of a list, each as a value of its own. A single
+// text is a list of one.
+func (v value) items() []value {
+	if v.n.Kind == yaml.ScalarNode {
+		return []value{v}
+	}
+	if v.n.Kind != yaml.SequenceNode {
+		v.wrongType()
+		return nil
+	}
+	if len(v.n.Content) > maxItems {
+		v.fail("too_large", fmt.Sprintf("the list has %d entries and may have %d", len(v.n.Content), maxItems), "shorten it")
+		return nil
+	}
+	var items []value
+	for i, n := range v.n.Content {
+		item := v
+		item.n, item.path = n, fmt.Sprintf("%s[%d]", v.path, i)
+		items = append(items, item)
+	}
+	return items
+}
+
+// unitError splits an error of job's units, as in `"6" is no length of time:
+// write a number and a unit`, into what is wrong and what to do.
+func unitError(err error) (message, remedy string) {
+	text := err.Error()
+	quoted, quoteErr := strconv.QuotedPrefix(text)
+	if quoteErr != nil {
+		quoted = ""
+	}
+	message, remedy, _ = strings.Cut(text[len(quoted):], ": ")
+	return quoted + message, remedy
+}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+
+// describe says what a node is, for a sentence such as "not a list".
+func describe(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case isNull(n):
+		return "nothing"
+	}
+	return "the text " + quote(n.Value)
+}

@@ -1,0 +1,210 @@
+package sql
+
+import (
+	"context"
+	dbsql "database/sql"
+	"fmt"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster"
+)
+
+// changes is what several batches come to: each row once, as it is after the last of them.
+type changes struct {
+	jobs     []*job.Job
+	runs     []*job.Run
+	jobNodes []*jobNode
+	nodes    []*fleet.Node
+	users    []*tenant.User
+	tokens   []*tenant.Token
+	events   []*yardmaster.Event
+	orders   []*yardmaster.Order
+	closed   []*string
+}
+
+// fold brings batches down to changes. A statement may touch a row only once,
+// and what was opened and closed again need not be written at all.
+func fold(batches []*yardmaster.Batch) changes {
+	jobs, runs := newest[id.Job, job.Job]{}, newest[id.Run, job.Run]{}
+	nodes, users := newest[id.Node, fleet.Node]{}, newest[id.User, tenant.User]{}
+	tokens, events := newest[id.Token, tenant.Token]{}, newest[uint64, yardmaster.Event]{}
+	jobNodes := newest[jobNode, jobNode]{}
+	orders, closed := newest[string, yardmaster.Order]{}, newest[string, string]{}
+	for _, b := range batches {
+		for i := range b.Jobs {
+			jobs.put(b.Jobs[i].ID, b.Jobs[i].Seq, &b.Jobs[i])
+		}
+		for i := range b.Runs {
+			r := &b.Runs[i]
+			runs.put(r.ID, r.Seq, r)
+			for k := range r.Ranks {
+				n := jobNode{node: r.Ranks[k].Node, job: r.Job}
+				jobNodes.put(n, 0, &n)
+			}
+		}
+		for i := range b.Nodes {
+			nodes.put(b.Nodes[i].ID, b.Nodes[i].Seq, &b.Nodes[i])
+		}
+		for i := range b.Users {
+			users.put(b.Users[i].ID, b.Users[i].Seq, &b.Users[i])
+		}
+		for i := range b.Tokens {
+			tokens.put(b.Tokens[i].ID, b.Tokens[i].Seq, &b.Tokens[i])
+		}
+		for i := range b.Events {
+			events.put(b.Events[i].Seq, 0, &b.Events[i])
+		}
+		for i := range b.Orders {
+			key := b.Orders[i].Key()
+			orders.put(key, 0, &b.Orders[i])
+			closed.drop(key)
+		}
+		for i := range b.Closed {
+			orders.drop(b.Closed[i])
+			closed.put(b.Closed[i], 0, &b.Closed[i])
+		}
+	}
+	return changes{
+		jobs: jobs.rows(), runs: runs.rows(), jobNodes: jobNodes.rows(), nodes: nodes.rows(), users: users.rows(),
+		tokens: tokens.rows(), events: events.rows(), orders: orders.rows(), closed: closed.rows(),
+	}
+}
+
+// newest keeps the newest row for each key, in the order in which keys first came.
+type newest[K comparable, T any] struct {
+	at   map[K]int
+	list []*T
+	seqs []uint64
+}
+
+func (n *newest[K, T]) put(key K, seq uint64, row *T) {
+	if n.at == nil {
+		n.at = make(map[K]int)
+	}
+	i, ok := n.at[key]
+	if !ok {
+		n.at[key] = len(n.list)
+		n.list, n.seqs = append(n.list, row), append(n.seqs, seq)
+		return
+	}
+	if seq >= n.seqs[i] {
+		n.list[i], n.seqs[i] = row, seq
+	}
+}
+
+func (n *newest[K, T]) drop(key K) {
+	if i, ok := n.at[key]; ok {
+		n.list[i] = nil
+		delete(n.at, key)
+	}
+}
+
+func (n *newest[K, T]) rows() []*T {
+	kept := n.list[:0]
+	for _, row := range n.list {
+		if row != nil {
+			kept = append(kept, row)
+		}
+	}
+	return kept
+}
+
+// Commit writes the batches in one transaction. Without anything to write it
+// still answers whether this store is the writer.
+func (s *Store) Commit(ctx context.Context, batches ...*yardmaster.Batch) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.term == 0 {
+		return notWriter()
+	}
+	return failure("commit", s.commit(ctx, fold(batches)))
+}
+
+func (s *Store) commit(ctx context.Context, c changes) error {
+	steps := []step{
+		put(jobTable, c.jobs, jobRow),
+		put(runTable, c.runs, runRow),
+		put(jobNodeTable, c.jobNodes, jobNodeRow),
+		put(nodeTable, c.nodes, nodeRow),
+		put(userTable, c.users, userRow),
+		put(tokenTable, c.tokens, tokenRow),
+		put(eventTable, c.events, eventRow),
+		put(orderTable, c.orders, orderRow),
+		{stmtKey{table: orderTable, remove: true}, len(c.closed), func(i int, args []any) ([]any, error) {
+			return append(args, clean(*c.closed[i])), nil
+		}},
+	}
+	for _, step := range steps {
+		if err := s.prepareStep(ctx, step); err != nil {
+			return fmt.Errorf("prepare for %s: %w", step.key.table.name, err)
+		}
+	}
+	tx, err := s.write.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // after Commit it does nothing
+	if err := fence(ctx, tx, s.holder, s.term); err != nil {
+		return err
+	}
+	for _, step := range steps {
+		if err := s.run(ctx, tx, step); err != nil {
+			return fmt.Errorf("write %s: %w", step.key.table.name, err)
+		}
+	}
+	return tx.Commit()
+}
+
+// step is one statement over n rows.
+type step struct {
+	key    stmtKey // less its number of rows
+	n      int
+	encode func(i int, args []any) ([]any, error)
+}
+
+// put is the step that writes rows into a table.
+func put[T any](t *table, rows []*T, encode func([]any, *T) ([]any, error)) step {
+	return step{stmtKey{table: t}, len(rows), func(i int, args []any) ([]any, error) { return encode(args, rows[i]) }}
+}
+
+// prepareStep prepares the statements a step needs. The one connection that
+// writes is not to be had again while a transaction holds it.
+func (s *Store) prepareStep(ctx context.Context, step step) error {
+	return s.chunked(step, func(key stmtKey, _ int) error {
+		_, err := s.stmt(ctx, key)
+		return err
+	})
+}
+
+func (s *Store) run(ctx context.Context, tx *dbsql.Tx, step step) error {
+	var args []any
+	return s.chunked(step, func(key stmtKey, first int) error {
+		args = args[:0]
+		for i := range key.rows {
+			var err error
+			if args, err = step.encode(first+i, args); err != nil {
+				return fault.New(fault.Internal, "bad_value", "a value cannot be stored: %s", err).WithCause(err)
+			}
+		}
+		_, err := tx.StmtContext(ctx, s.stmts[key]).ExecContext(ctx, args...)
+		return err
+	})
+}
+
+// chunked cuts a step's rows into as many at a time as the engine likes.
+func (s *Store) chunked(step step, do func(key stmtKey, first int) error) error {
+	first := 0
+	for _, size := range s.engine.chunks() {
+		for key := step.key; step.n-first >= size; first += size {
+			key.rows = size
+			if err := do(key, first); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

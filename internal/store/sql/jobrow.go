@@ -1,0 +1,150 @@
+package sql
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+var jobTable = &table{
+	name: "jobs", key: "num", guard: true,
+	columns: []string{
+		"num", "id", "seq", "owner", "project", "name", "workdir", "idem_key", "key_hash", "pipeline",
+		"state", "cause", "reason", "submitted", "since", "started", "ended", "exit_code", "epoch",
+		"needs", "tried", "not_before", "avoid", "floor_memory", "floor_gpu_memory", "spec",
+	},
+	fixed: []string{"num", "id", "spec"},
+}
+
+// jobNumber is the number of a job's id, by which jobs are kept.
+func jobNumber(j id.Job) (int64, error) {
+	num, ok := j.Number()
+	if !ok || int64(num) < 0 {
+		return 0, fmt.Errorf("%q is no id of a job", string(j))
+	}
+	return int64(num), nil
+}
+
+func jobRow(args []any, j *job.Job) ([]any, error) {
+	num, err := jobNumber(j.ID)
+	if err != nil {
+		return nil, err
+	}
+	var name string
+	if j.Spec != nil {
+		name = j.Spec.Name
+	}
+	spec, err := json.Marshal(j.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("encode the spec of job %s: %w", j.ID, err)
+	}
+	lists := [3]string{}
+	for i, list := range []struct {
+		value any
+		size  int
+	}{{j.Needs, len(j.Needs)}, {j.Tried, len(j.Tried)}, {j.Avoid, len(j.Avoid)}} {
+		if lists[i], err = encodeList(list.value, list.size); err != nil {
+			return nil, fmt.Errorf("encode job %s: %w", j.ID, err)
+		}
+	}
+	return append(args,
+		num, string(j.ID), int64(j.Seq), clean(string(j.Owner)), clean(string(j.Project)), clean(name), clean(j.Workdir),
+		clean(j.Key), clean(j.KeyHash), clean(j.Pipeline),
+		string(j.State), string(j.Cause), clean(j.Reason),
+		micros(j.Submitted), micros(j.Since), micros(j.Started), micros(j.Ended), int64(j.ExitCode), int64(j.Epoch),
+		lists[0], lists[1], micros(j.NotBefore), lists[2], int64(j.Floor.Memory), int64(j.Floor.GPUMemory), string(spec)), nil
+}
+
+// storedJob is a job whose lists and spec have not been decoded yet; that is
+// most of the work and may be done elsewhere.
+type storedJob struct {
+	job                       job.Job
+	needs, tried, avoid, spec string
+}
+
+func scanJob(row scanner) (storedJob, error) {
+	var s storedJob
+	var num int64
+	var name string // also in the spec
+	j := &s.job
+	err := row.Scan(&num, (*string)(&j.ID), &j.Seq, (*string)(&j.Owner), (*string)(&j.Project), &name, &j.Workdir,
+		&j.Key, &j.KeyHash, &j.Pipeline,
+		(*string)(&j.State), (*string)(&j.Cause), &j.Reason,
+		timeColumn{&j.Submitted}, timeColumn{&j.Since}, timeColumn{&j.Started}, timeColumn{&j.Ended}, &j.ExitCode, &j.Epoch,
+		&s.needs, &s.tried, timeColumn{&j.NotBefore}, &s.avoid, (*int64)(&j.Floor.Memory), (*int64)(&j.Floor.GPUMemory), &s.spec)
+	return s, err
+}
+
+func (s *storedJob) decode() (job.Job, error) {
+	j := s.job
+	for _, part := range []struct {
+		text string
+		into any
+	}{{s.needs, &j.Needs}, {s.tried, &j.Tried}, {s.avoid, &j.Avoid}, {s.spec, &j.Spec}} {
+		if err := decodeList(part.text, part.into); err != nil {
+			return job.Job{}, fmt.Errorf("decode job %s: %w", j.ID, err)
+		}
+	}
+	return j, nil
+}
+
+func readJob(row scanner) (job.Job, error) {
+	stored, err := scanJob(row)
+	if err != nil {
+		return job.Job{}, err
+	}
+	return stored.decode()
+}
+
+var runTable = &table{
+	name: "runs", key: "num, epoch", guard: true,
+	columns: []string{"num", "epoch", "id", "seq", "state", "cause", "reason", "ordered", "started", "ended", "stop", "stop_for", "ranks"},
+	fixed:   []string{"num", "epoch", "id"},
+}
+
+func runRow(args []any, r *job.Run) ([]any, error) {
+	num, err := jobNumber(r.Job)
+	if err != nil {
+		return nil, err
+	}
+	if r.ID != id.NewRun(r.Job, r.Epoch) {
+		return nil, fmt.Errorf("%q is no id of run %d of job %s", string(r.ID), r.Epoch, r.Job)
+	}
+	ranks, err := encodeList(r.Ranks, len(r.Ranks))
+	if err != nil {
+		return nil, fmt.Errorf("encode run %s: %w", r.ID, err)
+	}
+	return append(args, num, int64(r.Epoch), string(r.ID), int64(r.Seq), string(r.State), string(r.Cause), clean(r.Reason),
+		micros(r.Ordered), micros(r.Started), micros(r.Ended), string(r.Stop), string(r.StopFor), ranks), nil
+}
+
+func readRun(row scanner) (job.Run, error) {
+	var r job.Run
+	var num uint64
+	var ranks string
+	err := row.Scan(&num, &r.Epoch, (*string)(&r.ID), &r.Seq, (*string)(&r.State), (*string)(&r.Cause), &r.Reason,
+		timeColumn{&r.Ordered}, timeColumn{&r.Started}, timeColumn{&r.Ended}, (*string)(&r.Stop), (*string)(&r.StopFor), &ranks)
+	if err != nil {
+		return job.Run{}, err
+	}
+	r.Job = id.NewJob(num)
+	if err := decodeList(ranks, &r.Ranks); err != nil {
+		return job.Run{}, fmt.Errorf("decode run %s: %w", r.ID, err)
+	}
+	return r, nil
+}
+
+// jobNode says that a job has or had a run on a node.
+type jobNode struct {
+	node id.Node
+	job  id.Job
+}
+
+var jobNodeTable = &table{name: "job_nodes", key: "node, num", columns: []string{"node", "num"}, frozen: true}
+
+func jobNodeRow(args []any, n *jobNode) ([]any, error) {
+	num, err := jobNumber(n.job)
+	return append(args, clean(string(n.node)), num), err
+}

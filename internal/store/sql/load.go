@@ -1,0 +1,225 @@
+package sql
+
+import (
+	"context"
+	dbsql "database/sql"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/yardmaster"
+)
+
+// Load reads in one transaction, so that what it returns belongs together.
+func (s *Store) Load(ctx context.Context, recent time.Time) (yardmaster.State, error) {
+	tx, err := s.read.BeginTx(ctx, &dbsql.TxOptions{Isolation: dbsql.LevelRepeatableRead, ReadOnly: true})
+	if err != nil {
+		return yardmaster.State{}, failure("load the yard", err)
+	}
+	defer func() { _ = tx.Rollback() }() // nothing was written
+	state, err := load(ctx, tx, recent)
+	if err != nil {
+		return yardmaster.State{}, failure("load the yard", err)
+	}
+	return state, nil
+}
+
+func load(ctx context.Context, tx *dbsql.Tx, recent time.Time) (state yardmaster.State, err error) {
+	parts := []func() error{
+		func() (err error) { state.Jobs, err = loadJobs(ctx, tx, recent); return err },
+		func() (err error) {
+			// The job of a run that has not ended has not ended either.
+			state.Runs, err = collect(ctx, tx, "run", runTable.selects()+`WHERE state <> 'ended'`, nil, readRun)
+			return err
+		},
+		func() (err error) {
+			state.Nodes, err = collect(ctx, tx, "node", nodeTable.selects(), nil, readNode)
+			return err
+		},
+		func() (err error) {
+			state.Users, err = collect(ctx, tx, "user", userTable.selects(), nil, readUser)
+			return err
+		},
+		func() (err error) {
+			state.Tokens, err = collect(ctx, tx, "token", tokenTable.selects(), nil, readToken)
+			return err
+		},
+		func() (err error) {
+			state.Orders, err = collect(ctx, tx, "order", orderTable.selects(), nil, readOrder)
+			return err
+		},
+		func() (err error) { state.Needs, err = loadNeeds(ctx, tx, state.Jobs); return err },
+		func() (err error) { state.LastJob, err = greatest(ctx, tx, `SELECT MAX(num) FROM jobs`); return err },
+		func() (err error) {
+			state.LastEvent, err = greatest(ctx, tx, `SELECT MAX(seq) FROM events`)
+			return err
+		},
+	}
+	for _, part := range parts {
+		if err := part(); err != nil {
+			return yardmaster.State{}, err
+		}
+	}
+	return state, nil
+}
+
+func greatest(ctx context.Context, q querier, query string) (uint64, error) {
+	var n dbsql.NullInt64
+	err := q.QueryRowContext(ctx, query).Scan(&n)
+	return uint64(n.Int64), err
+}
+
+// loadNeeds finds the states of the ended jobs that jobs which have not ended need.
+func loadNeeds(ctx context.Context, tx *dbsql.Tx, jobs []job.Job) (map[id.Job]job.State, error) {
+	loaded := make(map[id.Job]job.State, len(jobs))
+	for i := range jobs {
+		loaded[jobs[i].ID] = jobs[i].State
+	}
+	needs := make(map[id.Job]job.State)
+	missing := make(map[id.Job]bool)
+	for i := range jobs {
+		if jobs[i].State.Final() {
+			continue
+		}
+		for _, need := range jobs[i].Needs {
+			state, ok := loaded[need]
+			switch {
+			case !ok:
+				missing[need] = true
+			case state.Final():
+				needs[need] = state
+			}
+		}
+	}
+	stmt, err := tx.PrepareContext(ctx, `SELECT state FROM jobs WHERE num = $1`)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = stmt.Close() }() // it only reads
+	for need := range missing {
+		num, ok := need.Number()
+		if !ok {
+			continue
+		}
+		var state job.State
+		err := stmt.QueryRowContext(ctx, int64(num)).Scan((*string)(&state))
+		if errors.Is(err, dbsql.ErrNoRows) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		needs[need] = state
+	}
+	return needs, nil
+}
+
+// loadJobs reads the jobs that have not ended or ended at recent or later.
+// There may be very many, and most of the time goes into decoding; so other
+// goroutines decode while this one reads.
+func loadJobs(ctx context.Context, tx *dbsql.Tx, recent time.Time) ([]job.Job, error) {
+	const query = `WHERE state IN ('pending', 'starting', 'running', 'recovering', 'pausing', 'paused', 'cancelling')`
+	const ended = `WHERE ended >= $1 AND ended > 0 AND state IN ('succeeded', 'failed', 'cancelled')`
+	d := newDecoder()
+	err := d.read(ctx, tx, jobTable.selects()+query)
+	if err == nil {
+		err = d.read(ctx, tx, jobTable.selects()+ended, micros(recent))
+	}
+	jobs, decodeErr := d.finish()
+	if err != nil {
+		return nil, err
+	}
+	if decodeErr != nil {
+		return nil, badRow(ctx, "job", decodeErr)
+	}
+	return jobs, nil
+}
+
+// decoderChunk is how many jobs are handed to a goroutine at a time.
+const decoderChunk = 512
+
+// decoder decodes jobs in the order in which they were read.
+type decoder struct {
+	work    chan decoderWork
+	workers sync.WaitGroup
+	out     [][]job.Job
+	mu      sync.Mutex // guards err
+	err     error
+}
+
+type decoderWork struct {
+	stored []storedJob
+	out    []job.Job
+}
+
+func newDecoder() *decoder {
+	n := runtime.GOMAXPROCS(0)
+	d := &decoder{work: make(chan decoderWork, n)}
+	for range n {
+		d.workers.Go(d.decode)
+	}
+	return d
+}
+
+func (d *decoder) decode() {
+	for work := range d.work {
+		for i := range work.stored {
+			j, err := work.stored[i].decode()
+			if err != nil {
+				d.mu.Lock()
+				d.err = err
+				d.mu.Unlock()
+			}
+			work.out[i] = j
+		}
+	}
+}
+
+// read hands over all rows of a query.
+func (d *decoder) read(ctx context.Context, q querier, query string, args ...any) (err error) {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	stored := make([]storedJob, 0, decoderChunk)
+	flush := func() {
+		out := make([]job.Job, len(stored))
+		d.out = append(d.out, out)
+		d.work <- decoderWork{stored, out}
+		stored = make([]storedJob, 0, decoderChunk)
+	}
+	for rows.Next() {
+		s, err := scanJob(rows)
+		if err != nil {
+			return badRow(ctx, "job", err)
+		}
+		if stored = append(stored, s); len(stored) == cap(stored) {
+			flush()
+		}
+	}
+	flush()
+	return rows.Err()
+}
+
+// finish waits for the goroutines and returns all jobs.
+func (d *decoder) finish() ([]job.Job, error) {
+	close(d.work)
+	d.workers.Wait()
+	total := 0
+	for _, out := range d.out {
+		total += len(out)
+	}
+	jobs := make([]job.Job, 0, total)
+	for _, out := range d.out {
+		jobs = append(jobs, out...)
+	}
+	if d.err != nil {
+		return nil, fmt.Errorf("decode: %w", d.err)
+	}
+	return jobs, nil
+}

@@ -1,0 +1,216 @@
+package sql
+
+import (
+	"context"
+	dbsql "database/sql"
+	"errors"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/store"
+	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster"
+)
+
+// querier is a database or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*dbsql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *dbsql.Row
+}
+
+// collect reads all rows of a query.
+func collect[T any](ctx context.Context, q querier, what, query string, args []any, read func(scanner) (T, error)) (out []T, err error) {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, failure("read "+what+"s", err)
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		value, err := read(rows)
+		if err != nil {
+			return nil, badRow(ctx, what, err)
+		}
+		out = append(out, value)
+	}
+	return out, failure("read "+what+"s", rows.Err())
+}
+
+// one reads the first row of a query, or fails as missing says.
+func one[T any](ctx context.Context, q querier, what, query string, args []any, read func(scanner) (T, error), missing *fault.Error) (T, error) {
+	all, err := collect(ctx, q, what, query, args, read)
+	var zero T
+	switch {
+	case err != nil:
+		return zero, err
+	case len(all) == 0:
+		return zero, missing
+	}
+	return all[0], nil
+}
+
+// Job returns one job.
+func (s *Store) Job(ctx context.Context, j id.Job) (job.Job, error) {
+	missing := fault.New(fault.NotFound, "job_not_found", "there is no job %s", j)
+	num, err := jobNumber(j)
+	if err != nil {
+		return job.Job{}, missing
+	}
+	return one(ctx, s.read, "job", jobTable.selects()+`WHERE num = $1`, []any{num}, readJob, missing)
+}
+
+// JobByKey returns the first job that was submitted under the key.
+func (s *Store) JobByKey(ctx context.Context, owner id.User, key string) (job.Job, error) {
+	missing := fault.New(fault.NotFound, "job_not_found", "%s has submitted no job under the key %q", owner, key)
+	query := jobTable.selects() + `WHERE owner = $1 AND idem_key = $2 AND idem_key <> '' ORDER BY num LIMIT 1`
+	return one(ctx, s.read, "job", query, []any{clean(string(owner)), clean(key)}, readJob, missing)
+}
+
+// Pipeline returns the jobs of one file.
+func (s *Store) Pipeline(ctx context.Context, pipeline string) ([]job.Job, error) {
+	query := jobTable.selects() + `WHERE pipeline = $1 AND pipeline <> '' ORDER BY num`
+	return collect(ctx, s.read, "job", query, []any{clean(pipeline)}, readJob)
+}
+
+// Runs returns all runs of a job.
+func (s *Store) Runs(ctx context.Context, j id.Job) ([]job.Run, error) {
+	num, err := jobNumber(j)
+	if err != nil {
+		return nil, nil // what is no job has no runs
+	}
+	return collect(ctx, s.read, "run", runTable.selects()+`WHERE num = $1 ORDER BY epoch`, []any{num}, readRun)
+}
+
+// Run returns one run.
+func (s *Store) Run(ctx context.Context, r id.Run) (job.Run, error) {
+	missing := fault.New(fault.NotFound, "run_not_found", "there is no run %s", r)
+	j, epoch, ok := r.Split()
+	num, err := jobNumber(j)
+	if !ok || err != nil {
+		return job.Run{}, missing
+	}
+	return one(ctx, s.read, "run", runTable.selects()+`WHERE num = $1 AND epoch = $2`, []any{num, int64(epoch)}, readRun, missing)
+}
+
+// Users lists users by name.
+func (s *Store) Users(ctx context.Context, after id.User, limit int) ([]tenant.User, error) {
+	var w where
+	w.add("id > ?", clean(string(after)))
+	query, err := w.query(userTable.selects(), "id", limit)
+	if err != nil {
+		return nil, err
+	}
+	return collect(ctx, s.read, "user", query, w.args, readUser)
+}
+
+// Tokens lists tokens by id, of one owner or of all.
+func (s *Store) Tokens(ctx context.Context, owner id.User, after id.Token, limit int) ([]tenant.Token, error) {
+	var w where
+	w.add("id > ?", clean(string(after)))
+	if owner != "" {
+		w.add("owner = ?", clean(string(owner)))
+	}
+	query, err := w.query(tokenTable.selects(), "id", limit)
+	if err != nil {
+		return nil, err
+	}
+	return collect(ctx, s.read, "token", query, w.args, readToken)
+}
+
+// Jobs lists jobs, newest first.
+func (s *Store) Jobs(ctx context.Context, f store.JobFilter) ([]job.Job, error) {
+	from, order := "SELECT "+jobTable.list("jobs.")+" FROM jobs ", "jobs.num DESC"
+	var w where
+	if f.Node != "" {
+		// From the node's own list, so that a node with few jobs is not looked for among all.
+		from, order = from+"JOIN job_nodes ON job_nodes.num = jobs.num ", "job_nodes.num DESC"
+		w.add("job_nodes.node = ?", clean(string(f.Node)))
+	}
+	if f.Before > 0 {
+		w.add(strings.TrimSuffix(order, " DESC")+" < ?", int64(min(f.Before, 1<<63-1)))
+	}
+	if f.Owner != "" {
+		w.add("jobs.owner = ?", clean(string(f.Owner)))
+	}
+	if f.Project != "" {
+		w.add("jobs.project = ? AND jobs.project <> ''", clean(string(f.Project)))
+	}
+	if len(f.States) > 0 {
+		states := make([]any, len(f.States))
+		for i, state := range f.States {
+			states[i] = clean(string(state))
+		}
+		w.add("jobs.state IN (?"+strings.Repeat(", ?", len(states)-1)+")", states...)
+	}
+	if f.Name != "" {
+		w.add("lower(jobs.name) LIKE ? ESCAPE '!'", "%"+escapeLike(strings.ToLower(clean(f.Name)))+"%")
+	}
+	if !f.Since.IsZero() {
+		w.add("jobs.submitted >= ?", micros(f.Since))
+	}
+	query, err := w.query(from, order, f.Limit)
+	if err != nil {
+		return nil, err
+	}
+	return collect(ctx, s.read, "job", query, w.args, readJob)
+}
+
+// Events lists events, oldest first.
+func (s *Store) Events(ctx context.Context, f store.EventFilter) ([]yardmaster.Event, error) {
+	var w where
+	w.add("seq > ?", int64(min(f.After, 1<<63-1)))
+	if f.Owner != "" {
+		w.add("owner = ? AND owner <> ''", clean(string(f.Owner)))
+	}
+	if f.Job != "" {
+		w.add("job = ? AND job <> ''", clean(string(f.Job)))
+	}
+	if f.Node != "" {
+		w.add("node = ? AND node <> ''", clean(string(f.Node)))
+	}
+	if f.Kind != "" {
+		kind := clean(f.Kind)
+		first := kind + "."
+		w.add("(kind = ? OR substr(kind, 1, ?) = ?)", kind, int64(utf8.RuneCountInString(first)), first)
+	}
+	query, err := w.query(eventTable.selects(), "seq", f.Limit)
+	if err != nil {
+		return nil, err
+	}
+	return collect(ctx, s.read, "event", query, w.args, readEvent)
+}
+
+// escapeLike takes the special meaning from what LIKE finds special.
+func escapeLike(s string) string {
+	return strings.NewReplacer("!", "!!", "%", "!%", "_", "!_").Replace(s)
+}
+
+// where collects conditions and numbers their parameters, written as ?.
+type where struct {
+	terms []string
+	args  []any
+}
+
+func (w *where) add(term string, args ...any) {
+	for _, arg := range args {
+		w.args = append(w.args, arg)
+		term = strings.Replace(term, "?", "$"+strconv.Itoa(len(w.args)), 1)
+	}
+	w.terms = append(w.terms, term)
+}
+
+// query puts the conditions between the beginning of a query and its order.
+func (w *where) query(begin, order string, limit int) (string, error) {
+	if limit <= 0 {
+		return "", fault.New(fault.Invalid, "limit_required", "a list needs a limit of at least 1").WithField("limit")
+	}
+	conditions := ""
+	if len(w.terms) > 0 {
+		conditions = "WHERE " + strings.Join(w.terms, " AND ") + " "
+	}
+	w.args = append(w.args, int64(limit))
+	return begin + conditions + "ORDER BY " + order + " LIMIT $" + strconv.Itoa(len(w.args)), nil
+}

@@ -1,0 +1,109 @@
+package sql
+
+import (
+	"context"
+	dbsql "database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"trainyard/internal/fault"
+)
+
+// sqliteReaders is how many queries run beside each other.
+const sqliteReaders = 8
+
+type sqliteEngine struct{ path string }
+
+func newSQLite(path string) (engine, error) {
+	if path == "" {
+		return nil, fault.New(fault.Invalid, "store_url", "the store's address names no file").
+			WithRemedy("write a path or sqlite:///path/file.db")
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("find the store's file: %w", err)
+	}
+	return &sqliteEngine{path: abs}, nil
+}
+
+func (*sqliteEngine) name() string { return "sqlite" }
+
+// open opens one connection that writes and several that read. Readers see the
+// last commit and wait for nobody. A commit is on the disk when it returns.
+func (e *sqliteEngine) open() (write, read *dbsql.DB, err error) {
+	if err := os.MkdirAll(filepath.Dir(e.path), 0o700); err != nil {
+		return nil, nil, fmt.Errorf("make the store's folder: %w", err)
+	}
+	// The file holds hashes of tokens and what jobs were given: nobody else may read it.
+	file, err := os.OpenFile(e.path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make the store's file: %w", err)
+	}
+	if err := file.Close(); err != nil {
+		return nil, nil, fmt.Errorf("make the store's file: %w", err)
+	}
+	write, err = e.connect("_txlock=immediate",
+		"busy_timeout(5000)", "journal_mode(wal)", "synchronous(full)", "wal_autocheckpoint(4000)", "cache_size(-65536)")
+	if err != nil {
+		return nil, nil, err
+	}
+	write.SetMaxOpenConns(1)
+	read, err = e.connect("", "busy_timeout(5000)", "query_only(1)", "cache_size(-16384)")
+	if err != nil {
+		return nil, nil, errors.Join(err, write.Close())
+	}
+	read.SetMaxOpenConns(sqliteReaders)
+	read.SetMaxIdleConns(sqliteReaders)
+	return write, read, nil
+}
+
+func (e *sqliteEngine) connect(options string, pragmas ...string) (*dbsql.DB, error) {
+	address := url.URL{Scheme: "file", Path: e.path}
+	query := []string{options}
+	for _, p := range pragmas {
+		query = append(query, "_pragma="+p)
+	}
+	address.RawQuery = strings.Trim(strings.Join(query, "&"), "&")
+	return dbsql.Open("sqlite", address.String())
+}
+
+// lock takes a lock on a file beside the database; the kernel gives it back when the process is gone.
+func (e *sqliteEngine) lock(ctx context.Context) (unlock func() error, err error) {
+	file, err := os.OpenFile(e.path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the lock file: %w", err)
+	}
+	err = waitLock(ctx, func() (bool, error) {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file.Close, nil
+}
+
+// schema takes out what PostgreSQL alone needs: SQLite compares text by its
+// bytes anyway, and only INTEGER makes a number the row's own key.
+func (*sqliteEngine) schema(statement string) string {
+	return strings.NewReplacer("BIGINT PRIMARY KEY", "INTEGER PRIMARY KEY", ` COLLATE "C"`, "").Replace(statement)
+}
+
+// mark leaves parameters without a number: the driver looks numbered ones up by name, one by one.
+func (*sqliteEngine) mark(int) string { return "?" }
+
+// chunks keeps statements small: there is no way to the database to save, and
+// the driver's time to bind grows with the square of their parameters.
+func (*sqliteEngine) chunks() []int { return []int{4, 1} }
+
+func (*sqliteEngine) risks(context.Context, *dbsql.DB) ([]string, error) { return nil, nil }

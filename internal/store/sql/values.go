@@ -1,0 +1,68 @@
+package sql
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// micros is a time as it is stored: microseconds UTC, 0 for no time.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func fromMicros(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}
+
+// clean is a text as it is stored. Reasons may quote what programs wrote;
+// PostgreSQL takes neither broken UTF-8 nor NUL, and a commit must not fail for that.
+func clean(s string) string {
+	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
+		return s
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// encodeList writes a list or map as JSON, and nothing at all if it is empty.
+func encodeList(value any, size int) (string, error) {
+	if size == 0 {
+		return "", nil
+	}
+	text, err := json.Marshal(value)
+	return string(text), err
+}
+
+// decodeList reads what encodeList wrote.
+func decodeList(text string, into any) error {
+	if text == "" {
+		return nil
+	}
+	return json.Unmarshal([]byte(text), into)
+}
+
+// scanner is a row: of one, or the current one of many.
+type scanner interface {
+	Scan(into ...any) error
+}
+
+// timeColumn scans microseconds into a time.
+type timeColumn struct{ to *time.Time }
+
+// Scan implements the interface of database/sql.
+func (c timeColumn) Scan(value any) error {
+	us, ok := value.(int64)
+	if !ok {
+		return fmt.Errorf("a time is kept as a number, not as %T", value)
+	}
+	*c.to = fromMicros(us)
+	return nil
+}

@@ -1,0 +1,79 @@
+// Package store says what is kept and what may be asked of it.
+//
+// The yard's state lives in the yardmaster's memory; the store is its durable
+// record and the place where lists and history are looked up. One writer, the
+// server's loop, commits batches; many readers ask. The contract is written
+// as tests in storetest and holds for every implementation.
+package store
+
+import (
+	"context"
+	"time"
+
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster"
+)
+
+// Store keeps the yard's record.
+type Store interface {
+	// Acquire makes the caller the one writer. Until then, and after another
+	// server acquired the store, Commit fails with fault.Conflict and code
+	// "not_writer". It waits until the former writer is gone or ctx ends.
+	Acquire(ctx context.Context, holder string) error
+
+	// Load reads all that the yardmaster needs to go on. Jobs that ended
+	// before recent are left out.
+	Load(ctx context.Context, recent time.Time) (yardmaster.State, error)
+
+	// Commit writes the batches in one transaction, in order, and returns when
+	// they are durable. Committing a batch again changes nothing, so it may be
+	// retried when it is not known whether it went through.
+	Commit(ctx context.Context, batches ...*yardmaster.Batch) error
+
+	// Job returns one job, or fault.NotFound with code "job_not_found".
+	Job(ctx context.Context, j id.Job) (job.Job, error)
+	// JobByKey returns the job submitted by this user under this idempotency key (the first of
+	// its file), or fault.NotFound.
+	JobByKey(ctx context.Context, owner id.User, key string) (job.Job, error)
+	// Pipeline returns all jobs that share the pipeline name, in order of submission.
+	Pipeline(ctx context.Context, pipeline string) ([]job.Job, error)
+	// Jobs lists jobs that the filter lets through, newest first.
+	Jobs(ctx context.Context, f JobFilter) ([]job.Job, error)
+	// Runs returns all runs of a job in order of their epoch.
+	Runs(ctx context.Context, j id.Job) ([]job.Run, error)
+	// Run returns one run, or fault.NotFound with code "run_not_found".
+	Run(ctx context.Context, r id.Run) (job.Run, error)
+	// Events lists events that the filter lets through, oldest first.
+	Events(ctx context.Context, f EventFilter) ([]yardmaster.Event, error)
+	// Users lists users by name; tokens by id. Both are small and paged by the last name seen.
+	Users(ctx context.Context, after id.User, limit int) ([]tenant.User, error)
+	Tokens(ctx context.Context, owner id.User, after id.Token, limit int) ([]tenant.Token, error)
+
+	// Ping answers whether the store can write and read now.
+	Ping(ctx context.Context) error
+	Close() error
+}
+
+// JobFilter chooses jobs. A zero field lets all through.
+type JobFilter struct {
+	Owner   id.User
+	Project id.Project
+	States  []job.State
+	Name    string    // part of the name
+	Node    id.Node   // has or had a run there
+	Since   time.Time // submitted at or after
+	Before  uint64    // only jobs with a number below this: the page after the last one seen
+	Limit   int       // at most this many; required
+}
+
+// EventFilter chooses events. A zero field lets all through.
+type EventFilter struct {
+	After uint64 // only events with a greater number
+	Owner id.User
+	Job   id.Job
+	Node  id.Node
+	Kind  string // a kind, or its first part: "job" lets all "job.…" through
+	Limit int    // at most this many; required
+}

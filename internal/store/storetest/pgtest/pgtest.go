@@ -1,0 +1,201 @@
+// Package pgtest starts a PostgreSQL server of its own for tests and benchmarks.
+//
+// The server lives in a folder of its own, listens on a socket within it and
+// nowhere else, and ends with Stop or with the program that started it. The
+// package never touches a server that it did not start. The contract tests
+// of the store, the crash tests and the benchmarks call it.
+package pgtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"trainyard/internal/clock"
+)
+
+// ErrMissing says that this machine has no PostgreSQL server programs.
+var ErrMissing = errors.New("no PostgreSQL server programs on this machine")
+
+// Server is a running PostgreSQL server.
+type Server struct {
+	dir    string // holds data and socket
+	own    bool   // the folder was made by Start and goes with Stop
+	cmd    *exec.Cmd
+	exited chan struct{}
+	output *bytes.Buffer // read only after exited
+}
+
+// startTimeout bounds the wait for a new server to answer.
+const startTimeout = 60 * time.Second
+
+// Start makes a database cluster in dir and starts a server on it. An empty
+// dir means a new folder that Stop removes; any other must be one that the user
+// postgres can reach, because the server refuses to run as root. A durable server
+// writes to the disk before it answers; one that is not is faster and loses data when the machine dies.
+func Start(dir string, durable bool) (*Server, error) {
+	bin, err := programs()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{dir: dir, exited: make(chan struct{}), output: new(bytes.Buffer)}
+	if dir == "" {
+		if s.dir, err = os.MkdirTemp("", "pg"); err != nil {
+			return nil, fmt.Errorf("make a folder for PostgreSQL: %w", err)
+		}
+		s.own = true
+	}
+	if err := s.start(bin, durable); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+// programs finds the folder of the newest server programs.
+func programs() (string, error) {
+	if path, err := exec.LookPath("postgres"); err == nil {
+		return filepath.Dir(path), nil
+	}
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
+	if err != nil || len(found) == 0 {
+		return "", ErrMissing
+	}
+	slices.SortFunc(found, func(a, b string) int { return majorVersion(a) - majorVersion(b) })
+	return filepath.Dir(found[len(found)-1]), nil
+}
+
+func majorVersion(path string) int {
+	n, err := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path))))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// attributes lets programs run as the user postgres if we are root, and end when we do.
+func (s *Server) attributes() (*syscall.SysProcAttr, error) {
+	attr := endWithParent()
+	if os.Geteuid() != 0 {
+		return attr, nil
+	}
+	who, err := user.Lookup("postgres")
+	if err != nil {
+		return nil, fmt.Errorf("find the user that PostgreSQL runs as: %w", err)
+	}
+	uid, err := strconv.Atoi(who.Uid)
+	if err != nil {
+		return nil, fmt.Errorf("user postgres: %w", err)
+	}
+	gid, err := strconv.Atoi(who.Gid)
+	if err != nil {
+		return nil, fmt.Errorf("user postgres: %w", err)
+	}
+	attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	return attr, os.Chown(s.dir, uid, gid)
+}
+
+func (s *Server) start(bin string, durable bool) error {
+	attr, err := s.attributes()
+	if err != nil {
+		return err
+	}
+	data := filepath.Join(s.dir, "data")
+	if _, err := os.Stat(filepath.Join(data, "PG_VERSION")); errors.Is(err, fs.ErrNotExist) {
+		initdb := exec.Command(filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale", "C.UTF-8", "--no-sync")
+		initdb.SysProcAttr, initdb.Dir = attr, s.dir
+		if out, err := initdb.CombinedOutput(); err != nil {
+			return fmt.Errorf("initdb: %w: %s", err, out)
+		}
+	}
+	args := []string{"-D", data, "-k", s.dir, "-c", "listen_addresses=", "-c", "max_connections=200"}
+	if !durable {
+		args = append(args, "-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off")
+	}
+	s.cmd = exec.Command(filepath.Join(bin, "postgres"), args...)
+	s.cmd.SysProcAttr, s.cmd.Dir = attr, s.dir
+	s.cmd.Stdout, s.cmd.Stderr = s.output, s.output
+	if err := s.cmd.Start(); err != nil {
+		s.cmd = nil
+		return fmt.Errorf("start PostgreSQL: %w", err)
+	}
+	go func() {
+		defer close(s.exited)
+		_ = s.cmd.Wait() // how it ended is in its output
+	}()
+	return s.awaitReady()
+}
+
+func (s *Server) awaitReady() error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	for {
+		conn, err := pgx.Connect(ctx, s.url("postgres"))
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		select {
+		case <-s.exited:
+			return fmt.Errorf("PostgreSQL ended at once: %s", s.output)
+		default:
+		}
+		if !clock.Sleep(ctx, 20*time.Millisecond) {
+			return fmt.Errorf("PostgreSQL did not answer: %w", err)
+		}
+	}
+}
+
+func (s *Server) url(database string) string {
+	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/" + database}
+	u.RawQuery = url.Values{"host": {s.dir}, "sslmode": {"disable"}}.Encode()
+	return u.String()
+}
+
+// NewDatabase makes an empty database of this name and returns its URL.
+func (s *Server) NewDatabase(name string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.url("postgres"))
+	if err != nil {
+		return "", fmt.Errorf("connect to PostgreSQL: %w", err)
+	}
+	_, err = conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
+	if err := errors.Join(err, conn.Close(ctx)); err != nil {
+		return "", fmt.Errorf("create database %s: %w", name, err)
+	}
+	return s.url(name), nil
+}
+
+// Stop ends the server at once, and removes its folder if Start made it.
+func (s *Server) Stop() error {
+	var err error
+	if s.cmd != nil {
+		if killErr := s.cmd.Process.Signal(syscall.SIGQUIT); killErr != nil && !errors.Is(killErr, os.ErrProcessDone) {
+			err = fmt.Errorf("stop PostgreSQL: %w", killErr)
+		}
+		<-s.exited
+	}
+	if s.own {
+		err = errors.Join(err, os.RemoveAll(s.dir))
+	}
+	return err
+}
+
+// Log returns what the server wrote; call it after Stop.
+func (s *Server) Log() string {
+	<-s.exited
+	return strings.TrimSpace(s.output.String())
+}

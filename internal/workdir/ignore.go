@@ -1,0 +1,153 @@
+package workdir
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+const (
+	ownIgnoreName = ".trainyardignore"
+	gitIgnoreName = ".gitignore"
+
+	maxIgnoreFile = 1 << 20
+)
+
+// ignoreList is the rules of one folder's ignore file, on top of those of the
+// folders above it. A nil list ignores nothing.
+type ignoreList struct {
+	above *ignoreList
+	dir   string // that the file lies in, "" for the root
+	rules []ignoreRule
+}
+
+// ignoreRule is one line of an ignore file.
+type ignoreRule struct {
+	keep     bool     // the line began with "!"
+	dirOnly  bool     // the line ended with "/"
+	anchored bool     // the pattern holds from the file's folder on, not at any depth
+	parts    []string // the pattern, split at slashes
+}
+
+// within returns the rules that hold in dir, whose ignore file is at real, if
+// there is one.
+func (l *ignoreList) within(dir, real string) (*ignoreList, error) {
+	info, err := os.Stat(real)
+	if errors.Is(err, fs.ErrNotExist) {
+		return l, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return l, nil
+	}
+	if info.Size() > maxIgnoreFile {
+		return nil, errors.New("it is too large for an ignore file")
+	}
+	text, err := os.ReadFile(real)
+	if err != nil {
+		return nil, err
+	}
+	return &ignoreList{above: l, dir: dir, rules: parseIgnore(string(text))}, nil
+}
+
+// ignores reports whether the rules leave out this path. The last line that
+// matches decides, and a folder's own file stands above those of the folders
+// around it. What lies in an ignored folder is never asked about.
+func (l *ignoreList) ignores(name string, isDir bool) bool {
+	for ; l != nil; l = l.above {
+		inside := name
+		if l.dir != "" {
+			inside = strings.TrimPrefix(name, l.dir+"/")
+		}
+		parts := strings.Split(inside, "/")
+		for i := len(l.rules) - 1; i >= 0; i-- {
+			if l.rules[i].matches(parts, isDir) {
+				return !l.rules[i].keep
+			}
+		}
+	}
+	return false
+}
+
+// parseIgnore reads an ignore file. Like Git it has no errors: a line that
+// makes no sense matches nothing.
+func parseIgnore(text string) []ignoreRule {
+	var rules []ignoreRule
+	for line := range strings.SplitSeq(strings.TrimPrefix(text, "\ufeff"), "\n") {
+		if rule, ok := parseRule(strings.TrimSuffix(line, "\r")); ok {
+			rules = append(rules, rule)
+		}
+	}
+	return rules
+}
+
+func parseRule(line string) (ignoreRule, bool) {
+	line = trimTrailingSpace(line)
+	if line == "" || line[0] == '#' {
+		return ignoreRule{}, false
+	}
+	var r ignoreRule
+	if line[0] == '!' {
+		r.keep, line = true, line[1:]
+	}
+	if rest, ok := strings.CutSuffix(line, "/"); ok {
+		r.dirOnly, line = true, rest
+	}
+	if line == "" {
+		return ignoreRule{}, false
+	}
+	r.anchored = strings.Contains(line, "/")
+	r.parts = strings.Split(strings.TrimPrefix(line, "/"), "/")
+	return r, true
+}
+
+// trimTrailingSpace cuts spaces that no backslash protects.
+func trimTrailingSpace(s string) string {
+	for strings.HasSuffix(s, " ") {
+		cut := s[:len(s)-1]
+		slashes := len(cut) - len(strings.TrimRight(cut, `\`))
+		if slashes%2 == 1 {
+			return s
+		}
+		s = cut
+	}
+	return s
+}
+
+func (r ignoreRule) matches(name []string, isDir bool) bool {
+	if r.dirOnly && !isDir {
+		return false
+	}
+	if !r.anchored {
+		return matchPart(r.parts[0], name[len(name)-1])
+	}
+	return matchParts(r.parts, name)
+}
+
+// matchParts matches a split pattern with a split path. "**" stands for any
+// number of folders; at the end of a pattern it needs at least one name. reach
+// holds which beginnings of the path the pattern so far can match, so that many
+// "**" cost no more than one.
+func matchParts(pattern, name []string) bool {
+	reach := make([]bool, len(name)+1)
+	reach[0] = true
+	for i, part := range pattern {
+		next := make([]bool, len(name)+1)
+		if len(part) >= 2 && strings.Trim(part, "*") == "" {
+			open := false
+			for j := range reach {
+				next[j] = open || reach[j] && i < len(pattern)-1
+				open = open || reach[j]
+			}
+		} else {
+			for j := range name {
+				next[j+1] = reach[j] && matchPart(part, name[j])
+			}
+		}
+		reach = next
+	}
+	return reach[len(name)]
+}

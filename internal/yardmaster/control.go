@@ -1,0 +1,100 @@
+package yardmaster
+
+import (
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// Cancel ends a job: gently, or at once with Kill. The answer is the job.
+type Cancel struct {
+	Job  id.Job
+	By   id.User
+	Kill bool
+}
+
+func (m Cancel) handle(y *Yard) (any, error) {
+	r, err := y.find(m.Job)
+	if err != nil {
+		return nil, err
+	}
+	mode, words := job.StopTerm, "cancelled by "+string(m.By)
+	if m.Kill {
+		mode, words = job.StopKill, "killed by "+string(m.By)
+	}
+	if r.State == job.Cancelling { // asking again changes nothing but may hurry it
+		y.stop(r.run, mode, job.CauseCancelled)
+		return r.Job, nil
+	}
+	if r.State.Waiting() || r.State == job.Paused {
+		r.Cause = job.CauseCancelled
+	}
+	if err := y.moveJob(r, job.EventCancel, string(m.By), words); err != nil {
+		return nil, explainConflict(r, "cancelled")
+	}
+	if r.run != nil {
+		y.stop(r.run, mode, job.CauseCancelled)
+	}
+	return r.Job, nil
+}
+
+// Pause takes a job off its nodes so that it can be resumed. The answer is the job.
+type Pause struct {
+	Job id.Job
+	By  id.User
+}
+
+func (m Pause) handle(y *Yard) (any, error) {
+	r, err := y.find(m.Job)
+	if err != nil {
+		return nil, err
+	}
+	if r.State == job.Paused || r.State == job.Pausing {
+		return r.Job, nil
+	}
+	if err := y.moveJob(r, job.EventPause, string(m.By), "paused by "+string(m.By)); err != nil {
+		return nil, explainConflict(r, "paused")
+	}
+	y.dequeue(r)
+	if r.run != nil {
+		y.stop(r.run, job.StopTerm, job.CausePreempted)
+	}
+	return r.Job, nil
+}
+
+// Resume puts a paused job back into the line. The answer is the job.
+type Resume struct {
+	Job id.Job
+	By  id.User
+}
+
+func (m Resume) handle(y *Yard) (any, error) {
+	r, err := y.find(m.Job)
+	if err != nil {
+		return nil, err
+	}
+	if r.State.Waiting() || r.State == job.Starting || r.State == job.Running {
+		return r.Job, nil
+	}
+	if r.State == job.Pausing {
+		return nil, fault.New(fault.Conflict, "job_state", "job %s is still stopping", r.ID).WithRemedy("resume it when it is paused")
+	}
+	if err := y.moveJob(r, job.EventResume, string(m.By), "resumed by "+string(m.By)+"; waits for its turn"); err != nil {
+		return nil, explainConflict(r, "resumed")
+	}
+	y.wake(r)
+	return r.Job, nil
+}
+
+func (y *Yard) find(j id.Job) (*jobRecord, error) {
+	r, ok := y.jobs[j]
+	if !ok {
+		// Ended jobs leave memory after a while; the store still has them.
+		return nil, fault.New(fault.NotFound, "job_not_found", "there is no job %s that could still be changed", j)
+	}
+	return r, nil
+}
+
+func explainConflict(r *jobRecord, what string) error {
+	return fault.New(fault.Conflict, "job_state", "job %s is %s and cannot be %s", r.ID, r.State, what)
+}

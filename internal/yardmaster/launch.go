@@ -1,0 +1,138 @@
+package yardmaster
+
+import (
+	"math/bits"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+)
+
+// launch makes a run of a job on the seats of a plan and orders its nodes to start it.
+func (y *Yard) launch(r *jobRecord, s *place.Start) {
+	need := s.Item.Shape.Need
+	y.dequeue(r)
+	r.Epoch++
+	r.NotBefore = time.Time{}
+	run := &runRecord{Run: job.Run{
+		ID: id.NewRun(r.ID, r.Epoch), Job: r.ID, Epoch: r.Epoch, State: job.RunOrdered, Reason: s.Reason, Ordered: y.now,
+		Ranks: make([]job.Rank, len(s.Seats)),
+	}}
+	addresses := make([]string, len(s.Seats))
+	for i, seat := range s.Seats {
+		run.Ranks[i] = job.Rank{
+			Rank: i, Node: seat.Node, GPUs: fleet.Indices(seat.GPUs), CPUs: need.CPUs, Memory: need.Memory, State: job.RunOrdered,
+		}
+		addresses[i] = y.nodes[seat.Node].Inventory.Address
+	}
+	y.runs[run.ID] = run
+	r.run = run
+	y.hold(r, run)
+	y.charge(r.Owner, runWeight(&run.Run))
+	y.changedRun(run)
+	for i := range run.Ranks {
+		y.open(r, run, i, addresses)
+	}
+	// The tables allow placing every waiting job, and Apply checked that it waits.
+	if err := y.moveJob(r, job.EventPlace, theYard, s.Reason); err != nil {
+		y.event(Event{Kind: "yard.bug", Actor: theYard, Job: r.ID, Reason: err.Error()})
+	}
+}
+
+// hold books what the run's ranks take, with the expected end as far as it is known.
+func (y *Yard) hold(r *jobRecord, run *runRecord) {
+	var ends time.Time
+	if d := lasts(r.Spec); d > 0 {
+		ends = run.Ordered.Add(d)
+		if !run.Started.IsZero() {
+			ends = run.Started.Add(d)
+		}
+	}
+	for i := range run.Ranks {
+		k := &run.Ranks[i]
+		if k.State == job.RunEnded {
+			continue
+		}
+		y.table.Book(k.Node, fleet.Hold{
+			Run: run.ID, Job: r.ID, Owner: r.Owner, GPUs: fleet.Mask(k.GPUs), CPUs: k.CPUs, Memory: k.Memory, Ends: ends,
+		})
+		if n, ok := y.nodes[k.Node]; ok {
+			n.runs[run.ID] = i
+		}
+	}
+}
+
+// runWeight is what a run counts for fair share.
+func runWeight(run *job.Run) float64 {
+	total := 0.0
+	for i := range run.Ranks {
+		k := &run.Ranks[i]
+		need := fleet.Need{CPUs: k.CPUs}
+		total += weight(&need, bits.OnesCount64(fleet.Mask(k.GPUs)), 1)
+	}
+	return total
+}
+
+// firstMasterPort is the first of the ports on which rank 0 of a run listens
+// for the others. Runs get different ones, because two may share a node.
+const firstMasterPort, masterPorts = 29500, 3000
+
+// open orders a rank's node to run it.
+func (y *Yard) open(r *jobRecord, run *runRecord, rank int, addresses []string) {
+	number, _ := r.ID.Number()
+	k := &run.Ranks[rank]
+	o := &orderRecord{dirty: true, Order: Order{
+		Run: run.ID, Job: r.ID, Epoch: run.Epoch, Rank: rank, Node: k.Node,
+		Launch: job.Launch{
+			Name: r.Spec.Name, Owner: r.Owner, Workdir: r.Workdir, Setup: r.Spec.Setup, Command: r.Spec.Run, Env: r.Spec.Env,
+			GPUs: k.GPUs, CPUs: k.CPUs, Memory: k.Memory, Grace: r.Spec.Grace, LogLimit: y.cfg.LogLimit,
+			Nodes: addresses, MasterPort: firstMasterPort + int((number+uint64(run.Epoch))%masterPorts),
+		},
+	}}
+	if c := r.Spec.Checkpoint; c != nil {
+		o.Launch.Checkpoint = c.Dir
+	}
+	y.orders[o.Key()] = o
+	y.out.orders = append(y.out.orders, o)
+}
+
+// close ends the order of a rank.
+func (y *Yard) close(run id.Run, rank int) {
+	key := orderKey(run, rank)
+	o, ok := y.orders[key]
+	if !ok {
+		return
+	}
+	delete(y.orders, key)
+	o.dirty = false
+	y.out.closed = append(y.out.closed, key)
+}
+
+// stop tells the ranks of a run that have not ended to stop. A run that was
+// told to stop gently may still be told to stop at once, never the other way.
+func (y *Yard) stop(run *runRecord, mode job.StopMode, why job.Cause) {
+	if run.Stop == job.StopNone {
+		run.StopFor = why
+	}
+	if run.Stop == mode || run.Stop == job.StopKill {
+		return
+	}
+	run.Stop = mode
+	if to, err := run.State.After(job.RunStop); err == nil {
+		run.State = to
+	}
+	y.changedRun(run)
+	for i := range run.Ranks {
+		o, ok := y.orders[orderKey(run.ID, i)]
+		if !ok {
+			continue
+		}
+		o.Stop = mode
+		if !o.dirty {
+			o.dirty = true
+			y.out.orders = append(y.out.orders, o)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package yardmaster
+
+import (
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/queue"
+)
+
+// defaultLast is what a job of unknown length is charged for in the order of the line.
+const defaultLast = time.Hour
+
+// enqueue puts a waiting job into the line.
+func (y *Yard) enqueue(r *jobRecord) {
+	if r.item != nil {
+		return
+	}
+	number, _ := r.ID.Number()
+	need := fleet.NeedOf(r.Spec, r.Floor, r.Avoid)
+	lasts := lasts(r.Spec)
+	charge := lasts
+	if charge == 0 {
+		charge = defaultLast
+	}
+	r.item = &queue.Item{
+		Job: r.ID, Number: number, User: r.Owner, Priority: r.Spec.Priority, Lasts: lasts,
+		Cost: weight(&need, need.GPUs, need.Nodes) * charge.Seconds(),
+	}
+	y.line.Add(r.item, need)
+	y.round = true
+}
+
+// dequeue takes a job out of the line.
+func (y *Yard) dequeue(r *jobRecord) {
+	if r.item == nil {
+		return
+	}
+	y.line.Remove(r.item)
+	r.item = nil
+	// The nodes kept for the first in line are free for others if it was this one.
+	y.round = true
+}
+
+// lasts returns how long a job will run at most as far as is known, 0 if it is not.
+func lasts(s *job.Spec) time.Duration {
+	if s.MaxDuration > 0 {
+		return time.Duration(s.MaxDuration)
+	}
+	return time.Duration(s.Expect)
+}
+
+func weight(n *fleet.Need, gpus, nodes int) float64 {
+	return queue.Weight(gpus, nodes, float64(n.CPUs)/1000)
+}
+
+// user returns the record of a user. Jobs have an owner, but a store that was
+// meddled with may name one that is not there: it is treated as one without use.
+func (y *Yard) user(u id.User) *userRecord {
+	r, ok := y.users[u]
+	if !ok {
+		r = &userRecord{}
+		r.ID = u
+		y.users[u] = r
+	}
+	return r
+}
+
+// usage returns a user's decayed use at this time.
+func (y *Yard) usage(u id.User) float64 {
+	r, ok := y.users[u]
+	if !ok {
+		return 0
+	}
+	return queue.Decayed(r.Usage, r.rate, y.now.Sub(r.UsageAt))
+}
+
+// charge changes how much a user has in use now.
+func (y *Yard) charge(u id.User, delta float64) {
+	r := y.user(u)
+	r.Usage, r.UsageAt = y.usage(u), y.now
+	r.rate += delta
+	if r.rate < 1e-9 { // sums of fractions do not come out at zero exactly
+		r.rate = 0
+	}
+	y.changedUser(r)
+}

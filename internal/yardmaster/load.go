@@ -1,0 +1,111 @@
+package yardmaster
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// Load fills an empty yard with what the store kept. Nodes get the full time
+// to report before they are suspected: the yard was not listening.
+func (y *Yard) Load(now time.Time, s State) {
+	y.setNow(now)
+	y.ticked = y.now
+	y.lastJob, y.lastEvent = s.LastJob, s.LastEvent
+	for _, u := range s.Users {
+		y.users[u.ID] = &userRecord{User: u}
+	}
+	for _, t := range s.Tokens {
+		y.tokens[t.ID] = &tokenRecord{Token: t}
+	}
+	slices.SortFunc(s.Nodes, func(a, b fleet.Node) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	for _, n := range s.Nodes {
+		y.loadNode(n)
+	}
+	for i := range s.Orders {
+		o := &orderRecord{Order: s.Orders[i]}
+		y.orders[o.Key()] = o
+	}
+	slices.SortFunc(s.Jobs, func(a, b job.Job) int {
+		x, _ := a.ID.Number()
+		z, _ := b.ID.Number()
+		if x < z {
+			return -1
+		}
+		return 1
+	})
+	pipelines := map[string][]id.Job{}
+	for i := range s.Jobs {
+		r := &jobRecord{Job: s.Jobs[i]}
+		y.jobs[r.ID] = r
+		if r.Pipeline != "" {
+			pipelines[r.Pipeline] = append(pipelines[r.Pipeline], r.ID)
+		}
+	}
+	for _, run := range s.Runs {
+		y.loadRun(run)
+	}
+	for i := range s.Jobs {
+		y.loadJob(y.jobs[s.Jobs[i].ID], s.Needs, pipelines)
+	}
+	y.round = true
+}
+
+func (y *Yard) loadNode(n fleet.Node) {
+	y.nodes[n.ID] = &nodeRecord{Node: n, seen: y.now, runs: map[id.Run]int{}}
+	if n.State == fleet.Removed {
+		return
+	}
+	y.table.Put(&n, 0)
+	y.watchSilence(n.ID, y.now.Add(y.cfg.SuspectAfter))
+}
+
+func (y *Yard) loadRun(run job.Run) {
+	r, ok := y.jobs[run.Job]
+	if !ok || run.State == job.RunEnded {
+		return
+	}
+	rec := &runRecord{Run: run}
+	y.runs[run.ID] = rec
+	r.run = rec
+	y.hold(r, rec)
+	live := rec.Run
+	live.Ranks = slices.DeleteFunc(slices.Clone(run.Ranks), func(k job.Rank) bool { return k.State == job.RunEnded })
+	y.user(r.Owner).rate += runWeight(&live)
+	if d := time.Duration(r.Spec.MaxDuration); d > 0 && !run.Started.IsZero() {
+		y.limit(run.ID, d)
+	}
+}
+
+func (y *Yard) loadJob(r *jobRecord, needs map[id.Job]job.State, pipelines map[string][]id.Job) {
+	if r.Key != "" {
+		ids := pipelines[r.Pipeline]
+		if r.Pipeline == "" {
+			ids = []id.Job{r.ID}
+		}
+		y.keys[submitKey{r.Owner, r.Key}] = ids
+	}
+	if r.State.Final() {
+		j := r.ID
+		y.after(r.Ended.Add(y.cfg.KeepFinal), func(y *Yard) { y.forget(j) })
+		return
+	}
+	y.user(r.Owner).alive++
+	for _, n := range r.Needs {
+		state := needs[n]
+		if d, ok := y.jobs[n]; ok {
+			state = d.State
+		}
+		if state != job.Succeeded {
+			r.waits = append(r.waits, n)
+			y.needed[n] = append(y.needed[n], r.ID)
+		}
+	}
+	if r.State.Waiting() {
+		y.wake(r)
+	}
+}

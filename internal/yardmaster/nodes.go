@@ -1,0 +1,211 @@
+package yardmaster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// Join makes a machine a node. The answer is the node. Its token was checked
+// by the server; here its use is counted.
+type Join struct {
+	Token     id.Token
+	Name      string // wished name; a number is added if it is taken
+	Inventory fleet.Inventory
+}
+
+func (m Join) handle(y *Yard) (any, error) {
+	if err := y.useToken(m.Token); err != nil {
+		return nil, err
+	}
+	t := y.tokens[m.Token]
+	name := id.Node(m.Name)
+	for n := 2; y.nodes[name] != nil; n++ {
+		suffix := "-" + strconv.Itoa(n)
+		name = id.Node(m.Name[:min(len(m.Name), id.MaxName-len(suffix))] + suffix)
+	}
+	r := &nodeRecord{seen: y.now, runs: map[id.Run]int{}, Node: fleet.Node{
+		ID: name, Class: fleet.Class(t.Class), Pool: t.Pool, State: fleet.Ready, Since: y.now, Joined: y.now,
+		Reason: "joined", Inventory: m.Inventory,
+	}}
+	y.nodes[name] = r
+	y.changedNode(r)
+	y.watchSilence(name, y.now.Add(y.cfg.SuspectAfter))
+	y.event(Event{Kind: "node.joined", Actor: "token/" + string(m.Token), Node: name, To: string(r.State),
+		Reason: fmt.Sprintf("joined as a %s node", r.Class)})
+	return r.Node, nil
+}
+
+// NodeReport is what a node's agent tells: that it lives, and how its runs fare.
+// The answer says how long the yard waits for the next one.
+type NodeReport struct {
+	Node      id.Node
+	Inventory *fleet.Inventory // nil if it has not changed
+	Foreign   []int            // GPUs used by processes outside the yard
+	Ranks     []RankReport
+}
+
+func (m NodeReport) handle(y *Yard) (any, error) {
+	n, ok := y.nodes[m.Node]
+	if !ok || n.State == fleet.Removed {
+		return nil, fault.New(fault.Denied, "node_removed", "node %s was taken out of the yard", m.Node).
+			WithRemedy("join again with a new join token")
+	}
+	n.seen = y.now
+	if n.State != fleet.Ready {
+		y.moveNode(n, fleet.EventReport, "node/"+string(n.ID), "its agent reports again")
+	}
+	if foreign := fleet.Mask(inRange(m.Foreign)); foreign != n.foreign {
+		n.foreign = foreign
+		y.changedNode(n)
+	}
+	if m.Inventory != nil && !sameInventory(&n.Inventory, m.Inventory) {
+		n.Inventory = *m.Inventory
+		y.changedNode(n)
+		y.event(Event{Kind: "node.inventory", Actor: "node/" + string(n.ID), Node: n.ID, Reason: "its hardware or agent changed"})
+	}
+	for i := range m.Ranks {
+		y.watch(m.Node, &m.Ranks[i])
+	}
+	return nil, nil
+}
+
+func inRange(gpus []int) []int {
+	return slices.DeleteFunc(slices.Clone(gpus), func(i int) bool { return i < 0 || i >= fleet.MaxGPUs })
+}
+
+func sameInventory(a, b *fleet.Inventory) bool {
+	x, z := *a, *b
+	x.GPUs, z.GPUs = nil, nil
+	x.Disk, z.Disk = 0, 0 // what is free on disk changes all the time and decides nothing
+	return x.Address == z.Address && x.OS == z.OS && x.Kernel == z.Kernel && x.Arch == z.Arch && x.Version == z.Version &&
+		x.CPUs == z.CPUs && x.Memory == z.Memory && x.Limits == z.Limits && slices.Equal(a.GPUs, b.GPUs)
+}
+
+// moveNode applies an event to a node and writes it down.
+func (y *Yard) moveNode(n *nodeRecord, ev fleet.Event, actor, reason string) {
+	to, err := n.State.After(ev)
+	if err != nil {
+		y.must(err)
+		return
+	}
+	from := n.State
+	n.State, n.Since, n.Reason = to, y.now, reason
+	y.changedNode(n)
+	y.event(Event{Kind: "node." + string(to), Actor: actor, Node: n.ID, From: string(from), To: string(to), Reason: reason})
+}
+
+// watchSilence looks at a node when it could have been silent for too long.
+func (y *Yard) watchSilence(name id.Node, at time.Time) {
+	y.after(at, func(y *Yard) {
+		n, ok := y.nodes[name]
+		if !ok || n.State == fleet.Removed {
+			return
+		}
+		silent := y.now.Sub(n.seen)
+		switch {
+		case n.State == fleet.Ready && silent >= y.cfg.SuspectAfter:
+			y.moveNode(n, fleet.EventSilent, theYard,
+				fmt.Sprintf("not heard for %s; its runs are left alone, nothing new is placed there", round(silent)))
+		case n.State == fleet.Suspect && silent >= y.cfg.LostAfter:
+			y.lose(n, silent)
+		}
+		next := n.seen.Add(y.cfg.SuspectAfter)
+		if n.State == fleet.Suspect {
+			next = n.seen.Add(y.cfg.LostAfter)
+		} else if n.State == fleet.Lost {
+			next = y.now.Add(y.cfg.SuspectAfter)
+		}
+		y.watchSilence(name, next)
+	})
+}
+
+func round(d time.Duration) job.Duration {
+	if d >= time.Second {
+		d = d.Round(time.Second)
+	}
+	return job.Duration(d)
+}
+
+// lose gives up a node that was silent past the bound, and its runs with it.
+// Its agent has stopped them by then, because their lease is shorter.
+func (y *Yard) lose(n *nodeRecord, silent time.Duration) {
+	y.moveNode(n, fleet.EventLose, theYard, fmt.Sprintf("not heard for %s; its runs are given up", round(silent)))
+	y.giveUp(n, job.CauseNodeLost, fmt.Sprintf("node %s was not heard for %s and was given up", n.ID, round(silent)))
+}
+
+// giveUp ends the ranks on a node without hearing from it.
+func (y *Yard) giveUp(n *nodeRecord, cause job.Cause, reason string) {
+	for _, runID := range slices.Sorted(maps.Keys(n.runs)) {
+		run := y.runs[runID]
+		rank := &run.Ranks[n.runs[runID]]
+		y.rankEnded(y.jobs[run.Job], run, rank, &RankReport{Cause: cause, Reason: reason, Ended: y.now})
+	}
+}
+
+// Drain lets nothing new onto a node, or opens it again. With Stop what runs
+// there is stopped and starts again elsewhere. The answer is the node.
+type Drain struct {
+	Node id.Node
+	By   id.User
+	On   bool
+	Stop bool
+}
+
+func (m Drain) handle(y *Yard) (any, error) {
+	n, err := y.findNode(m.Node)
+	if err != nil {
+		return nil, err
+	}
+	if n.Drained != m.On {
+		n.Drained = m.On
+		y.changedNode(n)
+		kind, reason := "node.drained", "drained by "+string(m.By)+": nothing new is placed there"
+		if !m.On {
+			kind, reason = "node.undrained", "opened again by "+string(m.By)
+		}
+		y.event(Event{Kind: kind, Actor: string(m.By), Node: n.ID, Reason: reason})
+	}
+	if m.On && m.Stop {
+		for _, runID := range slices.Sorted(maps.Keys(n.runs)) {
+			y.stop(y.runs[runID], job.StopTerm, job.CausePreempted)
+		}
+	}
+	return n.Node, nil
+}
+
+// RemoveNode takes a node out of the yard for good; its certificate is worth
+// nothing from then on. Nothing may run there.
+type RemoveNode struct {
+	Node id.Node
+	By   id.User
+}
+
+func (m RemoveNode) handle(y *Yard) (any, error) {
+	n, err := y.findNode(m.Node)
+	if err != nil {
+		return nil, err
+	}
+	if len(n.runs) > 0 {
+		return nil, fault.New(fault.Conflict, "node_busy", "node %s has %s on it", n.ID, count(len(n.runs), "run")).
+			WithRemedy("drain it with --stop first, and remove it when nothing runs there")
+	}
+	y.moveNode(n, fleet.EventRemove, string(m.By), "removed by "+string(m.By))
+	y.table.Remove(n.ID)
+	return n.Node, nil
+}
+
+func (y *Yard) findNode(name id.Node) (*nodeRecord, error) {
+	n, ok := y.nodes[name]
+	if !ok || n.State == fleet.Removed {
+		return nil, fault.New(fault.NotFound, "node_not_found", "there is no node %s", name)
+	}
+	return n, nil
+}

@@ -1,0 +1,160 @@
+package yardmaster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/queue"
+)
+
+// WhyReport is why a job waits, with its place in the line.
+type WhyReport struct {
+	place.Why
+	Position int // from 1; 0 if it is not in line or further back than maxPosition
+}
+
+// maxPosition bounds how far the line is walked to find a job's place in it.
+const maxPosition = 10_000
+
+// Why says why a job does not run. It returns false for a job that does not wait.
+func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
+	y.setNow(now)
+	r, ok := y.jobs[j]
+	if !ok {
+		return WhyReport{}, false
+	}
+	switch {
+	case r.State == job.Paused:
+		return WhyReport{Why: place.Why{Blocker: place.BlockPaused, Sentence: r.Reason, Remedies: []string{"trainyard resume " + string(j)}}}, true
+	case !r.State.Waiting():
+		return WhyReport{}, false
+	case len(r.waits) > 0:
+		w := place.Why{Blocker: place.BlockNeeds, Sentence: waitsFor(r.waits)}
+		for _, n := range r.waits[:min(len(r.waits), 5)] {
+			if d, ok := y.jobs[n]; ok && d.State == job.Paused {
+				w.Remedies = append(w.Remedies, "trainyard resume "+string(n))
+			}
+		}
+		return WhyReport{Why: w}, true
+	case r.NotBefore.After(y.now):
+		return WhyReport{Why: place.Why{Blocker: place.BlockBackoff, Sentence: r.Reason, Start: r.NotBefore}}, true
+	}
+	need := fleet.NeedOf(r.Spec, r.Floor, r.Avoid)
+	w := WhyReport{Why: place.Explain(y.View(now), need, lasts(r.Spec), j, y.held), Position: y.position(j)}
+	if w.Position > 1 {
+		w.Sentence += fmt.Sprintf("; %s ahead of it in line", count(w.Position-1, "job"))
+	}
+	return w, true
+}
+
+// position returns a job's place in the line, from 1, or 0 if it is too far back.
+func (y *Yard) position(j id.Job) int {
+	walk := y.line.Walk(y.usage)
+	all := func(*queue.Shape) bool { return true }
+	for n := 1; n <= maxPosition; n++ {
+		it := walk.Next(all)
+		if it == nil {
+			return 0
+		}
+		if it.Job == j {
+			return n
+		}
+	}
+	return 0
+}
+
+// Preview says what would happen to a job if it were submitted now: why it
+// would wait, and which nodes could ever run it.
+func (y *Yard) Preview(now time.Time, s *job.Spec) (place.Why, []id.Node) {
+	y.setNow(now)
+	need := fleet.NeedOf(s, job.Floor{}, nil)
+	v := y.View(now)
+	m := fleet.NewMatcher(need)
+	var fits []id.Node
+	for i := range v.Rooms {
+		if m.Eligible(&v.Rooms[i]) {
+			fits = append(fits, v.Rooms[i].Node.ID)
+		}
+	}
+	return place.Explain(v, need, lasts(s), "", y.held), fits
+}
+
+// NodeInfo is a node with what runs on it.
+type NodeInfo struct {
+	fleet.Node
+	Seen    time.Time
+	Room    fleet.Room
+	Foreign []int
+	Jobs    []id.Job
+}
+
+// Nodes lists the nodes after a name, at most limit.
+func (y *Yard) Nodes(after id.Node, limit int) []NodeInfo {
+	var list []NodeInfo
+	for _, name := range slices.Sorted(maps.Keys(y.nodes)) {
+		if name <= after || y.nodes[name].State == fleet.Removed {
+			continue
+		}
+		if len(list) == limit {
+			break
+		}
+		list = append(list, y.nodeInfo(y.nodes[name]))
+	}
+	return list
+}
+
+// NodeByName returns one node.
+func (y *Yard) NodeByName(name id.Node) (NodeInfo, error) {
+	n, err := y.findNode(name)
+	if err != nil {
+		return NodeInfo{}, err
+	}
+	return y.nodeInfo(n), nil
+}
+
+func (y *Yard) nodeInfo(n *nodeRecord) NodeInfo {
+	info := NodeInfo{Node: n.Node, Seen: n.seen, Foreign: fleet.Indices(n.foreign)}
+	if room, ok := y.table.Get(n.ID); ok {
+		info.Room = *room
+	}
+	for _, run := range slices.Sorted(maps.Keys(n.runs)) {
+		info.Jobs = append(info.Jobs, y.runs[run].Job)
+	}
+	return info
+}
+
+// Orders returns all open orders, so that engines can take up their work at start.
+func (y *Yard) Orders() []Order {
+	list := make([]Order, 0, len(y.orders))
+	for _, key := range slices.Sorted(maps.Keys(y.orders)) {
+		list = append(list, y.orders[key].Order)
+	}
+	return list
+}
+
+// Counts are figures for the operator's metrics.
+type Counts struct {
+	Waiting int
+	Jobs    map[job.State]int // in memory
+	Runs    int
+	Nodes   map[fleet.State]int
+	Orders  int
+}
+
+// Counts counts.
+func (y *Yard) Counts() Counts {
+	c := Counts{Waiting: y.line.Len(), Jobs: map[job.State]int{}, Runs: len(y.runs), Nodes: map[fleet.State]int{}, Orders: len(y.orders)}
+	for _, r := range y.jobs {
+		c.Jobs[r.State]++
+	}
+	for _, n := range y.nodes {
+		c.Nodes[n.State]++
+	}
+	return c
+}

@@ -1,0 +1,114 @@
+package yardmaster
+
+import (
+	"fmt"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// Submit hands in the jobs of one file. The answer is a Submitted.
+type Submit struct {
+	Owner   id.User
+	Key     string // idempotency key, "" if none
+	KeyHash string // digest of what was submitted
+	Jobs    []NewJob
+}
+
+// NewJob is one job of a file. Its spec is shared and must not be changed.
+type NewJob struct {
+	Spec    *job.Spec
+	Workdir string
+}
+
+// Submitted lists the accepted jobs.
+type Submitted struct {
+	Jobs   []id.Job
+	Replay bool // they were accepted before under the same key
+}
+
+func (m Submit) handle(y *Yard) (any, error) {
+	user, ok := y.users[m.Owner]
+	if !ok || user.Disabled {
+		return nil, fault.New(fault.Denied, "user_disabled", "user %s may not submit jobs", m.Owner)
+	}
+	key := submitKey{m.Owner, m.Key}
+	if m.Key != "" {
+		if ids, seen := y.keys[key]; seen {
+			return y.replay(ids, m.KeyHash)
+		}
+	}
+	if user.alive+len(m.Jobs) > y.cfg.MaxJobs {
+		return nil, fault.New(fault.OverLimit, "too_many_jobs", "%s has %d jobs that have not ended and the limit is %d", m.Owner, user.alive, y.cfg.MaxJobs).
+			WithRemedy("wait until some have ended, or cancel some")
+	}
+	ids := make([]id.Job, len(m.Jobs))
+	byName := make(map[string]id.Job, len(m.Jobs))
+	for i := range m.Jobs {
+		ids[i] = id.NewJob(y.lastJob + 1 + uint64(i))
+		byName[m.Jobs[i].Spec.Name] = ids[i]
+	}
+	pipeline := ""
+	if len(ids) > 1 {
+		pipeline = string(ids[0])
+	}
+	records := make([]*jobRecord, len(ids))
+	for i, nj := range m.Jobs {
+		r := &jobRecord{Job: job.Job{
+			ID: ids[i], Owner: m.Owner, Project: id.Project(nj.Spec.Project), Spec: nj.Spec, Workdir: nj.Workdir,
+			Pipeline: pipeline, State: job.Pending, Submitted: y.now, Since: y.now,
+		}}
+		for _, name := range nj.Spec.Needs {
+			need, known := byName[name]
+			if !known {
+				return nil, fault.New(fault.Invalid, "unknown_need", "job %q needs %q, which is not in the same file", nj.Spec.Name, name).WithField("needs")
+			}
+			r.Needs = append(r.Needs, need)
+		}
+		records[i] = r
+	}
+	if m.Key != "" {
+		records[0].Key, records[0].KeyHash = m.Key, m.KeyHash
+		y.keys[key] = ids
+	}
+	y.lastJob += uint64(len(ids))
+	for _, r := range records {
+		y.jobs[r.ID] = r
+		user.alive++
+		y.admit(r)
+		y.changedJob(r)
+		y.event(Event{Kind: "job.submitted", Actor: string(m.Owner), Owner: m.Owner, Job: r.ID, To: string(r.State), Reason: r.Reason})
+	}
+	return Submitted{Jobs: ids}, nil
+}
+
+// replay answers a submission whose key was seen before.
+func (y *Yard) replay(ids []id.Job, hash string) (any, error) {
+	if first, ok := y.jobs[ids[0]]; ok && first.KeyHash != hash {
+		return nil, fault.New(fault.Conflict, "key_reused", "this idempotency key was used for another submission, job %s", ids[0]).
+			WithField("Idempotency-Key").WithRemedy("use a new key for each submission")
+	}
+	return Submitted{Jobs: ids, Replay: true}, nil
+}
+
+// admit puts a job into the line, or leaves it to wait for the jobs it needs.
+func (y *Yard) admit(r *jobRecord) {
+	r.waits = r.Needs
+	for _, n := range r.Needs {
+		y.needed[n] = append(y.needed[n], r.ID)
+	}
+	if len(r.waits) > 0 {
+		r.Reason = waitsFor(r.waits)
+		return
+	}
+	r.Reason = "waits for its turn"
+	y.enqueue(r)
+}
+
+func waitsFor(needs []id.Job) string {
+	if len(needs) > 1 {
+		return fmt.Sprintf("waits for %s and %s it needs", needs[0], count(len(needs)-1, "more job"))
+	}
+	return fmt.Sprintf("waits for %s, which it needs", needs[0])
+}

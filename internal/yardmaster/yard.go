@@ -1,0 +1,328 @@
+// Package yardmaster is the deterministic core: messages and the time go in,
+// changes to store and orders to carry out come out.
+//
+// It is single-threaded, does no I/O, reads no clock, rolls no dice and holds
+// no lock. The server feeds it from HTTP and agents, commits what comes out in
+// one transaction, and only then answers and acts; the simulator feeds it from
+// an event heap. One file for each step of a job's path: submit.go, line.go
+// (admission to the line), place.go, launch.go, watch.go, finish.go; nodes.go
+// and accounts.go for the rest of the yard.
+package yardmaster
+
+import (
+	"container/heap"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/queue"
+	"trainyard/internal/tenant"
+)
+
+// Config is what an operator can set.
+type Config struct {
+	Policy       place.Policy
+	SuspectAfter time.Duration // silence after which nothing new goes to a node
+	LostAfter    time.Duration // silence after which a node's runs are given up
+	BackoffBase  time.Duration // wait before the first retry; doubles
+	BackoffMost  time.Duration
+	KeepFinal    time.Duration // how long ended jobs stay in memory
+	MaxJobs      int           // jobs of one user that have not ended
+	LogLimit     int64         // bytes of output kept of each rank
+}
+
+// Defaults returns the configuration that is used where nothing is set.
+func Defaults(p place.Policy) Config {
+	return Config{
+		Policy:       p,
+		SuspectAfter: 30 * time.Second,
+		LostAfter:    5 * time.Minute,
+		BackoffBase:  5 * time.Second,
+		BackoffMost:  5 * time.Minute,
+		KeepFinal:    10 * time.Minute,
+		MaxJobs:      200_000,
+		LogLimit:     1 << 30,
+	}
+}
+
+// Yard is the state of the yard.
+type Yard struct {
+	cfg    Config
+	now    time.Time // of the message being handled; never goes back
+	jobs   map[id.Job]*jobRecord
+	runs   map[id.Run]*runRecord // not ended
+	nodes  map[id.Node]*nodeRecord
+	users  map[id.User]*userRecord
+	tokens map[id.Token]*tokenRecord
+	orders map[string]*orderRecord
+	keys   map[submitKey][]id.Job
+	needed map[id.Job][]id.Job // waiting jobs by a job they need
+
+	table  *fleet.Table
+	line   *queue.Line
+	held   *place.Reservation // of the last round
+	timers timerHeap
+	ticked time.Time // last tick
+	round  bool      // something changed that may let a job start
+
+	lastJob   uint64
+	lastEvent uint64
+	lastTimer uint64
+	out       pending
+}
+
+type submitKey struct {
+	owner id.User
+	key   string
+}
+
+type jobRecord struct {
+	job.Job
+	item  *queue.Item // in line, nil if not
+	waits []id.Job    // of the jobs it needs, those that have not succeeded yet
+	run   *runRecord  // live run, nil if none
+	dirty bool
+}
+
+type runRecord struct {
+	job.Run
+	dirty bool
+}
+
+type nodeRecord struct {
+	fleet.Node
+	seen    time.Time      // last report, in this process
+	foreign uint64         // GPUs used by others
+	runs    map[id.Run]int // live runs and the rank that is here
+	dirty   bool
+}
+
+type userRecord struct {
+	tenant.User
+	rate  float64 // weight of what runs now
+	alive int     // jobs that have not ended
+	dirty bool
+}
+
+type tokenRecord struct {
+	tenant.Token
+	dirty bool
+}
+
+type orderRecord struct {
+	Order
+	dirty bool
+}
+
+// pending collects what changed since the last Take. A thing that changes
+// several times is stored once, with its last value.
+type pending struct {
+	jobs   []*jobRecord
+	runs   []*runRecord
+	nodes  []*nodeRecord
+	users  []*userRecord
+	tokens []*tokenRecord
+	orders []*orderRecord
+	closed []string
+	events []Event
+}
+
+// New returns an empty yard.
+func New(cfg Config) *Yard {
+	return &Yard{
+		cfg:    cfg,
+		jobs:   map[id.Job]*jobRecord{},
+		runs:   map[id.Run]*runRecord{},
+		nodes:  map[id.Node]*nodeRecord{},
+		users:  map[id.User]*userRecord{},
+		tokens: map[id.Token]*tokenRecord{},
+		orders: map[string]*orderRecord{},
+		keys:   map[submitKey][]id.Job{},
+		needed: map[id.Job][]id.Job{},
+		table:  fleet.NewTable(),
+		line:   queue.NewLine(),
+	}
+}
+
+// Message is something that reaches the yardmaster. Handling one returns what
+// the caller is to be told once the change is stored.
+type Message interface {
+	handle(y *Yard) (any, error)
+}
+
+// Step handles one message. The answer must not be given out before the batch
+// that Take returns is stored.
+func (y *Yard) Step(now time.Time, m Message) (any, error) {
+	y.setNow(now)
+	return m.handle(y)
+}
+
+// setNow takes the time. A clock that was set back is not followed: to the
+// yard time stands still until it has caught up.
+func (y *Yard) setNow(now time.Time) {
+	if now.After(y.now) {
+		y.now = now
+	}
+}
+
+// Take returns what has changed since the last call, and forgets it.
+func (y *Yard) Take() *Batch {
+	o := &y.out
+	b := &Batch{Events: o.events, Closed: o.closed}
+	if len(o.jobs) > 0 {
+		b.Jobs = make([]job.Job, len(o.jobs))
+		for i, r := range o.jobs {
+			b.Jobs[i], r.dirty = r.Job, false
+		}
+	}
+	for _, r := range o.runs {
+		run := r.Run
+		run.Ranks = append([]job.Rank(nil), r.Ranks...)
+		b.Runs = append(b.Runs, run)
+		r.dirty = false
+	}
+	for _, r := range o.nodes {
+		b.Nodes = append(b.Nodes, r.Node)
+		r.dirty = false
+	}
+	for _, r := range o.users {
+		b.Users = append(b.Users, r.User)
+		r.dirty = false
+	}
+	for _, r := range o.tokens {
+		b.Tokens = append(b.Tokens, r.Token)
+		r.dirty = false
+	}
+	for _, r := range o.orders {
+		if r.dirty { // closed meanwhile otherwise
+			b.Orders = append(b.Orders, r.Order)
+			r.dirty = false
+		}
+	}
+	y.out = pending{}
+	return b
+}
+
+func (y *Yard) changedJob(r *jobRecord) {
+	r.Seq++
+	if !r.dirty {
+		r.dirty = true
+		y.out.jobs = append(y.out.jobs, r)
+	}
+}
+
+func (y *Yard) changedRun(r *runRecord) {
+	r.Seq++
+	if !r.dirty {
+		r.dirty = true
+		y.out.runs = append(y.out.runs, r)
+	}
+}
+
+func (y *Yard) changedNode(r *nodeRecord) {
+	r.Seq++
+	if !r.dirty {
+		r.dirty = true
+		y.out.nodes = append(y.out.nodes, r)
+	}
+	node := r.Node
+	y.table.Put(&node, r.foreign)
+	y.round = true
+}
+
+func (y *Yard) changedUser(r *userRecord) {
+	r.Seq++
+	if !r.dirty {
+		r.dirty = true
+		y.out.users = append(y.out.users, r)
+	}
+}
+
+func (y *Yard) changedToken(r *tokenRecord) {
+	r.Seq++
+	if !r.dirty {
+		r.dirty = true
+		y.out.tokens = append(y.out.tokens, r)
+	}
+}
+
+// event adds an entry to the feed.
+func (y *Yard) event(e Event) {
+	y.lastEvent++
+	e.Seq, e.At = y.lastEvent, y.now
+	y.out.events = append(y.out.events, e)
+}
+
+// The yard's own name as an actor.
+const theYard = "yard"
+
+// timer is something that falls due. It is checked when it does, because what
+// it is about may have changed.
+type timer struct {
+	at  time.Time
+	seq uint64
+	due func(y *Yard)
+}
+
+func (y *Yard) after(at time.Time, due func(y *Yard)) {
+	y.lastTimer++
+	heap.Push(&y.timers, timer{at, y.lastTimer, due})
+}
+
+type timerHeap []timer
+
+func (h timerHeap) Len() int { return len(h) }
+func (h timerHeap) Less(i, j int) bool {
+	if !h[i].at.Equal(h[j].at) {
+		return h[i].at.Before(h[j].at)
+	}
+	return h[i].seq < h[j].seq
+}
+func (h timerHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+// Push is part of heap.Interface.
+func (h *timerHeap) Push(x any) {
+	if t, ok := x.(timer); ok {
+		*h = append(*h, t)
+	}
+}
+
+// Pop is part of heap.Interface.
+func (h *timerHeap) Pop() any {
+	old := *h
+	last := old[len(old)-1]
+	old[len(old)-1] = timer{}
+	*h = old[:len(old)-1]
+	return last
+}
+
+// Tick lets time pass: what has fallen due happens.
+type Tick struct{}
+
+func (Tick) handle(y *Yard) (any, error) {
+	// A yard that did not tick for long was itself asleep, or its clock was set
+	// forward. That nodes were not heard meanwhile says nothing about them.
+	if !y.ticked.IsZero() && y.now.Sub(y.ticked) > y.cfg.SuspectAfter/2 {
+		for _, n := range y.nodes {
+			n.seen = y.now
+		}
+	}
+	y.ticked = y.now
+	for len(y.timers) > 0 && !y.timers[0].at.After(y.now) {
+		t, ok := heap.Pop(&y.timers).(timer)
+		if ok {
+			t.due(y)
+		}
+	}
+	return nil, nil
+}
+
+// NextTimer returns when the next thing falls due, and zero if nothing does.
+func (y *Yard) NextTimer() time.Time {
+	if len(y.timers) == 0 {
+		return time.Time{}
+	}
+	return y.timers[0].at
+}

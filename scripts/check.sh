@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Checks what tests do not: format, vet, linters, modules, generated files, and a brief fuzz
+# of every target. Runs all of them and names those that failed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/tools.sh
+
+sources() { git ls-files --cached --others --exclude-standard '*.go'; }
+
+check_format() {
+  local bad
+  bad=$(sources | while read -r f; do [ ! -f "$f" ] || echo "$f"; done | xargs -r gofmt -l)
+  [ -z "$bad" ] || { printf 'not formatted, run gofmt -w:\n%s\n' "$bad"; return 1; }
+}
+
+check_vet() { go vet ./...; }
+
+# The nvml tag needs a C compiler for the headers that go-nvml brings.
+check_vet_nvml() {
+  if ! command -v "${CC:-cc}" >/dev/null; then
+    [ "${CI:-}" != true ] || return 1
+    echo "skipped: no C compiler"
+    return 0
+  fi
+  CGO_ENABLED=1 go vet -tags nvml ./...
+}
+
+check_lint() {
+  local lint
+  lint=$(golangci_lint)
+  [ -x "$lint" ] || { echo "golangci-lint $GOLANGCI_LINT_VERSION is not built: run make setup"; return 1; }
+  "$lint" run ./...
+}
+
+# go mod tidy asks for the tests of all dependencies; a registry that does not serve
+# them all, or no network, is no fault of this repository.
+check_modules() {
+  local diff errors code=0
+  go mod verify || return 1
+  errors=$(mktemp)
+  diff=$(go mod tidy -diff 2>"$errors") || code=$?
+  if [ -n "$diff" ]; then
+    printf 'go.mod or go.sum is not tidy:\n%s\n' "$diff"
+    code=1
+  elif [ "$code" != 0 ]; then
+    printf 'skipped: go mod tidy cannot be asked here: %s\n' "$(tail -n 1 "$errors")"
+    code=0
+  fi
+  rm -f "$errors"
+  return "$code"
+}
+
+# The generated files, compared by digest: in a clean clone they are as committed, in a
+# working tree they may be new and not committed yet.
+generated=(api/openapi.yaml api/jobfile.schema.json docs/reference docs/lifecycle.md)
+fingerprint() { find "${generated[@]}" -type f -exec sha256sum {} + 2>/dev/null | sort -k 2; }
+
+check_generated() {
+  local before after
+  before=$(fingerprint || true)
+  make --no-print-directory generate || return 1
+  after=$(fingerprint || true)
+  if [ "$before" != "$after" ]; then
+    echo "generated files were not current; they are now, commit them:"
+    diff <(echo "$before") <(echo "$after") | awk '/^[<>]/ {print "  " $3}' | sort -u
+    return 1
+  fi
+}
+
+check_fuzz() { scripts/fuzz.sh "${FUZZTIME:-5s}"; }
+
+failed=()
+for step in format vet vet_nvml modules generated lint fuzz; do
+  start=$SECONDS
+  echo "== $step"
+  if "check_$step" </dev/null; then
+    echo "-- $step ok ($((SECONDS - start)) s)"
+  else
+    echo "-- $step FAILED ($((SECONDS - start)) s)"
+    failed+=("$step")
+  fi
+done
+if [ ${#failed[@]} -gt 0 ]; then
+  echo "check failed: ${failed[*]}"
+  exit 1
+fi
+echo "check ok"

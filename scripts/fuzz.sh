@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Fuzzes every target of the repository, one after the other: scripts/fuzz.sh 5s
+# A target is a func FuzzX in a _test.go file. An input that breaks one is kept by go
+# test below testdata/fuzz: commit it with the fix.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+time=${1:?how long for each target, such as 5s}
+
+targets=$(git ls-files --cached --others --exclude-standard '*_test.go' |
+  xargs -r grep -HoE '^func Fuzz[A-Za-z0-9_]*\(' 2>/dev/null |
+  sed -E 's|^(.*)/[^/]*_test\.go:func (Fuzz[A-Za-z0-9_]*)\($|./\1 \2|' | sort -u)
+if [ -z "$targets" ]; then
+  echo "fuzz: no targets found" >&2
+  exit 1
+fi
+failed=0
+while read -r package target; do
+  echo "fuzz $package $target"
+  if ! go test "$package" -run '^$' -fuzz "^$target\$" -fuzztime "$time" </dev/null; then
+    echo "fuzz $package $target FAILED" >&2
+    failed=1
+  fi
+done <<<"$targets"
+exit "$failed"

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Installs what is missing, and only that: scripts/setup.sh run|test|check ...
+#
+#   run    Go and python3: a yard on this machine and its examples
+#   test   + PostgreSQL, a C compiler (the race detector needs one)
+#   check  + golangci-lint, built once into the user's cache
+#
+# As root on Debian or Ubuntu it installs packages by name; elsewhere it says what to
+# install. Without CI=true a missing part is a warning where the rest still works: tests
+# that need it are skipped and say so. With CI=true it is an error.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/tools.sh
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+# missing NAME WHAT_STILL_WORKS: ends the script under CI, else warns.
+missing() {
+  if [ "${CI:-}" = true ]; then
+    say "$1 is missing, and CI=true allows no skipping"
+    exit 1
+  fi
+  say "$1 is missing: $2"
+}
+
+# have_postgres: the server's own programs, which Debian keeps out of PATH.
+have_postgres() { command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; }
+have_cc() { command -v "${CC:-cc}" >/dev/null || command -v gcc >/dev/null; }
+
+# packages NAME...: installs Debian packages; false where that cannot be done.
+packages() {
+  if ! command -v apt-get >/dev/null; then
+    say "this is no Debian or Ubuntu: install $* by your system's means"
+    return 1
+  fi
+  if [ "$(id -u)" != 0 ]; then
+    say "not root; to install it yourself: sudo apt-get install --no-install-recommends $*"
+    return 1
+  fi
+  say "installing $*"
+  local log
+  log=$(mktemp)
+  export DEBIAN_FRONTEND=noninteractive
+  # The lists may be old or empty: try as it is, then with fresh lists.
+  if apt-get install -y --no-install-recommends "$@" >"$log" 2>&1 </dev/null ||
+    { apt-get update >"$log" 2>&1 </dev/null && apt-get install -y --no-install-recommends "$@" >>"$log" 2>&1 </dev/null; }; then
+    rm -f "$log"
+    return 0
+  fi
+  tail -n 5 "$log" >&2
+  rm -f "$log"
+  return 1
+}
+
+need_go() {
+  local want
+  want=$(awk '$1 == "go" {print $2}' go.mod)
+  if ! command -v go >/dev/null; then
+    say "Go is missing: install Go $want or newer from https://go.dev/dl/ and put it on PATH"
+    exit 1
+  fi
+}
+
+need_run() {
+  [ -x build/trainyard ] || need_go # a binary that is there is enough
+  command -v python3 >/dev/null || packages python3 || true
+  command -v python3 >/dev/null || missing python3 "the yard works, but most examples are Python programs"
+}
+
+need_test() {
+  need_go
+  need_run
+  have_postgres || packages postgresql || true
+  have_postgres || missing PostgreSQL "tests against it are skipped, those on SQLite run"
+  have_cc || packages gcc libc6-dev || true
+  have_cc || missing "a C compiler" "tests run without the race detector"
+}
+
+need_check() {
+  need_go
+  build_golangci_lint || missing golangci-lint "make check cannot run, make test can"
+}
+
+[ $# -gt 0 ] || set -- run test check
+for part in "$@"; do
+  case $part in
+    run | test | check) "need_$part" ;;
+    *)
+      say "unknown part $part: run, test or check"
+      exit 2
+      ;;
+  esac
+done

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Runs every test of the repository; the closing lines are go test's own.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+race=-race
+export CGO_ENABLED=1
+if ! command -v "${CC:-cc}" >/dev/null && ! command -v gcc >/dev/null; then
+  echo "test: no C compiler, so without the race detector" >&2
+  race=
+  CGO_ENABLED=0
+fi
+
+echo "== go vet"
+go vet ./...
+echo "== go test $race"
+# shellcheck disable=SC2086 # empty when there is no race detector
+go test $race -vet=off -timeout 15m ./... "$@" </dev/null

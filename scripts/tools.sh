@@ -1,0 +1,32 @@
+# shellcheck shell=bash
+# Tools that are built from source at a pinned version, once for each user. Sourced by other scripts.
+
+GOLANGCI_LINT_VERSION=v2.11.4
+
+# tools_dir prints the folder for built tools. It is outside the clone, so that a fresh clone finds them.
+tools_dir() { printf '%s/trainyard/tools' "${XDG_CACHE_HOME:-${HOME:-$PWD/build}/.cache}"; }
+
+# golangci_lint prints where the linter is. The Go version is part of the name: a linter
+# built with an older Go cannot read sources for a newer one.
+golangci_lint() { printf '%s/golangci-lint-%s-%s/golangci-lint' "$(tools_dir)" "$GOLANGCI_LINT_VERSION" "$(go env GOVERSION)"; }
+
+# build_golangci_lint builds the linter where it is absent. Two that run at once wait for
+# each other, and one that is killed half-way leaves nothing that looks finished.
+build_golangci_lint() {
+  local target dir staging
+  target=$(golangci_lint)
+  [ -x "$target" ] && return 0
+  dir=$(dirname "$target")
+  mkdir -p "$(tools_dir)"
+  (
+    flock 9
+    [ -x "$target" ] && exit 0
+    printf 'setup: building golangci-lint %s, once: this takes some minutes\n' "$GOLANGCI_LINT_VERSION" >&2
+    staging=$(mktemp -d "$(tools_dir)/.building.XXXXXX")
+    trap 'rm -rf "$staging"' EXIT
+    cd "$staging" # outside the module: its versions must not mix with ours
+    CGO_ENABLED=0 GOBIN="$staging" go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$GOLANGCI_LINT_VERSION" </dev/null
+    mkdir -p "$dir"
+    mv "$staging/golangci-lint" "$target"
+  ) 9>"$(tools_dir)/.lock"
+}
