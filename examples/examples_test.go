@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"trainyard/internal/spec"
 )
 
 // tool returns the path of a program that an example needs.
@@ -114,6 +116,31 @@ func TestEveryFolderHasAJobFileAndALineInTheReadme(t *testing.T) {
 	}
 	if folders < 5 {
 		t.Errorf("%d examples, want at least 5", folders)
+	}
+}
+
+func TestEveryJobFileIsValid(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("*/job.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no job files: %v", err)
+	}
+	environment := func(key string) (string, bool) { return "/shared", key == "SHARED_DIR" }
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := spec.Parse(text, spec.Options{Env: environment}); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	pipeline, err := os.ReadFile(filepath.Join("pipeline", "job.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := spec.Parse(pipeline, spec.Options{}); err == nil || !strings.Contains(err.Error(), "SHARED_DIR") {
+		t.Errorf("pipeline without SHARED_DIR in the environment: error %v, want one that names it", err)
 	}
 }
 

@@ -78,6 +78,7 @@ var cases = map[string][]ruleCase{
 		{name: "in the server", pkg: "internal/server", source: "import \"os\"\nfunc f() { os.Getenv(\"A\") }", want: "os.Getenv"},
 		{name: "looked up in auth", pkg: "internal/auth", source: "import \"os\"\nfunc f() { os.LookupEnv(\"A\") }", want: "os.LookupEnv"},
 		{name: "in the command", pkg: "cmd/trainyard", source: "import \"os\"\nfunc f() { os.Getenv(\"A\") }"},
+		{name: "in a test kit", pkg: "internal/store/storetest", source: "import \"os\"\nfunc f() { os.Getenv(\"CI\") }"},
 		{name: "in the agent's parts", pkg: "internal/agent/runtime", source: "import \"os\"\nfunc f() { os.Environ() }"},
 	},
 	"nothing prints": {
@@ -248,6 +249,7 @@ func TestImportRule(t *testing.T) {
 		{"port from an edge", "internal/server", "internal/store", ""},
 		{"contract suite from the wiring", "cmd/trainyard", "internal/store/storetest", "for tests alone"},
 		{"contract suite from a test folder", "test/bench", "internal/store/storetest", ""},
+		{"one test kit from another", "internal/store/storetest", "internal/store/storetest/pgtest", ""},
 		{"agent and core", "internal/agent", "internal/yardmaster", "do not know each other"},
 		{"agent's part and store", "internal/agent/runtime", "internal/store", "do not know each other"},
 		{"agent and decisions", "internal/agent", "internal/queue", "do not know each other"},

@@ -351,7 +351,7 @@ func (p *pkg) packageVariable(e ast.Expr) string {
 }
 
 func checkClock(p *pkg) []string {
-	if among(p.path, readsClock) || isTests(p.path) {
+	if among(p.path, readsClock) || isForTests(p.path) {
 		return nil
 	}
 	return p.uses("time", []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"},
@@ -359,7 +359,7 @@ func checkClock(p *pkg) []string {
 }
 
 func checkEnviron(p *pkg) []string {
-	if among(p.path, readsEnviron) {
+	if among(p.path, readsEnviron) || isForTests(p.path) {
 		return nil
 	}
 	return p.uses("os", []string{"Getenv", "LookupEnv", "Environ", "Setenv", "Unsetenv", "Clearenv", "ExpandEnv"},
@@ -367,7 +367,7 @@ func checkEnviron(p *pkg) []string {
 }
 
 func checkPrint(p *pkg) []string {
-	if isTests(p.path) {
+	if isForTests(p.path) {
 		return nil
 	}
 	found := p.uses("fmt", []string{"Print", "Printf", "Println"}, "write to the io.Writer you were given")
@@ -384,7 +384,7 @@ func checkPrint(p *pkg) []string {
 }
 
 func checkLogger(p *pkg) []string {
-	if isTests(p.path) {
+	if isForTests(p.path) {
 		return nil
 	}
 	found := p.uses("log/slog", []string{
@@ -529,7 +529,7 @@ func checkImports(p *pkg, allowed sideways) []string {
 // refused says why a package may not import another of ours, "" if it may.
 func refused(pkg, target string, from int, allowed sideways) string {
 	to := layerOf(target)
-	wiring := among(pkg, packagesOf("commands")) || isTests(pkg)
+	wiring := among(pkg, packagesOf("commands")) || isForTests(pkg)
 	for _, s := range strangers {
 		if among(pkg, s.from) && among(target, s.never) && !among(target, s.but) {
 			return "they do not know each other; talk over the API"
@@ -538,13 +538,13 @@ func refused(pkg, target string, from int, allowed sideways) string {
 	switch {
 	case to < 0:
 		return "it is in no layer"
-	case among(target, testKits) && !isTests(pkg):
+	case among(target, testKits) && !isForTests(pkg):
 		return "it is for tests alone"
 	case among(target, adapters) && !wiring && !allowed.allow(pkg, target):
 		return "it is an adapter, which the wiring in cmd/trainyard and tests know alone"
 	case to > from:
 		return "its layer " + layers[to].name + " is above " + layers[from].name
-	case to == from && !isTests(pkg) && !allowed.allow(pkg, target):
+	case to == from && !isForTests(pkg) && !allowed.allow(pkg, target):
 		return "both are in the layer " + layers[from].name + ", and ARCHITECTURE.md does not list it under sideways imports"
 	}
 	return ""

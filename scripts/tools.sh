@@ -24,9 +24,8 @@ build_golangci_lint() {
     printf 'setup: building golangci-lint %s, once: this takes some minutes\n' "$GOLANGCI_LINT_VERSION" >&2
     staging=$(mktemp -d "$(tools_dir)/.building.XXXXXX")
     trap 'rm -rf "$staging"' EXIT
-    cd "$staging" # outside the module: its versions must not mix with ours
-    CGO_ENABLED=0 GOBIN="$staging" go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$GOLANGCI_LINT_VERSION" </dev/null
-    mkdir -p "$dir"
-    mv "$staging/golangci-lint" "$target"
+    cd "$staging" || exit 1 # outside the module: its versions must not mix with ours
+    CGO_ENABLED=0 GOBIN="$staging" go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$GOLANGCI_LINT_VERSION" </dev/null || exit 1
+    mkdir -p "$dir" && mv "$staging/golangci-lint" "$target"
   ) 9>"$(tools_dir)/.lock"
 }

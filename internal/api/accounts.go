@@ -154,3 +154,12 @@ type Problem struct {
 	Remedy string    `json:"remedy,omitempty"`
 	Errors []Problem `json:"errors,omitempty" doc:"all mistakes, where there are several"`
 }
+
+// Error is the sentence for people.
+func (p *Problem) Error() string { return p.Detail }
+
+// GetStatus is the HTTP status.
+func (p *Problem) GetStatus() int { return p.Status }
+
+// ContentType is that of all error answers.
+func (p *Problem) ContentType(string) string { return "application/problem+json" }

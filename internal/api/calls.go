@@ -85,6 +85,7 @@ type EventFilter struct {
 	Kind string
 	Job  id.Job
 	Node id.Node
+	Tail int // without a cursor: only the last so many
 	Page
 }
 
@@ -93,6 +94,9 @@ func (f EventFilter) query() url.Values {
 	set(q, "kind", f.Kind)
 	set(q, "job", string(f.Job))
 	set(q, "node", string(f.Node))
+	if f.Tail > 0 {
+		q.Set("tail", strconv.Itoa(f.Tail))
+	}
 	return q
 }
 
@@ -183,6 +187,18 @@ func (c *Client) Logs(ctx context.Context, j id.Job, f LogFilter) (LogPage, erro
 	return get[LogPage](ctx, c, at("jobs", string(j), "logs"), f.query())
 }
 
+// feedError is the kind of the item by which a server says why it ends a feed.
+const feedError = "error"
+
+// feedFault returns the failure that such an item tells of.
+func feedFault(item FeedItem) error {
+	var p Problem
+	if err := json.Unmarshal(item.Data, &p); err != nil {
+		return fmt.Errorf("read why the feed ended: %w", err)
+	}
+	return p.fault()
+}
+
 // LogItem is one item of a job's live output: a line, or the job as it is now.
 type LogItem struct {
 	Cursor string   // to go on after this item; "" where the item moves no cursor
@@ -206,6 +222,8 @@ func (c *Client) FollowLogs(ctx context.Context, j id.Job, f LogFilter, fn func(
 		case "state", "end":
 			out.Job, out.End = new(Job), item.Kind == "end"
 			into = out.Job
+		case feedError:
+			return feedFault(item)
 		default:
 			return nil // of a newer server
 		}
@@ -284,7 +302,11 @@ func (c *Client) Events(ctx context.Context, f EventFilter) (EventPage, error) {
 // with the cursor to go on after it, until fn fails, the feed breaks off or ctx ends.
 func (c *Client) FollowEvents(ctx context.Context, f EventFilter, fn func(ev Event, cursor string) error) error {
 	return c.follow(ctx, at("events", "follow"), f.query(), func(item FeedItem) error {
-		if item.Kind != "" {
+		switch item.Kind {
+		case "":
+		case feedError:
+			return feedFault(item)
+		default:
 			return nil // of a newer server
 		}
 		var ev Event

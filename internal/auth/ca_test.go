@@ -107,6 +107,7 @@ func TestADamagedCAIsAnErrorAndIsLeftAlone(t *testing.T) {
 		{"truncated certificate", append(bytes.Clone(key), cert[:len(cert)/2]...)},
 		{"truncated key", key[:len(key)/2]},
 		{"truncated key before a whole certificate", append(bytes.Clone(key[:len(key)/2]), cert...)},
+		{"truncated certificate before a whole one", bytes.Join([][]byte{key, cert[:len(cert)/2], cert}, []byte("\n"))},
 		{"key of another CA", append(bytes.Clone(otherKey), cert...)},
 		{"two certificates", bytes.Join([][]byte{key, cert, otherCert}, nil)},
 		{"two keys", bytes.Join([][]byte{key, otherKey, cert}, nil)},

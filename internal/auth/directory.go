@@ -120,6 +120,14 @@ func (d *Directory) find(name id.Token) (t tenant.Token, known bool, u tenant.Us
 	return t, known, u, hasOwner
 }
 
+// Token returns a token by its id.
+func (d *Directory) Token(name id.Token) (tenant.Token, bool) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	t, ok := d.tokens[name]
+	return t, ok
+}
+
 // asUnknown turns the error about a malformed token into one about a caller who
 // did not say who they are.
 func asUnknown(err error) error {

@@ -3,13 +3,16 @@ package auth_test
 import (
 	"context"
 	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"io"
 	"log"
+	"math/big"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -133,7 +136,41 @@ func TestANodeCertificateCannotServe(t *testing.T) {
 		}
 	}
 	_, _, err = auth.FetchCA(t.Context(), addr, ca.Hash())
-	wantFault(t, err, fault.Denied, codeOf(err))
+	wantFault(t, err, fault.Denied, "server_name_mismatch")
+}
+
+// Should a client certificate ever come to hold a host name, it still must not
+// serve: its use is checked, not only its names.
+func TestACertificateForClientsCannotServeEvenWithTheRightHost(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	dir := t.TempDir()
+	ca, err := auth.OpenCA(dir, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := tls.LoadX509KeyPair(filepath.Join(dir, "ca.pem"), filepath.Join(dir, "ca.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := ecKey(t, elliptic.P256())
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		NotBefore:    now.Add(-time.Hour),
+		NotAfter:     now.Add(time.Hour),
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, parseCert(t, ca.PEM()), key.Public(), signer.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain := [][]byte{der, parseCert(t, ca.PEM()).Raw}
+	addr := serve(t, ca, &tls.Config{Certificates: []tls.Certificate{{Certificate: chain, PrivateKey: key}}, Time: time.Now})
+	_, _, err = auth.FetchCA(t.Context(), addr, ca.Hash())
+	wantFault(t, err, fault.Denied, "server_certificate_invalid")
+	if got, err := get(t, clientWith(t, pinned(t, ca)), addr); err == nil {
+		t.Errorf("a client believed it and got %q", got)
+	}
 }
 
 func TestNodeOfChecksTheConnectionAsItIsNow(t *testing.T) {

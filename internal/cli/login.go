@@ -12,6 +12,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/auth"
 	"trainyard/internal/cli/contexts"
+	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/table"
 	"trainyard/internal/fault"
 	"trainyard/internal/tenant"
@@ -32,7 +33,7 @@ shown with the one that the server printed at its first start, or give it with
 		Example: `  trainyard login https://yard.example.org:7443 --token tyb_...
   trainyard login yard.example.org --ca-hash 5f0c... --name lab < token.txt
   trainyard --context lab jobs`,
-		Args: needs(1, 1, "yard: its address as in https://yard.example.org:7443"),
+		Args: exit.Args(1, 1, "yard: its address as in https://yard.example.org:7443"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.doLogin(cmd.Context(), args[0], token, strings.ToLower(caHash), name)
 		},
@@ -40,13 +41,13 @@ shown with the one that the server printed at its first start, or give it with
 	cmd.Flags().StringVar(&token, "token", "", "bootstrap or access token; - reads it from standard input")
 	cmd.Flags().StringVar(&caHash, "ca-hash", "", "hash that the yard's CA must have")
 	cmd.Flags().StringVar(&name, "name", "", "name of the login; the server's address if left out")
-	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "pin the CA that the server shows without asking")
-	a.outputFlag(cmd)
+	cmd.Flags().BoolVarP(&a.Yes, "yes", "y", false, "pin the CA that the server shows without asking")
+	a.OutputFlag(cmd)
 	return cmd
 }
 
 func (a *app) doLogin(ctx context.Context, address, token, caHash, name string) error {
-	server, err := serverURL(address)
+	server, err := contexts.ServerURL(address)
 	if err != nil {
 		return err
 	}
@@ -85,9 +86,9 @@ func (a *app) doLogin(ctx context.Context, address, token, caHash, name string) 
 	if err := file.Save(); err != nil {
 		return err
 	}
-	return a.show(who, nil, func() error {
-		_, err := fmt.Fprintf(a.env.Stdout, "Logged in to %s as %s (%s).\n", server, who.User, who.Role)
-		a.next("trainyard nodes                what there is to run on", "trainyard run -- hostname       a first job", "trainyard submit job.yaml       hand in a job file")
+	return a.Show(who, nil, func() error {
+		_, err := fmt.Fprintf(a.Stdout, "Logged in to %s as %s (%s).\n", server, who.User, who.Role)
+		a.Next("trainyard nodes                what there is to run on", "trainyard run -- hostname       a first job", "trainyard submit job.yaml       hand in a job file")
 		return err
 	})
 }
@@ -95,11 +96,11 @@ func (a *app) doLogin(ctx context.Context, address, token, caHash, name string) 
 // readToken returns the token from the flag, the environment, standard input or a question.
 func (a *app) readToken(ctx context.Context, token string) (string, error) {
 	if token == "" {
-		token = a.getenv(varToken)
+		token = a.Getenv(contexts.VarToken)
 	}
 	switch {
-	case token == "-", token == "" && !a.terminal(a.env.Stdin):
-		text, err := a.stdin.ReadString('\n')
+	case token == "-", token == "" && !a.OnTerminal(a.Stdin):
+		text, err := a.In.ReadString('\n')
 		if err != nil && err != io.EOF {
 			return "", fmt.Errorf("read the token: %w", err)
 		}
@@ -108,12 +109,12 @@ func (a *app) readToken(ctx context.Context, token string) (string, error) {
 		return strings.TrimSpace(token), nil
 	}
 	const question = "Token: "
-	if a.env.ReadSecret == nil {
-		return a.ask(ctx, question)
+	if a.ReadSecret == nil {
+		return a.Ask(ctx, question)
 	}
-	_, _ = fmt.Fprint(a.env.Stderr, question)
-	defer a.note("")
-	return a.line(ctx, a.env.ReadSecret)
+	_, _ = fmt.Fprint(a.Stderr, question)
+	defer a.Note("")
+	return a.Line(ctx, a.ReadSecret)
 }
 
 // pin fetches the server's CA and makes sure that it is the right one: the one
@@ -139,16 +140,16 @@ func (a *app) pin(ctx context.Context, server, tokenHash, flagHash, known string
 		return nil, fault.New(fault.Denied, "ca_changed", "the yard at %s has another CA than at the last login: this may be another server or someone in between", u.Host).
 			WithRemedy("ask its admin; if the new CA is right, log in with: --ca-hash %s", hash)
 	}
-	if a.yes {
-		a.note("Pinned the CA %s.", hash)
+	if a.Yes {
+		a.Note("Pinned the CA %s.", hash)
 		return ca, nil
 	}
-	if !a.terminal(a.env.Stdin) || !a.terminal(a.env.Stderr) {
+	if !a.OnTerminal(a.Stdin) || !a.OnTerminal(a.Stderr) {
 		return nil, fault.New(fault.Denied, "ca_unknown", "nothing vouches for the yard at %s: its CA has the hash %s", u.Host, hash).
 			WithRemedy("compare it with what the server printed at its first start, then log in with: --ca-hash %s", hash)
 	}
-	a.note("The yard at %s is not known yet. Its CA has the hash\n\n  %s\n\nThe server printed it at its first start.", u.Host, hash)
-	answer, err := a.ask(ctx, "Is it the same? [y/N] ")
+	a.Note("The yard at %s is not known yet. Its CA has the hash\n\n  %s\n\nThe server printed it at its first start.", u.Host, hash)
+	answer, err := a.Ask(ctx, "Is it the same? [y/N] ")
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +194,7 @@ func (a *app) logout() *cobra.Command {
 		Long:  "Forget a login of this machine: the current one if none is named. Its token stays good unless it is revoked.",
 		Example: `  trainyard logout
   trainyard logout lab --revoke`,
-		Args: needs(0, 1, "login"),
+		Args: exit.Args(0, 1, "login"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, err := a.logins()
 			if err != nil {
@@ -205,7 +206,7 @@ func (a *app) logout() *cobra.Command {
 			}
 			login, ok := file.Get(name)
 			if !ok {
-				return noContext(name)
+				return contexts.NotFound(name)
 			}
 			if revoke {
 				if err := revokeOwn(cmd.Context(), login); err != nil {
@@ -216,7 +217,7 @@ func (a *app) logout() *cobra.Command {
 			if err := file.Save(); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(a.env.Stdout, "Logged out of %s.\n", login.Server)
+			_, err = fmt.Fprintf(a.Stdout, "Logged out of %s.\n", login.Server)
 			return err
 		},
 	}
@@ -239,7 +240,7 @@ func revokeOwn(ctx context.Context, login contexts.Context) error {
 
 func (a *app) whoami() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "whoami", Short: "Show who you are to the yard", Args: noArgs,
+		Use: "whoami", Short: "Show who you are to the yard", Args: exit.NoArgs,
 		Example: "  trainyard whoami\n  trainyard whoami -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := a.connect()
@@ -251,26 +252,26 @@ func (a *app) whoami() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.show(who, nil, func() error {
-				now := a.env.Clock.Now()
-				return a.pairs("User", string(who.User), "Role", string(who.Role), "Scope", string(who.Scope),
+			return a.Show(who, nil, func() error {
+				now := a.Clock.Now()
+				return a.Pairs("User", string(who.User), "Role", string(who.Role), "Scope", string(who.Scope),
 					"Token", fmt.Sprintf("%s, expires %s", who.Token, table.Ago(who.Expires, now)), "Yard", client.Base())
 			})
 		},
 	}
-	a.outputFlag(cmd)
+	a.OutputFlag(cmd)
 	return cmd
 }
 
 func (a *app) contexts() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "context", Short: "List the logins of this machine, or choose one", Args: noArgs,
+		Use: "context", Short: "List the logins of this machine, or choose one", Args: exit.NoArgs,
 		Long:    "List the logins of this machine. The current one has a star; choose another with \"context use NAME\" or for one command with --context.",
 		Example: "  trainyard context\n  trainyard context use lab",
 		RunE:    func(*cobra.Command, []string) error { return a.listContexts() },
 	}
 	use := &cobra.Command{
-		Use: "use NAME", Short: "Make a login the current one", Args: needs(1, 1, "login"),
+		Use: "use NAME", Short: "Make a login the current one", Args: exit.Args(1, 1, "login"),
 		Example: "  trainyard context use lab",
 		RunE: func(_ *cobra.Command, args []string) error {
 			file, err := a.logins()
@@ -279,18 +280,18 @@ func (a *app) contexts() *cobra.Command {
 			}
 			login, ok := file.Get(args[0])
 			if !ok {
-				return noContext(args[0])
+				return contexts.NotFound(args[0])
 			}
 			file.Current = login.Name
 			if err := file.Save(); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(a.env.Stdout, "The current yard is %s at %s.\n", login.Name, login.Server)
+			_, err = fmt.Fprintf(a.Stdout, "The current yard is %s at %s.\n", login.Name, login.Server)
 			return err
 		},
 	}
 	cmd.AddCommand(use)
-	a.outputFlag(cmd)
+	a.OutputFlag(cmd)
 	return cmd
 }
 
@@ -313,8 +314,8 @@ func (a *app) listContexts() error {
 	for _, c := range file.Contexts {
 		list.Contexts = append(list.Contexts, shownContext{c.Name, c.Server, c.User, c.Name == file.Current})
 	}
-	return a.show(list, nil, func() error {
-		t := a.table("CURRENT", "NAME", "USER", "SERVER")
+	return a.Show(list, nil, func() error {
+		t := a.NewTable("CURRENT", "NAME", "USER", "SERVER")
 		for _, c := range list.Contexts {
 			star := ""
 			if c.Current {
@@ -322,6 +323,6 @@ func (a *app) listContexts() error {
 			}
 			t.Row(star, c.Name, c.User, c.Server)
 		}
-		return a.writeTable(t, "no logins", "trainyard login https://HOST:7443")
+		return a.WriteTable(t, "no logins", "trainyard login https://HOST:7443")
 	})
 }

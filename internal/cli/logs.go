@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"trainyard/internal/api"
-	"trainyard/internal/clock"
+	"trainyard/internal/cli/console"
+	"trainyard/internal/cli/exit"
+	"trainyard/internal/cli/live"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -18,9 +20,6 @@ import (
 
 // pageLimit is the most entries that the server gives at once.
 const pageLimit = 500
-
-// sleep waits, or reports that ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool { return clock.Sleep(ctx, d) }
 
 func (a *app) logs() *cobra.Command {
 	var f api.LogFilter
@@ -40,7 +39,7 @@ Ctrl-C stops following; the job goes on. -o json writes one object a line.`,
   trainyard logs -f j7 --tail 20
   trainyard logs j7.2 --rank 1 --stream stderr
   trainyard logs j7 --grep 'loss=.*nan' -t`,
-		Args:              needs(1, 1, "job"),
+		Args:              exit.Args(1, 1, "job"),
 		ValidArgsFunction: a.completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			j, err := logTarget(cmd, args[0], run, &f)
@@ -49,31 +48,31 @@ Ctrl-C stops following; the job goes on. -o json writes one object a line.`,
 			}
 			if cmd.Flags().Changed("rank") {
 				if rank < 0 {
-					return usagef(cmd, "--rank must be 0 or more")
+					return exit.Usagef(cmd, "--rank must be 0 or more")
 				}
 				f.Rank = &rank
 			}
 			if f.Tail < 0 {
-				return usagef(cmd, "--tail must be 0 or more")
+				return exit.Usagef(cmd, "--tail must be 0 or more")
 			}
 			if err := oneOf(cmd, "stream", f.Stream, []string{"stdout", "stderr", "yard"}); err != nil {
 				return err
 			}
 			if _, err := regexp.Compile(f.Grep); err != nil {
-				return usagef(cmd, "--grep is no regular expression: %v", err)
+				return exit.Usagef(cmd, "--grep is no regular expression: %v", err)
 			}
 			return a.doLogs(cmd.Context(), j, f, follow, stamps)
 		},
 	}
 	flags := cmd.Flags()
 	flags.BoolVarP(&follow, "follow", "f", false, "go on until the job has ended")
-	flags.IntVar(&f.Tail, "tail", 0, "only the last so many lines")
-	flags.StringVar(&run, "run", "", "only this run: its number, or its id as in j7.2")
-	flags.IntVar(&rank, "rank", 0, "only this rank")
+	flags.IntVar(&f.Tail, "tail", 0, "only the last so `many` lines")
+	flags.StringVar(&run, "run", "", "only this run: its `number`, or its id as in j7.2")
+	flags.IntVar(&rank, "rank", 0, "only this `rank`")
 	flags.StringVar(&f.Stream, "stream", "", "only stdout, stderr or yard (the yard's own remarks)")
-	flags.StringVar(&f.Grep, "grep", "", "only lines that match this regular expression")
+	flags.StringVar(&f.Grep, "grep", "", "only lines that match this regular `expression`")
 	flags.BoolVarP(&stamps, "timestamps", "t", false, "with the time of each line")
-	flags.VarP(format{&a.output, []string{outTable, outJSON}}, "output", "o", "table (plain lines) or json (one object a line)")
+	flags.VarP(console.Format{Into: &a.Output, Allowed: []string{console.Table, console.JSON}}, "output", "o", "table (plain lines) or json (one object a line)")
 	return cmd
 }
 
@@ -87,7 +86,7 @@ func logTarget(cmd *cobra.Command, arg, run string, f *api.LogFilter) (id.Job, e
 		return j, nil
 	}
 	if f.Run != "" {
-		return j, usagef(cmd, "give the run once: by its id or by --run")
+		return j, exit.Usagef(cmd, "give the run once: by its id or by --run")
 	}
 	f.Run = id.Run(run)
 	if of, _, ok := f.Run.Split(); ok && of == j {
@@ -95,7 +94,7 @@ func logTarget(cmd *cobra.Command, arg, run string, f *api.LogFilter) (id.Job, e
 	}
 	f.Run = id.Run(string(j) + "." + run)
 	if _, _, ok := f.Run.Split(); !ok {
-		return j, usagef(cmd, "--run %q is no run of %s: write its number, as in --run 2", run, j)
+		return j, exit.Usagef(cmd, "--run %q is no run of %s: write its number, as in --run 2", run, j)
 	}
 	return j, nil
 }
@@ -110,15 +109,15 @@ func (a *app) doLogs(ctx context.Context, j id.Job, f api.LogFilter, follow, sta
 	if err != nil {
 		return err
 	}
-	p := &printer{out: a.env.Stdout, stamps: stamps, json: a.output == outJSON, ranks: manyRanks(detail)}
+	p := &live.Printer{Out: a.Stdout, Stamps: stamps, JSON: a.Output == console.JSON, Ranks: manyRanks(detail)}
 	if !follow {
 		return a.pageLogs(ctx, client, j, f, p)
 	}
 	if detail.State.Waiting() || detail.State == job.Paused {
-		a.note("%s", a.stateLine(detail.Job))
+		a.Note("%s", a.stateLine(detail.Job))
 	}
 	notes := a.stateNotes(detail.Job)
-	last, err := a.followJob(ctx, client, j, f, func(l api.LogLine) error { return p.line("", l) }, notes)
+	last, err := live.Follower{Note: a.Note}.Job(ctx, client, j, f, func(l api.LogLine) error { return p.Line("", l) }, notes)
 	return a.followed(ctx, []string{string(j)}, []api.Job{last}, []error{err})
 }
 
@@ -133,8 +132,8 @@ func manyRanks(j api.JobDetail) bool {
 
 // pageLogs writes what there is now. A job that goes on printing does not keep
 // it going: lines from after the start are left for the next call.
-func (a *app) pageLogs(ctx context.Context, client *api.Client, j id.Job, f api.LogFilter, p *printer) error {
-	start := a.env.Clock.Now()
+func (a *app) pageLogs(ctx context.Context, client *api.Client, j id.Job, f api.LogFilter, p *live.Printer) error {
+	start := a.Clock.Now()
 	f.Limit = pageLimit
 	for {
 		page, err := client.Logs(ctx, j, f)
@@ -142,7 +141,7 @@ func (a *app) pageLogs(ctx context.Context, client *api.Client, j id.Job, f api.
 			return err
 		}
 		for _, l := range page.Lines {
-			if err := p.line("", l); err != nil {
+			if err := p.Line("", l); err != nil {
 				return fmt.Errorf("write output: %w", err)
 			}
 		}
@@ -166,21 +165,21 @@ did not succeed (see: trainyard help exit-codes). Jobs that have not ended withi
 		Example: `  id=$(trainyard submit -q job.yaml)
   trainyard wait $id && trainyard logs $id
   trainyard wait j7 j8 --timeout 2h`,
-		Args:              needs(1, 0, "job"),
+		Args:              exit.Args(1, 0, "job"),
 		ValidArgsFunction: a.completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var limit job.Duration
 			if timeout != "" {
 				var err error
 				if limit, err = job.ParseDuration(timeout); err != nil {
-					return usagef(cmd, "--timeout: %v", err)
+					return exit.Usagef(cmd, "--timeout: %v", err)
 				}
 			}
 			return a.doWait(cmd.Context(), args, time.Duration(limit))
 		},
 	}
-	cmd.Flags().StringVar(&timeout, "timeout", "", "give up after this long, as in 90s or 2h")
-	a.outputFlag(cmd)
+	cmd.Flags().StringVar(&timeout, "timeout", "", "give up after this `long`, as in 90s or 2h")
+	a.OutputFlag(cmd)
 	return cmd
 }
 
@@ -198,9 +197,9 @@ func (a *app) doWait(ctx context.Context, jobs []string, limit time.Duration) er
 	}
 	ends, errs := make([]api.Job, len(jobs)), make([]error, len(jobs))
 	for i, j := range jobs {
-		ends[i], errs[i] = a.untilEnded(bounded, client, id.Job(j), time.Second)
+		ends[i], errs[i] = live.Follower{Note: a.Note}.UntilEnded(bounded, client, id.Job(j), time.Second)
 		if errors.Is(errs[i], context.DeadlineExceeded) && ctx.Err() == nil {
-			errs[i] = &resultError{code: ExitNotFinished, err: fault.New(fault.Unavailable, "not_finished", "%s has not finished within %s", j, job.Duration(limit)).
+			errs[i] = &exit.Result{Code: exit.NotFinished, Err: fault.New(fault.Unavailable, "not_finished", "%s has not finished within %s", j, job.Duration(limit)).
 				WithRemedy("it goes on; see where it stands with: trainyard job %s", j)}
 			break
 		}
@@ -218,9 +217,9 @@ func (a *app) doWait(ctx context.Context, jobs []string, limit time.Duration) er
 			page.Jobs = append(page.Jobs, j)
 		}
 	}
-	return errors.Join(a.show(page, func() []string { return ids(page.Jobs) }, func() error {
+	return errors.Join(a.Show(page, func() []string { return ids(page.Jobs) }, func() error {
 		for _, j := range page.Jobs {
-			a.note("%s", a.stateLine(j))
+			a.Note("%s", a.stateLine(j))
 		}
 		return nil
 	}), result)

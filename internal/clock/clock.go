@@ -46,3 +46,27 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 		return true
 	}
 }
+
+// Outcome says how a wait ended.
+type Outcome int
+
+// How a wait ends.
+const (
+	Passed Outcome = iota // the time passed
+	Woken                 // the channel gave something
+	Ended                 // the context ended
+)
+
+// Wait waits until something comes on wake, d has passed or ctx ends.
+func Wait(ctx context.Context, d time.Duration, wake <-chan struct{}) Outcome {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-wake:
+		return Woken
+	case <-ctx.Done():
+		return Ended
+	case <-t.C:
+		return Passed
+	}
+}

@@ -19,7 +19,7 @@ type Need struct {
 	GPUs, MaxGPUs   int
 	Kinds           string // GPU kinds, any of, joined by '|'; "" means any
 	GPUMin, GPUMax  job.Bytes
-	GPUOver         job.Bytes // strictly more GPU memory than this
+	GPUOver         job.Bytes // GPUs of a greater size than this
 	CPUs            job.CPUs
 	Memory          job.Bytes
 	Place           job.Place
@@ -98,7 +98,7 @@ func (m *Matcher) Fits(r *Room) (gpus uint64, ok bool) {
 	if !r.Open || r.CPUs < n.CPUs || r.Memory < n.Memory || !r.Node.Class.Allows(n.Place) {
 		return 0, false
 	}
-	if n.GPUs > 0 {
+	if n.MaxGPUs > 0 {
 		if gpus = m.gpus(r, r.Free); bits.OnesCount64(gpus) < n.GPUs {
 			return 0, false
 		}
@@ -112,7 +112,7 @@ func (m *Matcher) avoids(r *Room) bool {
 
 // gpus returns those of the set that are of a wanted kind.
 func (m *Matcher) gpus(r *Room, set uint64) uint64 {
-	if m.Need.GPUs == 0 || set == 0 {
+	if m.Need.MaxGPUs == 0 || set == 0 {
 		return 0
 	}
 	if r.Kind >= 0 {
@@ -128,16 +128,19 @@ func (m *Matcher) gpus(r *Room, set uint64) uint64 {
 	}
 	var wanted uint64
 	for i := range r.Node.Inventory.GPUs {
-		if g := &r.Node.Inventory.GPUs[i]; m.wants(g) {
+		if g := &r.Node.Inventory.GPUs[i]; g.Index >= 0 && g.Index < MaxGPUs && m.wants(g) {
 			wanted |= 1 << g.Index
 		}
 	}
 	return set & wanted
 }
 
+// wants reports whether a GPU is of a wanted kind. Cards of one size report a
+// little more or less, so sizes are compared within 7 %.
 func (m *Matcher) wants(g *GPU) bool {
 	n := &m.Need
-	if g.Memory < n.GPUMin*93/100 || n.GPUMax > 0 && g.Memory > n.GPUMax*107/100 || g.Memory <= n.GPUOver && n.GPUOver > 0 {
+	if g.Memory < n.GPUMin-n.GPUMin/100*7 || n.GPUMax > 0 && g.Memory > n.GPUMax+n.GPUMax/100*7 ||
+		n.GPUOver > 0 && g.Memory <= n.GPUOver+n.GPUOver/100*7 {
 		return false
 	}
 	return len(m.kinds) == 0 || slices.ContainsFunc(m.kinds, func(k job.GPUKind) bool { return k.Matches(g.Model, g.Memory) })
@@ -166,11 +169,13 @@ func Indices(set uint64) []int {
 	return list
 }
 
-// Mask is the set of these GPUs.
+// Mask is the set of these GPUs. Numbers that no GPU can have are left out.
 func Mask(indices []int) uint64 {
 	var set uint64
 	for _, i := range indices {
-		set |= 1 << i
+		if i >= 0 && i < MaxGPUs {
+			set |= 1 << i
+		}
 	}
 	return set
 }

@@ -95,6 +95,7 @@ type Node struct {
 	Reason    string    // why it is in this state
 	Drained   bool      // an operator lets nothing new onto it
 	Joined    time.Time
+	Key       string // names the machine's own key, so that joining twice makes one node
 	Inventory Inventory
 }
 

@@ -43,7 +43,7 @@ type Job struct {
 // Floor is what a job needs at least after it ran out of memory.
 type Floor struct {
 	Memory    Bytes `json:"memory,omitempty"`
-	GPUMemory Bytes `json:"gpu_memory,omitempty"` // strictly more than this
+	GPUMemory Bytes `json:"gpu_memory,omitempty"` // GPUs of a greater size than this
 }
 
 // Status is the word people see for the job.

@@ -153,8 +153,8 @@ func (d Duration) String() string {
 			rest -= n * u.size
 		}
 	}
-	if rest >= time.Millisecond {
-		out.WriteString(strconv.FormatInt(rest.Milliseconds(), 10) + "ms")
+	if ms := rest.Milliseconds(); ms > 0 || out.Len() == 0 { // less than a millisecond is shown as 0ms
+		out.WriteString(strconv.FormatInt(ms, 10) + "ms")
 	}
 	return out.String()
 }

@@ -75,7 +75,6 @@ func (l *Line) Add(it *Item, need fleet.Need) {
 		s = &Shape{Need: need}
 		l.shapes[need] = s
 	}
-	s.Count++
 	it.Shape = s
 	q := l.queue(it, true)
 	at, found := search(q.items, it.Number)
@@ -83,6 +82,7 @@ func (l *Line) Add(it *Item, need fleet.Need) {
 		return
 	}
 	q.items = slices.Insert(q.items, at, it)
+	s.Count++
 	l.length++
 }
 

@@ -165,3 +165,13 @@ func Grep(r io.Reader, re *regexp.Regexp, max int) ([]Hit, bool, error) {
 		}
 	}
 }
+
+// Empty reports whether no line has begun.
+func (a *Assembler) Empty() bool {
+	for i := range a.open {
+		if len(a.open[i].text) > 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -236,4 +237,46 @@ func TestGeneratedTextsAreStable(t *testing.T) {
 			t.Errorf("row with a wrong number of cells: %s", line)
 		}
 	}
+}
+
+func TestPatternsOfTheSchemaAllowWhatTheParserReads(t *testing.T) {
+	t.Parallel()
+	good := map[string][]string{
+		"name": {"a", "resnet50-cifar"}, "gpus": {"4", "1..8", "2..", "2+", "..8"}, "nodes": {"1..4"}, "cpus": {"0.5"},
+		"gpu": {"A100", "A100:80GB", "A100:80GB:8", "A100:1..8", "RTX 4090", "24GB..", "24GB..80GB:2"}, "gpu_memory": {"24GB", "24GB..", "24GB..80GB", "..80GB", "24GB+", "1.5 GiB.."},
+		"memory": {"32GB", "1.5 GiB", "512mb", "2g"}, "expect": {"6h", "1h30m", "1d 12h", "1.5h"}, "budget": {"$40", "1.25"},
+		"deadline": {"2026-12-01T09:00", "2026-12-01 09:00:30", "2026-12-01T09:00:00Z", "2026-12-01T09:00:00.5+02:00"}, "params": {"25.6M", "7b", "350 K"},
+	}
+	bad := map[string]string{"name": "My Job", "gpus": "x", "cpus": "many", "gpu": "?", "memory": "lots", "expect": "soon", "deadline": "tomorrow", "params": "many"}
+	var check func(fields []field)
+	check = func(fields []field) {
+		for _, f := range fields {
+			check(f.fields)
+			if f.fields != nil {
+				continue
+			}
+			s := f.kind.schema()
+			if any, ok := s["anyOf"].([]schema); ok {
+				s = any[0]
+			}
+			pattern, ok := s["pattern"].(string)
+			if !ok {
+				continue
+			}
+			re, err := regexp.Compile(pattern)
+			if err != nil {
+				t.Errorf("%s: %v", f.name, err)
+				continue
+			}
+			for _, text := range good[f.name] {
+				if !re.MatchString(text) {
+					t.Errorf("%s: the schema refuses %q", f.name, text)
+				}
+			}
+			if text, ok := bad[f.name]; ok && re.MatchString(text) {
+				t.Errorf("%s: the schema allows %q", f.name, text)
+			}
+		}
+	}
+	check(jobFields())
 }

@@ -63,15 +63,21 @@ func names(fields []field) []string {
 }
 
 // nearest returns the word that s was most likely meant to be, or "" if none
-// is near. Of words that are equally near it is the first in the alphabet.
+// is near. Of words that are equally near it is the one as long as s, and of
+// those the first in the alphabet.
 func nearest(s string, known []string) string {
-	best, least := "", 1+min(3, (len(s)+2)/3)
+	best, least := "", 2*(1+min(3, (len(s)+2)/3))
 	for _, k := range slices.Sorted(slices.Values(known)) {
 		if len(k)-len(s) > 3 || len(s)-len(k) > 3 {
 			continue
 		}
-		if d := distance(strings.ToLower(s), k); d < least && d < len(k) {
-			best, least = k, d
+		d := distance(strings.ToLower(s), k)
+		score := 2 * d
+		if len(k) != len(s) {
+			score++
+		}
+		if score < least && d < len(k) {
+			best, least = k, score
 		}
 	}
 	return best

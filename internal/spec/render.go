@@ -83,7 +83,7 @@ func stringNode(s string) (*yaml.Node, error) {
 	odd := strings.ContainsFunc(s, func(c rune) bool { return c != '\n' && c != '\t' && (c < ' ' || c > '~') })
 	lines := strings.Contains(s, "\n")
 	switch {
-	case odd, lines && !block(s), strings.Contains(s, "\t") && !lines:
+	case s == "<<", odd, lines && !block(s), strings.Contains(s, "\t") && !lines:
 		n.Style = yaml.DoubleQuotedStyle
 	case lines:
 		n.Style = yaml.LiteralStyle

@@ -95,21 +95,25 @@ type Exchange struct {
 }
 
 func (m Exchange) handle(y *Yard) (any, error) {
-	if err := y.useToken(m.Bootstrap); err != nil {
+	if _, taken := y.tokens[m.Token.ID]; taken { // before the bootstrap token is used up for nothing
+		return nil, fault.New(fault.Conflict, "token_exists", "there is a token %s already", m.Token.ID)
+	}
+	bootstrap, err := y.useToken(m.Bootstrap)
+	if err != nil {
 		return nil, err
 	}
-	m.Token.Owner = y.tokens[m.Bootstrap].Owner
+	m.Token.Owner = bootstrap.Owner
 	return AddToken{Token: m.Token, By: "token/" + string(m.Bootstrap)}.handle(y)
 }
 
 // useToken counts one use of a join or bootstrap token.
-func (y *Yard) useToken(t id.Token) error {
+func (y *Yard) useToken(t id.Token) (*tokenRecord, error) {
 	r, ok := y.tokens[t]
 	if !ok || !r.Usable(y.now) || r.Kind == tenant.AccessToken {
-		return fault.New(fault.Unknown, "token_used_up", "this token cannot be used any more").
+		return nil, fault.New(fault.Unknown, "token_used_up", "this token cannot be used any more").
 			WithRemedy("ask an admin for a new one")
 	}
 	r.UsesLeft--
 	y.changedToken(r)
-	return nil
+	return r, nil
 }

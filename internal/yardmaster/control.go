@@ -79,7 +79,11 @@ func (m Resume) handle(y *Yard) (any, error) {
 	if r.State == job.Pausing {
 		return nil, fault.New(fault.Conflict, "job_state", "job %s is still stopping", r.ID).WithRemedy("resume it when it is paused")
 	}
-	if err := y.moveJob(r, job.EventResume, string(m.By), "resumed by "+string(m.By)+"; waits for its turn"); err != nil {
+	waits := "waits for its turn"
+	if len(r.waits) > 0 {
+		waits = waitsFor(r.waits)
+	}
+	if err := y.moveJob(r, job.EventResume, string(m.By), "resumed by "+string(m.By)+"; "+waits); err != nil {
 		return nil, explainConflict(r, "resumed")
 	}
 	y.wake(r)

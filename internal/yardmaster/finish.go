@@ -2,11 +2,9 @@ package yardmaster
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
-	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
@@ -20,6 +18,7 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 	}
 	y.changedRun(run)
 	delete(y.runs, run.ID)
+	y.drop(run.limit)
 	r.ExitCode = rank.ExitCode
 	y.event(Event{Kind: "run.ended", Actor: "node/" + string(rank.Node), Owner: r.Owner, Job: r.ID, Run: run.ID, Node: rank.Node,
 		To: string(cause), Reason: run.Reason})
@@ -49,17 +48,30 @@ func verdict(run *runRecord) (job.Cause, *job.Rank) {
 		return first.Cause, first
 	case run.StopFor != job.CauseNone && !allStarted(run):
 		return run.StopFor, &run.Ranks[0] // stopped before it could start
+	case signalled: // its agent stopped it unasked: cut off for too long, or the machine was shut down
+		k := signalledRank(run)
+		return unasked(k), k
 	}
 	return job.CauseNone, &run.Ranks[0]
 }
 
+// signalledRank returns a rank that was stopped, the one that the others were stopped for if there is one.
 func signalledRank(run *runRecord) *job.Rank {
+	var found *job.Rank
 	for i := range run.Ranks {
-		if run.Ranks[i].Signalled {
-			return &run.Ranks[i]
+		if k := &run.Ranks[i]; k.Signalled && (found == nil || k.Cause == run.StopFor && found.Cause != run.StopFor) {
+			found = k
 		}
 	}
-	return &run.Ranks[0]
+	return found
+}
+
+// unasked is why a rank was stopped without the yard's order, as its agent says.
+func unasked(k *job.Rank) job.Cause {
+	if k.Cause == job.CauseNone {
+		return job.CausePreempted
+	}
+	return k.Cause
 }
 
 func allStarted(run *runRecord) bool {
@@ -73,7 +85,7 @@ func allStarted(run *runRecord) bool {
 
 // describe says in a sentence why a run ended.
 func describe(c job.Cause, k *job.Rank) string {
-	if k.Reason != "" && !k.Signalled {
+	if k.Reason != "" && k.Cause == c { // the rank's own story
 		return k.Reason
 	}
 	h, _ := job.HandlingOf(c)
@@ -117,7 +129,7 @@ func (y *Yard) next(r *jobRecord, run *runRecord, cause job.Cause, rank *job.Ran
 	again := h.Next == job.NextRequeue || h.Next != job.NextGiveUp && r.Tried[cause] <= limit
 	reason := run.Reason
 	if again && h.Next == job.NextEscalate {
-		again, reason = y.escalate(r, run, cause, rank, reason)
+		again, reason = y.escalate(r, cause, rank, reason)
 	}
 	if again && h.Next == job.NextElsewhere {
 		y.avoid(r, rank.Node)
@@ -130,107 +142,6 @@ func (y *Yard) next(r *jobRecord, run *runRecord, cause job.Cause, rank *job.Ran
 		return
 	}
 	y.again(r, h, cause, reason)
-}
-
-// again sends a job back into the line, after a while if the catalogue says so.
-func (y *Yard) again(r *jobRecord, h job.Handling, cause job.Cause, reason string) {
-	if h.Backoff {
-		wait := job.Backoff(r.Tried[cause], y.cfg.BackoffBase, y.cfg.BackoffMost)
-		r.NotBefore = y.now.Add(wait)
-		reason = fmt.Sprintf("%s; runs again in %s at the earliest", reason, job.Duration(wait))
-	} else {
-		reason += "; runs again"
-	}
-	y.must(y.moveJob(r, job.EventRetry, theYard, reason))
-	y.wake(r)
-}
-
-// wake puts a waiting job into the line, now or when its back-off is over.
-func (y *Yard) wake(r *jobRecord) {
-	if len(r.waits) > 0 {
-		return
-	}
-	if !r.NotBefore.After(y.now) {
-		y.enqueue(r)
-		return
-	}
-	j := r.ID
-	y.after(r.NotBefore, func(y *Yard) {
-		r, ok := y.jobs[j]
-		if ok && r.State.Waiting() && !r.NotBefore.After(y.now) {
-			y.wake(r)
-		}
-	})
-}
-
-func bump(tried map[job.Cause]int, c job.Cause) map[job.Cause]int {
-	tried = maps.Clone(tried)
-	if tried == nil {
-		tried = map[job.Cause]int{}
-	}
-	tried[c]++
-	return tried
-}
-
-// avoid keeps a job off a node that failed it, as long as another node could run it.
-func (y *Yard) avoid(r *jobRecord, n id.Node) {
-	if slices.Contains(r.Avoid, n) {
-		return
-	}
-	avoid := append(slices.Clone(r.Avoid), n)
-	if y.fits(fleet.NeedOf(r.Spec, r.Floor, avoid)) {
-		r.Avoid = avoid
-	} else {
-		r.Avoid = nil // better a node that failed it once than none
-	}
-}
-
-// escalate raises what a job that ran out of memory asks for, if some node has that much.
-func (y *Yard) escalate(r *jobRecord, run *runRecord, cause job.Cause, rank *job.Rank, reason string) (bool, string) {
-	floor := r.Floor
-	if cause == job.CauseHostOOM {
-		had := max(rank.Memory, floor.Memory)
-		if had == 0 {
-			if n, ok := y.nodes[rank.Node]; ok {
-				had = n.Inventory.Memory / 2
-			}
-		}
-		floor.Memory = 2 * had
-	} else {
-		floor.GPUMemory = max(floor.GPUMemory, y.gpuMemory(rank))
-	}
-	if !y.fits(fleet.NeedOf(r.Spec, floor, r.Avoid)) {
-		return false, reason + "; no node of the yard that it may use has more"
-	}
-	r.Floor = floor
-	if cause == job.CauseHostOOM {
-		return true, fmt.Sprintf("%s; next with %s", reason, floor.Memory)
-	}
-	return true, fmt.Sprintf("%s; next on GPUs with more than %s", reason, floor.GPUMemory.Short())
-}
-
-// gpuMemory returns the memory of the smallest GPU that a rank had.
-func (y *Yard) gpuMemory(k *job.Rank) job.Bytes {
-	var least job.Bytes
-	if n, ok := y.nodes[k.Node]; ok {
-		for _, g := range n.Inventory.GPUs {
-			if slices.Contains(k.GPUs, g.Index) && (least == 0 || g.Memory < least) {
-				least = g.Memory
-			}
-		}
-	}
-	return least
-}
-
-// fits reports whether enough nodes could meet the need if they were empty.
-func (y *Yard) fits(need fleet.Need) bool {
-	m, found := fleet.NewMatcher(need), 0
-	for _, n := range y.nodes {
-		if room, ok := y.table.Get(n.ID); ok && n.State != fleet.Removed && m.Eligible(room) {
-			found++
-		}
-	}
-	return found >= need.Nodes
 }
 
 // ended does what is left to do when a job has reached its last state.

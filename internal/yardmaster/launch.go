@@ -32,8 +32,9 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 	y.hold(r, run)
 	y.charge(r.Owner, runWeight(&run.Run))
 	y.changedRun(run)
+	port := y.masterPort(run)
 	for i := range run.Ranks {
-		y.open(r, run, i, addresses)
+		y.open(r, run, i, addresses, port)
 	}
 	// The tables allow placing every waiting job, and Apply checked that it waits.
 	if err := y.moveJob(r, job.EventPlace, theYard, s.Reason); err != nil {
@@ -79,16 +80,37 @@ func runWeight(run *job.Run) float64 {
 // for the others. Runs get different ones, because two may share a node.
 const firstMasterPort, masterPorts = 29500, 3000
 
+// masterPort chooses a port that no other run has whose rank 0 is on the same node.
+func (y *Yard) masterPort(run *runRecord) int {
+	taken := map[int]bool{}
+	for other, rank := range y.nodes[run.Ranks[0].Node].runs {
+		if rank != 0 || other == run.ID {
+			continue
+		}
+		if o, ok := y.orders[orderKey(other, 0)]; ok {
+			taken[o.Launch.MasterPort] = true
+		}
+	}
+	number, _ := run.Job.Number()
+	port := firstMasterPort + int((number+uint64(run.Epoch))%masterPorts)
+	for range masterPorts {
+		if !taken[port] {
+			break
+		}
+		port = firstMasterPort + (port-firstMasterPort+1)%masterPorts
+	}
+	return port
+}
+
 // open orders a rank's node to run it.
-func (y *Yard) open(r *jobRecord, run *runRecord, rank int, addresses []string) {
-	number, _ := r.ID.Number()
+func (y *Yard) open(r *jobRecord, run *runRecord, rank int, addresses []string, port int) {
 	k := &run.Ranks[rank]
 	o := &orderRecord{dirty: true, Order: Order{
 		Run: run.ID, Job: r.ID, Epoch: run.Epoch, Rank: rank, Node: k.Node,
 		Launch: job.Launch{
 			Name: r.Spec.Name, Owner: r.Owner, Workdir: r.Workdir, Setup: r.Spec.Setup, Command: r.Spec.Run, Env: r.Spec.Env,
 			GPUs: k.GPUs, CPUs: k.CPUs, Memory: k.Memory, Grace: r.Spec.Grace, LogLimit: y.cfg.LogLimit,
-			Nodes: addresses, MasterPort: firstMasterPort + int((number+uint64(run.Epoch))%masterPorts),
+			Nodes: addresses, MasterPort: port,
 		},
 	}}
 	if c := r.Spec.Checkpoint; c != nil {

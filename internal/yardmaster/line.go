@@ -30,6 +30,24 @@ func (y *Yard) enqueue(r *jobRecord) {
 	}
 	y.line.Add(r.item, need)
 	y.round = true
+	if len(r.Avoid) > 0 {
+		y.forgive(r.item)
+	}
+}
+
+// forgive lets a job back onto the nodes that failed it when it has waited in
+// vain for another one: that one may be lost or drained for good.
+func (y *Yard) forgive(it *queue.Item) {
+	y.after(y.now.Add(y.cfg.BackoffMost), func(y *Yard) {
+		r, ok := y.jobs[it.Job]
+		if !ok || r.item != it {
+			return
+		}
+		r.Avoid = nil
+		y.changedJob(r)
+		y.dequeue(r)
+		y.enqueue(r)
+	})
 }
 
 // dequeue takes a job out of the line.
@@ -40,6 +58,9 @@ func (y *Yard) dequeue(r *jobRecord) {
 	y.line.Remove(r.item)
 	r.item = nil
 	// The nodes kept for the first in line are free for others if it was this one.
+	if y.held != nil && y.held.Job == r.ID {
+		y.held = nil
+	}
 	y.round = true
 }
 

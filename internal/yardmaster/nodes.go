@@ -18,14 +18,25 @@ import (
 type Join struct {
 	Token     id.Token
 	Name      string // wished name; a number is added if it is taken
+	Key       string // names the machine's own key
 	Inventory fleet.Inventory
 }
 
 func (m Join) handle(y *Yard) (any, error) {
-	if err := y.useToken(m.Token); err != nil {
+	if !id.Name(m.Name) {
+		return nil, fault.New(fault.Invalid, "node_name", "%q cannot name a node", m.Name).WithField("name").
+			WithRemedy("use lower-case letters, digits, '-', '_' and '.', at most %d", id.MaxName)
+	}
+	// A machine whose first answer was lost joins again with the same key.
+	for _, n := range y.nodes {
+		if m.Key != "" && n.Key == m.Key && n.State != fleet.Removed {
+			return n.Node, nil
+		}
+	}
+	t, err := y.useToken(m.Token)
+	if err != nil {
 		return nil, err
 	}
-	t := y.tokens[m.Token]
 	name := id.Node(m.Name)
 	for n := 2; y.nodes[name] != nil; n++ {
 		suffix := "-" + strconv.Itoa(n)
@@ -33,7 +44,7 @@ func (m Join) handle(y *Yard) (any, error) {
 	}
 	r := &nodeRecord{seen: y.now, runs: map[id.Run]int{}, Node: fleet.Node{
 		ID: name, Class: fleet.Class(t.Class), Pool: t.Pool, State: fleet.Ready, Since: y.now, Joined: y.now,
-		Reason: "joined", Inventory: m.Inventory,
+		Reason: "joined", Key: m.Key, Inventory: m.Inventory,
 	}}
 	y.nodes[name] = r
 	y.changedNode(r)
@@ -62,7 +73,7 @@ func (m NodeReport) handle(y *Yard) (any, error) {
 	if n.State != fleet.Ready {
 		y.moveNode(n, fleet.EventReport, "node/"+string(n.ID), "its agent reports again")
 	}
-	if foreign := fleet.Mask(inRange(m.Foreign)); foreign != n.foreign {
+	if foreign := fleet.Mask(m.Foreign); foreign != n.foreign {
 		n.foreign = foreign
 		y.changedNode(n)
 	}
@@ -75,10 +86,6 @@ func (m NodeReport) handle(y *Yard) (any, error) {
 		y.watch(m.Node, &m.Ranks[i])
 	}
 	return nil, nil
-}
-
-func inRange(gpus []int) []int {
-	return slices.DeleteFunc(slices.Clone(gpus), func(i int) bool { return i < 0 || i >= fleet.MaxGPUs })
 }
 
 func sameInventory(a, b *fleet.Inventory) bool {

@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
+	"trainyard/internal/tenant"
 )
 
 // WhyReport is why a job waits, with its place in the line.
@@ -157,4 +158,19 @@ func (y *Yard) Counts() Counts {
 		c.Nodes[n.State]++
 	}
 	return c
+}
+
+// User returns a user.
+func (y *Yard) User(u id.User) (tenant.User, bool) {
+	r, ok := y.users[u]
+	if !ok || r.Created.IsZero() {
+		return tenant.User{}, false
+	}
+	return r.User, true
+}
+
+// Usage returns a user's decayed use in GPU-seconds.
+func (y *Yard) Usage(now time.Time, u id.User) float64 {
+	y.setNow(now)
+	return y.usage(u)
 }

@@ -33,6 +33,9 @@ func (m Submit) handle(y *Yard) (any, error) {
 	if !ok || user.Disabled {
 		return nil, fault.New(fault.Denied, "user_disabled", "user %s may not submit jobs", m.Owner)
 	}
+	if len(m.Jobs) == 0 {
+		return nil, fault.New(fault.Invalid, "no_jobs", "the submission has no job")
+	}
 	key := submitKey{m.Owner, m.Key}
 	if m.Key != "" {
 		if ids, seen := y.keys[key]; seen {

@@ -50,7 +50,13 @@ func (y *Yard) watch(node id.Node, rep *RankReport) {
 			run.State = to
 		}
 	case job.RunRunning, job.RunStopping:
+		if rep.State == job.RunStopping && rep.Started.IsZero() {
+			return // stopped before it began: its end will be told
+		}
 		k.State, k.Started = job.RunRunning, rep.Started
+		if k.Started.IsZero() {
+			k.Started = y.now
+		}
 		y.changedRun(run)
 		y.started(r, run)
 	case job.RunEnded:
@@ -94,7 +100,7 @@ func (y *Yard) started(r *jobRecord, run *runRecord) {
 // limit stops a run that lasts longer than it may.
 func (y *Yard) limit(runID id.Run, d time.Duration) {
 	run := y.runs[runID]
-	y.after(run.Started.Add(d), func(y *Yard) {
+	run.limit = y.after(run.Started.Add(d), func(y *Yard) {
 		if run, ok := y.runs[runID]; ok && run.Stop == job.StopNone {
 			y.stop(run, job.StopTerm, job.CauseTimedOut)
 			y.event(Event{Kind: "run.timed_out", Actor: theYard, Owner: y.jobs[run.Job].Owner, Job: run.Job, Run: runID,
@@ -152,8 +158,8 @@ func (y *Yard) rankEnded(r *jobRecord, run *runRecord, k *job.Rank, rep *RankRep
 		y.finish(r, run)
 		return
 	}
-	if k.Cause != job.CauseNone && !k.Signalled {
-		y.stop(run, job.StopTerm, k.Cause)
+	if k.Cause != job.CauseNone || k.Signalled {
+		y.stop(run, job.StopTerm, unasked(k))
 	}
 }
 

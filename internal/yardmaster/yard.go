@@ -5,12 +5,11 @@
 // no lock. The server feeds it from HTTP and agents, commits what comes out in
 // one transaction, and only then answers and acts; the simulator feeds it from
 // an event heap. One file for each step of a job's path: submit.go, line.go
-// (admission to the line), place.go, launch.go, watch.go, finish.go; nodes.go
+// (admission to the line), place.go, launch.go, watch.go, finish.go, retry.go; nodes.go
 // and accounts.go for the rest of the yard.
 package yardmaster
 
 import (
-	"container/heap"
 	"time"
 
 	"trainyard/internal/fleet"
@@ -88,6 +87,7 @@ type jobRecord struct {
 
 type runRecord struct {
 	job.Run
+	limit *timer // of its max_duration, nil if it has none
 	dirty bool
 }
 
@@ -257,72 +257,3 @@ func (y *Yard) event(e Event) {
 
 // The yard's own name as an actor.
 const theYard = "yard"
-
-// timer is something that falls due. It is checked when it does, because what
-// it is about may have changed.
-type timer struct {
-	at  time.Time
-	seq uint64
-	due func(y *Yard)
-}
-
-func (y *Yard) after(at time.Time, due func(y *Yard)) {
-	y.lastTimer++
-	heap.Push(&y.timers, timer{at, y.lastTimer, due})
-}
-
-type timerHeap []timer
-
-func (h timerHeap) Len() int { return len(h) }
-func (h timerHeap) Less(i, j int) bool {
-	if !h[i].at.Equal(h[j].at) {
-		return h[i].at.Before(h[j].at)
-	}
-	return h[i].seq < h[j].seq
-}
-func (h timerHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-
-// Push is part of heap.Interface.
-func (h *timerHeap) Push(x any) {
-	if t, ok := x.(timer); ok {
-		*h = append(*h, t)
-	}
-}
-
-// Pop is part of heap.Interface.
-func (h *timerHeap) Pop() any {
-	old := *h
-	last := old[len(old)-1]
-	old[len(old)-1] = timer{}
-	*h = old[:len(old)-1]
-	return last
-}
-
-// Tick lets time pass: what has fallen due happens.
-type Tick struct{}
-
-func (Tick) handle(y *Yard) (any, error) {
-	// A yard that did not tick for long was itself asleep, or its clock was set
-	// forward. That nodes were not heard meanwhile says nothing about them.
-	if !y.ticked.IsZero() && y.now.Sub(y.ticked) > y.cfg.SuspectAfter/2 {
-		for _, n := range y.nodes {
-			n.seen = y.now
-		}
-	}
-	y.ticked = y.now
-	for len(y.timers) > 0 && !y.timers[0].at.After(y.now) {
-		t, ok := heap.Pop(&y.timers).(timer)
-		if ok {
-			t.due(y)
-		}
-	}
-	return nil, nil
-}
-
-// NextTimer returns when the next thing falls due, and zero if nothing does.
-func (y *Yard) NextTimer() time.Time {
-	if len(y.timers) == 0 {
-		return time.Time{}
-	}
-	return y.timers[0].at
-}

@@ -73,7 +73,9 @@ func TestSubmittedJobRunsAndSucceeds(t *testing.T) {
 		t.Fatalf("orders = %+v, want one on node a with 2 GPUs", b.Orders)
 	}
 	run := id.NewRun(j, 1)
-	report := func(r yardmaster.RankReport) { y.ok(yardmaster.NodeReport{Node: "a", Ranks: []yardmaster.RankReport{r}}) }
+	report := func(r yardmaster.RankReport) {
+		y.ok(yardmaster.NodeReport{Node: "a", Ranks: []yardmaster.RankReport{r}})
+	}
 	report(yardmaster.RankReport{Run: run, State: job.RunRunning, Started: y.now})
 	report(yardmaster.RankReport{Run: run, State: job.RunEnded, Started: y.now, Ended: y.now})
 	b = y.Take()

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trainyard/internal/agent/runtime/cgroup"
 	"trainyard/internal/api"
 	"trainyard/internal/clock"
 	"trainyard/internal/id"
@@ -56,9 +57,9 @@ func rankName(run id.Run, rank int) string { return string(run) + "." + strconv.
 // record is launch.json: all that the supervisor needs to know.
 type record struct {
 	Spec
-	Env    []string   `json:"env"`
-	Setup  *setupPlan `json:"setup,omitempty"`
-	Limits cgroups    `json:"limits"`
+	Env    []string     `json:"env"`
+	Setup  *setupPlan   `json:"setup,omitempty"`
+	Limits cgroup.Place `json:"limits"`
 }
 
 // Status is how far a rank has come.
@@ -95,8 +96,14 @@ type state struct {
 	Status
 	// Begun is the kernel's time at which the program with this PID was started.
 	// Together with it the PID names one process only.
-	Begun uint64 `json:"begun,omitempty"`
-	Group *group `json:"group,omitempty"`
+	Begun uint64        `json:"begun,omitempty"`
+	Group *cgroup.Group `json:"group,omitempty"`
+}
+
+// end puts the end of a rank into its state.
+func (st *state) end(e ending, now time.Time) {
+	st.State, st.Ended, st.PID, st.Begun = job.RunEnded, now, 0, 0
+	st.ExitCode, st.Signal, st.Cause, st.Reason, st.Signalled = e.code, e.signal, e.cause, e.reason, e.signalled
 }
 
 // readJSON reads a file into v and reports whether it was there.
@@ -219,8 +226,8 @@ func lockHolder(dir string) (int, error) {
 	return int(lk.Pid), nil
 }
 
-// poke writes to a named pipe and reports whether somebody had it open. A pipe
-// that is full is as good as a written one: its reader is about to look.
+// poke writes to a named pipe and reports whether somebody had it open. A full
+// pipe is no error: its reader looks at everything when it finds it full.
 func poke(path, text string) (bool, error) {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENOENT) {

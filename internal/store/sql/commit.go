@@ -3,6 +3,7 @@ package sql
 import (
 	"context"
 	dbsql "database/sql"
+	"errors"
 	"fmt"
 
 	"trainyard/internal/fault"
@@ -174,37 +175,44 @@ func put[T any](t *table, rows []*T, encode func([]any, *T) ([]any, error)) step
 // prepareStep prepares the statements a step needs. The one connection that
 // writes is not to be had again while a transaction holds it.
 func (s *Store) prepareStep(ctx context.Context, step step) error {
-	return s.chunked(step, func(key stmtKey, _ int) error {
-		_, err := s.stmt(ctx, key)
-		return err
-	})
+	return s.chunked(step, func(key stmtKey, _, _ int) error { return s.prepareStmt(ctx, key) })
 }
 
 func (s *Store) run(ctx context.Context, tx *dbsql.Tx, step step) error {
 	var args []any
-	return s.chunked(step, func(key stmtKey, first int) error {
-		args = args[:0]
-		for i := range key.rows {
-			var err error
-			if args, err = step.encode(first+i, args); err != nil {
-				return fault.New(fault.Internal, "bad_value", "a value cannot be stored: %s", err).WithCause(err)
+	return s.chunked(step, func(key stmtKey, first, times int) (err error) {
+		stmt := tx.StmtContext(ctx, s.stmts[key])
+		defer func() { err = errors.Join(err, stmt.Close()) }()
+		for ; times > 0; times-- {
+			args = args[:0]
+			for range key.rows {
+				if args, err = step.encode(first, args); err != nil {
+					return fault.New(fault.Internal, "bad_value", "a value cannot be stored: %s", err).WithCause(err)
+				}
+				first++
 			}
-		}
-		_, err := tx.StmtContext(ctx, s.stmts[key]).ExecContext(ctx, args...)
-		return err
-	})
-}
-
-// chunked cuts a step's rows into as many at a time as the engine likes.
-func (s *Store) chunked(step step, do func(key stmtKey, first int) error) error {
-	first := 0
-	for _, size := range s.engine.chunks() {
-		for key := step.key; step.n-first >= size; first += size {
-			key.rows = size
-			if err := do(key, first); err != nil {
+			if _, err := stmt.ExecContext(ctx, args...); err != nil {
 				return err
 			}
 		}
+		return nil
+	})
+}
+
+// chunked cuts a step's rows into as many at a time as the engine likes: a
+// statement, the first row for it, and how many times it is done.
+func (s *Store) chunked(step step, do func(key stmtKey, first, times int) error) error {
+	first, key := 0, step.key
+	for _, size := range s.engine.chunks() {
+		times := (step.n - first) / size
+		if times == 0 {
+			continue
+		}
+		key.rows = size
+		if err := do(key, first, times); err != nil {
+			return err
+		}
+		first += times * size
 	}
 	return nil
 }

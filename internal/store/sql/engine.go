@@ -54,7 +54,8 @@ func waitLock(ctx context.Context, try func() (bool, error)) error {
 			return err
 		}
 		if !clock.Sleep(ctx, lockPoll) {
-			return fault.New(fault.Unavailable, "store_held", "another server holds the store").WithCause(context.Cause(ctx))
+			return fault.New(fault.Unavailable, "store_held", "another server holds the store").
+				WithRemedy("stop the other server, or wait until it has ended").WithCause(context.Cause(ctx))
 		}
 	}
 }

@@ -122,12 +122,10 @@ func loadNeeds(ctx context.Context, tx *dbsql.Tx, jobs []job.Job) (map[id.Job]jo
 // There may be very many, and most of the time goes into decoding; so other
 // goroutines decode while this one reads.
 func loadJobs(ctx context.Context, tx *dbsql.Tx, recent time.Time) ([]job.Job, error) {
-	const query = `WHERE state IN ('pending', 'starting', 'running', 'recovering', 'pausing', 'paused', 'cancelling')`
-	const ended = `WHERE ended >= $1 AND ended > 0 AND state IN ('succeeded', 'failed', 'cancelled')`
 	d := newDecoder()
-	err := d.read(ctx, tx, jobTable.selects()+query)
+	err := d.read(ctx, tx, jobTable.selects()+liveJobs)
 	if err == nil {
-		err = d.read(ctx, tx, jobTable.selects()+ended, micros(recent))
+		err = d.read(ctx, tx, jobTable.selects()+endedJobs, micros(recent))
 	}
 	jobs, decodeErr := d.finish()
 	if err != nil {
@@ -138,6 +136,16 @@ func loadJobs(ctx context.Context, tx *dbsql.Tx, recent time.Time) ([]job.Job, e
 	}
 	return jobs, nil
 }
+
+// The two sets are disjoint. The second says NOT IN so that it is found by the
+// time of the end and not by the state, which almost all jobs share.
+const (
+	liveJobs  = `WHERE state IN (` + liveStates + `)`
+	endedJobs = `WHERE ended >= $1 AND ended > 0 AND state NOT IN (` + liveStates + `)`
+)
+
+// liveStates are the states that are not final; the contract tests hold it against job.States.
+const liveStates = `'pending', 'starting', 'running', 'recovering', 'pausing', 'paused', 'cancelling'`
 
 // decoderChunk is how many jobs are handed to a goroutine at a time.
 const decoderChunk = 512

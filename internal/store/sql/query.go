@@ -4,6 +4,7 @@ import (
 	"context"
 	dbsql "database/sql"
 	"errors"
+	"math"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -77,11 +78,11 @@ func (s *Store) Pipeline(ctx context.Context, pipeline string) ([]job.Job, error
 
 // Runs returns all runs of a job.
 func (s *Store) Runs(ctx context.Context, j id.Job) ([]job.Run, error) {
-	num, err := jobNumber(j)
-	if err != nil {
+	num, ok := j.Number()
+	if !ok || num > math.MaxInt64 {
 		return nil, nil // what is no job has no runs
 	}
-	return collect(ctx, s.read, "run", runTable.selects()+`WHERE num = $1 ORDER BY epoch`, []any{num}, readRun)
+	return collect(ctx, s.read, "run", runTable.selects()+`WHERE num = $1 ORDER BY epoch`, []any{int64(num)}, readRun)
 }
 
 // Run returns one run.
@@ -130,7 +131,7 @@ func (s *Store) Jobs(ctx context.Context, f store.JobFilter) ([]job.Job, error) 
 		w.add("job_nodes.node = ?", clean(string(f.Node)))
 	}
 	if f.Before > 0 {
-		w.add(strings.TrimSuffix(order, " DESC")+" < ?", int64(min(f.Before, 1<<63-1)))
+		w.add(strings.TrimSuffix(order, " DESC")+" < ?", int64(min(f.Before, math.MaxInt64)))
 	}
 	if f.Owner != "" {
 		w.add("jobs.owner = ?", clean(string(f.Owner)))
@@ -161,7 +162,7 @@ func (s *Store) Jobs(ctx context.Context, f store.JobFilter) ([]job.Job, error) 
 // Events lists events, oldest first.
 func (s *Store) Events(ctx context.Context, f store.EventFilter) ([]yardmaster.Event, error) {
 	var w where
-	w.add("seq > ?", int64(min(f.After, 1<<63-1)))
+	w.add("seq > ?", int64(min(f.After, math.MaxInt64)))
 	if f.Owner != "" {
 		w.add("owner = ? AND owner <> ''", clean(string(f.Owner)))
 	}

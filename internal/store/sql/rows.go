@@ -11,7 +11,7 @@ import (
 
 var nodeTable = &table{
 	name: "nodes", key: "id", guard: true,
-	columns: []string{"id", "seq", "class", "pool", "state", "since", "reason", "drained", "joined", "inventory"},
+	columns: []string{"id", "seq", "class", "pool", "state", "since", "reason", "drained", "joined", "machine_key", "inventory"},
 	fixed:   []string{"id"},
 }
 
@@ -21,14 +21,14 @@ func nodeRow(args []any, n *fleet.Node) ([]any, error) {
 		return nil, fmt.Errorf("encode node %s: %w", n.ID, err)
 	}
 	return append(args, clean(string(n.ID)), int64(n.Seq), string(n.Class), clean(n.Pool), string(n.State), micros(n.Since),
-		clean(n.Reason), n.Drained, micros(n.Joined), string(inventory)), nil
+		clean(n.Reason), n.Drained, micros(n.Joined), clean(n.Key), string(inventory)), nil
 }
 
 func readNode(row scanner) (fleet.Node, error) {
 	var n fleet.Node
 	var inventory string
 	err := row.Scan((*string)(&n.ID), &n.Seq, (*string)(&n.Class), &n.Pool, (*string)(&n.State), timeColumn{&n.Since},
-		&n.Reason, &n.Drained, timeColumn{&n.Joined}, &inventory)
+		&n.Reason, &n.Drained, timeColumn{&n.Joined}, &n.Key, &inventory)
 	if err != nil {
 		return fleet.Node{}, err
 	}

@@ -50,7 +50,7 @@ func (e *sqliteEngine) open() (write, read *dbsql.DB, err error) {
 		return nil, nil, fmt.Errorf("make the store's file: %w", err)
 	}
 	write, err = e.connect("_txlock=immediate",
-		"busy_timeout(5000)", "journal_mode(wal)", "synchronous(full)", "wal_autocheckpoint(4000)", "cache_size(-65536)")
+		"busy_timeout(5000)", "journal_mode(wal)", "synchronous(full)", "wal_autocheckpoint(4000)", "cache_size(-65536)", "temp_store(memory)")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -102,8 +102,8 @@ func (*sqliteEngine) schema(statement string) string {
 // mark leaves parameters without a number: the driver looks numbered ones up by name, one by one.
 func (*sqliteEngine) mark(int) string { return "?" }
 
-// chunks keeps statements small: there is no way to the database to save, and
-// the driver's time to bind grows with the square of their parameters.
-func (*sqliteEngine) chunks() []int { return []int{4, 1} }
+// chunks takes rows one by one: there is no way to the database to save, and
+// the driver's time to bind grows with the square of a statement's parameters.
+func (*sqliteEngine) chunks() []int { return []int{1} }
 
 func (*sqliteEngine) risks(context.Context, *dbsql.DB) ([]string, error) { return nil, nil }

@@ -2,7 +2,6 @@ package sql
 
 import (
 	"context"
-	dbsql "database/sql"
 	"slices"
 	"strings"
 )
@@ -74,19 +73,19 @@ type stmtKey struct {
 	remove bool
 }
 
-// stmt prepares a statement once; many rows go through it.
-func (s *Store) stmt(ctx context.Context, key stmtKey) (*dbsql.Stmt, error) {
-	if stmt, ok := s.stmts[key]; ok {
-		return stmt, nil
+// prepareStmt prepares a statement once; many rows go through it.
+func (s *Store) prepareStmt(ctx context.Context, key stmtKey) error {
+	if s.stmts[key] != nil {
+		return nil
 	}
 	text := key.table.insert(key.rows, s.engine.mark)
 	if key.remove {
 		text = key.table.remove(key.rows, s.engine.mark)
 	}
-	stmt, err := s.write.PrepareContext(ctx, text)
+	stmt, err := s.write.PrepareContext(ctx, text) //nolint:sqlclosecheck // kept for later commits; Close closes it
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.stmts[key] = stmt
-	return stmt, nil
+	return nil
 }

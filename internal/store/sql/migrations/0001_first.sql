@@ -76,6 +76,7 @@ CREATE TABLE nodes (
 	reason TEXT NOT NULL,
 	drained BOOLEAN NOT NULL,
 	joined BIGINT NOT NULL,
+	machine_key TEXT NOT NULL,
 	inventory TEXT NOT NULL
 );
 

@@ -19,7 +19,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -65,19 +64,21 @@ func Start(dir string, durable bool) (*Server, error) {
 	return s, nil
 }
 
-// programs finds the folder of the newest server programs.
+// programs finds the folder of the newest server programs that the distribution
+// installed beside its commands, or of those among the commands.
 func programs() (string, error) {
-	if path, err := exec.LookPath("postgres"); err == nil {
-		return filepath.Dir(path), nil
-	}
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
-	if err != nil || len(found) == 0 {
+	if err == nil && len(found) > 0 {
+		return filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return majorVersion(a) - majorVersion(b) })), nil
+	}
+	path, err := exec.LookPath("postgres")
+	if err != nil {
 		return "", ErrMissing
 	}
-	slices.SortFunc(found, func(a, b string) int { return majorVersion(a) - majorVersion(b) })
-	return filepath.Dir(found[len(found)-1]), nil
+	return filepath.Dir(path), nil
 }
 
+// majorVersion reads …/15/bin/postgres as 15, and what names no version as 0.
 func majorVersion(path string) int {
 	n, err := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path))))
 	if err != nil {
@@ -115,7 +116,7 @@ func (s *Server) start(bin string, durable bool) error {
 	}
 	data := filepath.Join(s.dir, "data")
 	if _, err := os.Stat(filepath.Join(data, "PG_VERSION")); errors.Is(err, fs.ErrNotExist) {
-		initdb := exec.Command(filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale", "C.UTF-8", "--no-sync")
+		initdb := exec.CommandContext(context.Background(), filepath.Join(bin, "initdb"), initArgs(bin, data)...)
 		initdb.SysProcAttr, initdb.Dir = attr, s.dir
 		if out, err := initdb.CombinedOutput(); err != nil {
 			return fmt.Errorf("initdb: %w: %s", err, out)
@@ -123,9 +124,9 @@ func (s *Server) start(bin string, durable bool) error {
 	}
 	args := []string{"-D", data, "-k", s.dir, "-c", "listen_addresses=", "-c", "max_connections=200"}
 	if !durable {
-		args = append(args, "-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off")
+		args = append(args, "-c", "fsync=off", "-c", "full_page_writes=off")
 	}
-	s.cmd = exec.Command(filepath.Join(bin, "postgres"), args...)
+	s.cmd = exec.CommandContext(context.Background(), filepath.Join(bin, "postgres"), args...)
 	s.cmd.SysProcAttr, s.cmd.Dir = attr, s.dir
 	s.cmd.Stdout, s.cmd.Stderr = s.output, s.output
 	if err := s.cmd.Start(); err != nil {
@@ -137,6 +138,16 @@ func (s *Server) start(bin string, durable bool) error {
 		_ = s.cmd.Wait() // how it ended is in its output
 	}()
 	return s.awaitReady()
+}
+
+// initArgs asks for an order of text that is not that of its bytes, as real
+// installations have it, so that what relies on the order of bytes is found out.
+func initArgs(bin, data string) []string {
+	args := []string{"-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale", "C.UTF-8", "--no-sync"}
+	if majorVersion(filepath.Join(bin, "postgres")) >= 15 {
+		args = append(args, "--locale-provider", "icu", "--icu-locale", "en-US")
+	}
+	return args
 }
 
 func (s *Server) awaitReady() error {
@@ -179,11 +190,11 @@ func (s *Server) NewDatabase(name string) (string, error) {
 	return s.url(name), nil
 }
 
-// Stop ends the server at once, and removes its folder if Start made it.
+// Stop ends the server without waiting for those who are connected, and removes its folder if Start made it.
 func (s *Server) Stop() error {
 	var err error
 	if s.cmd != nil {
-		if killErr := s.cmd.Process.Signal(syscall.SIGQUIT); killErr != nil && !errors.Is(killErr, os.ErrProcessDone) {
+		if killErr := s.cmd.Process.Signal(syscall.SIGINT); killErr != nil && !errors.Is(killErr, os.ErrProcessDone) {
 			err = fmt.Errorf("stop PostgreSQL: %w", killErr)
 		}
 		<-s.exited
@@ -192,10 +203,4 @@ func (s *Server) Stop() error {
 		err = errors.Join(err, os.RemoveAll(s.dir))
 	}
 	return err
-}
-
-// Log returns what the server wrote; call it after Stop.
-func (s *Server) Log() string {
-	<-s.exited
-	return strings.TrimSpace(s.output.String())
 }

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+
+	"trainyard/internal/agent"
+	"trainyard/internal/agent/runtime"
+	"trainyard/internal/cli"
+	"trainyard/internal/clock"
+	"trainyard/internal/fault"
+)
+
+func agentCommand(env cli.Env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "agent", Short: "Make this machine a node of a yard", GroupID: cli.GroupStart, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(joinCommand(env), agentRunCommand(env))
+	return cmd
+}
+
+func joinCommand(env cli.Env) *cobra.Command {
+	settings := append(append([]setting{dataSetting,
+		{"token", "", "join token, from: trainyard tokens create --join", text(func(c *config) *string { return &c.token })},
+	}, agentSettings...), logSettings...)
+	cmd := &cobra.Command{
+		Use: "join URL", Short: "Join a yard and work for it", Args: cobra.ExactArgs(1),
+		Long:    "Join the yard at URL with a join token and work for it until told to stop.\n\nThe token says which CA the server must have, so the machine cannot join another one by mistake. The machine's key never leaves it. Runs outlive the agent: when it is started again it takes them up.",
+		Example: "  trainyard agent join https://yard.example.org:7443 --token tyj_…\n  trainyard agent join https://127.0.0.1:7443 --token tyj_… --fake-gpus 8xA100:80GB --name gpu-1",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runAgent(cmd, env, settings, args[0])
+		},
+	}
+	register(cmd, settings)
+	return cmd
+}
+
+func agentRunCommand(env cli.Env) *cobra.Command {
+	settings := append(append([]setting{dataSetting}, agentSettings...), logSettings...)
+	cmd := &cobra.Command{
+		Use: "run", Short: "Work for the yard this machine has joined", Args: cobra.NoArgs,
+		Long:    "Work for the yard that this machine has joined before, until told to stop.",
+		Example: "  trainyard agent run --data /var/lib/trainyard",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runAgent(cmd, env, settings, "")
+		},
+	}
+	register(cmd, settings)
+	return cmd
+}
+
+func runAgent(cmd *cobra.Command, env cli.Env, settings []setting, url string) error {
+	c, err := readConfig(cmd, env, settings)
+	if err != nil {
+		return err
+	}
+	c.server = url
+	log := c.logger(env)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	a, err := newAgent(c, log, registry, false)
+	if err != nil {
+		return err
+	}
+	stop, err := serveMetrics(cmd.Context(), c.metrics, registry, log)
+	if err != nil {
+		return err
+	}
+	return errors.Join(a.Run(cmd.Context()), stop())
+}
+
+// newAgent wires an agent to the runtime of this machine. With stopRuns what
+// runs is stopped when the agent is.
+func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopRuns bool) (*agent.Agent, error) {
+	dir := filepath.Join(c.data, "agent")
+	return agent.New(agent.Config{
+		Dir: dir, Server: c.server, JoinToken: c.token, Name: c.name, Address: c.address, FakeGPUs: c.fakeGPUs, Version: version,
+		Log: log, Clock: clock.Wall{}, Metrics: registry, StopRunsOnExit: stopRuns,
+		NewRuntime: func(files runtime.Materialise) (agent.Runtime, error) {
+			return runtime.New(runtime.Options{Dir: dir, Files: files, Log: log, Clock: clock.Wall{}})
+		},
+	})
+}
+
+// serveMetrics serves the agent's metrics if an address is given, and returns how to stop.
+func serveMetrics(ctx context.Context, addr string, registry *prometheus.Registry, log *slog.Logger) (func() error, error) {
+	if addr == "" {
+		return func() error { return nil }, nil
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fault.New(fault.Unavailable, "listen", "cannot serve metrics on %s: %v", addr, err).WithField("metrics")
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		if err := srv.Serve(listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			log.Error("metrics ended", "error", err)
+		}
+	}()
+	log.Info("metrics served", "address", fmt.Sprintf("http://%s/metrics", listener.Addr()))
+	return srv.Close, nil
+}

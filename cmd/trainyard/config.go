@@ -1,0 +1,245 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"gopkg.in/yaml.v3"
+
+	"trainyard/internal/cli"
+	"trainyard/internal/fault"
+	"trainyard/internal/job"
+)
+
+// setting is one thing an operator can set. Each can be given as a flag, as an
+// environment variable and as a key of the configuration file; a flag wins over
+// a variable, a variable over the file, the file over the default.
+type setting struct {
+	name     string // of the flag and of the key: "lost-after" is lost_after in the file
+	standard string // the default, as written
+	help     string
+	set      func(c *config, value string) error
+}
+
+// key is the setting's name in the configuration file.
+func (s *setting) key() string { return strings.ReplaceAll(s.name, "-", "_") }
+
+// variable is the setting's environment variable.
+func (s *setting) variable() string { return "TRAINYARD_" + strings.ToUpper(s.key()) }
+
+// config is the configuration of server and agent.
+type config struct {
+	data         string
+	listen       string
+	hosts        []string
+	store        string
+	suspectAfter time.Duration
+	lostAfter    time.Duration
+	reportEvery  time.Duration
+	backoff      time.Duration
+	keepFinal    time.Duration
+	maxJobs      int
+	logLimit     int64
+	rate         float64
+	burst        int
+	maxFile      int64
+	policy       string
+	logLevel     slog.Level
+	logFormat    string
+
+	server   string
+	token    string
+	name     string
+	address  string
+	fakeGPUs string
+	metrics  string
+}
+
+func text(target func(c *config) *string) func(*config, string) error {
+	return func(c *config, v string) error { *target(c) = v; return nil }
+}
+
+func length(target func(c *config) *time.Duration, least time.Duration) func(*config, string) error {
+	return func(c *config, v string) error {
+		d, err := job.ParseDuration(v)
+		if err == nil && time.Duration(d) < least {
+			err = fmt.Errorf("it must be at least %s", job.Duration(least))
+		}
+		*target(c) = time.Duration(d)
+		return err
+	}
+}
+
+func number(target func(c *config) *int) func(*config, string) error {
+	return func(c *config, v string) (err error) {
+		if *target(c), err = strconv.Atoi(v); err != nil || *target(c) < 0 {
+			err = fmt.Errorf("%q is no number", v)
+		}
+		return err
+	}
+}
+
+func size(target func(c *config) *int64) func(*config, string) error {
+	return func(c *config, v string) error {
+		b, err := job.ParseBytes(v)
+		*target(c) = int64(b)
+		return err
+	}
+}
+
+// dataSetting is shared by server and agent.
+var dataSetting = setting{"data", "", "folder that holds all data (default: trainyard in the user's data folder)", text(func(c *config) *string { return &c.data })}
+
+// logSettings are shared by server and agent.
+var logSettings = []setting{
+	{"log-level", "info", "how much to log: debug, info, warn or error", func(c *config, v string) error { return c.logLevel.UnmarshalText([]byte(v)) }},
+	{"log-format", "text", "how to log: text or json", func(c *config, v string) error {
+		c.logFormat = v
+		if v != "text" && v != "json" {
+			return fmt.Errorf("%q is neither text nor json", v)
+		}
+		return nil
+	}},
+}
+
+// serverSettings are those of a server.
+var serverSettings = []setting{
+	{"listen", "127.0.0.1:7443", "address to listen on", text(func(c *config) *string { return &c.listen })},
+	{"hosts", "", "names and addresses by which the server is reached, separated by commas, beside localhost and the listen address", func(c *config, v string) error {
+		c.hosts = nil
+		for h := range strings.SplitSeq(v, ",") {
+			if h = strings.TrimSpace(h); h != "" {
+				c.hosts = append(c.hosts, h)
+			}
+		}
+		return nil
+	}},
+	{"store", "", "where the yard's record is kept: a file for SQLite (default: yard.db in the data folder) or postgres://…", text(func(c *config) *string { return &c.store })},
+	{"policy", "fifo", "what decides where jobs run", text(func(c *config) *string { return &c.policy })},
+	{"report-every", "5s", "how often agents report", length(func(c *config) *time.Duration { return &c.reportEvery }, 10*time.Millisecond)},
+	{"suspect-after", "30s", "silence after which nothing new is placed on a node", length(func(c *config) *time.Duration { return &c.suspectAfter }, 100*time.Millisecond)},
+	{"lost-after", "5m", "silence after which a node's runs are given up and started elsewhere", length(func(c *config) *time.Duration { return &c.lostAfter }, time.Second)},
+	{"retry-wait", "5s", "wait before a failed job is tried again; doubles each time", length(func(c *config) *time.Duration { return &c.backoff }, 0)},
+	{"keep-final", "10m", "how long ended jobs stay in memory", length(func(c *config) *time.Duration { return &c.keepFinal }, time.Second)},
+	{"max-jobs", "200000", "jobs of one user that have not ended", number(func(c *config) *int { return &c.maxJobs })},
+	{"log-limit", "1GB", "output kept of each rank of a run", size(func(c *config) *int64 { return &c.logLimit })},
+	{"max-file", "5GB", "largest file of a working directory", size(func(c *config) *int64 { return &c.maxFile })},
+	{"rate", "500", "requests per second of one token; 0 for no limit", func(c *config, v string) (err error) {
+		if c.rate, err = strconv.ParseFloat(v, 64); err != nil || c.rate < 0 {
+			err = fmt.Errorf("%q is no rate", v)
+		}
+		return err
+	}},
+	{"burst", "1000", "requests of one token that may come at once", number(func(c *config) *int { return &c.burst })},
+}
+
+// agentSettings are those of an agent.
+var agentSettings = []setting{
+	{"name", "", "wished name of the node (default: the host's name)", text(func(c *config) *string { return &c.name })},
+	{"address", "", "how other nodes reach this one (default: found out)", text(func(c *config) *string { return &c.address })},
+	{"fake-gpus", "", "declare GPUs that do not exist, for evaluation and tests, as in 8xA100:80GB", text(func(c *config) *string { return &c.fakeGPUs })},
+	{"metrics", "", "address to serve the agent's metrics on, as in 127.0.0.1:9100; none if empty", text(func(c *config) *string { return &c.metrics })},
+}
+
+// register adds the flags of the settings to a command.
+func register(cmd *cobra.Command, settings []setting) {
+	cmd.Flags().String("config", "", "configuration file (YAML); flags and TRAINYARD_ variables win over it")
+	for _, s := range settings {
+		cmd.Flags().String(s.name, s.standard, s.help)
+	}
+}
+
+// readConfig puts the configuration together and reports all mistakes at once.
+func readConfig(cmd *cobra.Command, env cli.Env, settings []setting) (*config, error) {
+	file, path, err := readFile(cmd, env, settings)
+	if err != nil {
+		return nil, err
+	}
+	c := &config{}
+	var faults fault.List
+	for _, s := range settings {
+		value, origin := s.standard, "default"
+		if v, ok := file[s.key()]; ok {
+			value, origin = v, "key "+s.key()+" in "+path
+		}
+		if v, ok := env.LookupEnv(s.variable()); ok {
+			value, origin = v, s.variable()
+		}
+		if f := cmd.Flags().Lookup(s.name); f.Changed {
+			value, origin = f.Value.String(), "--"+s.name
+		}
+		if err := s.set(c, value); err != nil {
+			faults = append(faults, fault.New(fault.Invalid, "bad_setting", "%v", err).WithField(origin))
+		}
+	}
+	if c.lostAfter != 0 && c.lostAfter <= c.suspectAfter {
+		faults = append(faults, fault.New(fault.Invalid, "bad_setting", "must be longer than suspect-after (%s)", job.Duration(c.suspectAfter)).WithField("lost-after"))
+	}
+	if c.data == "" {
+		if c.data, err = dataFolder(env); err != nil {
+			return nil, err
+		}
+	}
+	return c, faults.OrNil()
+}
+
+// readFile reads the configuration file, if one is named.
+func readFile(cmd *cobra.Command, env cli.Env, settings []setting) (map[string]string, string, error) {
+	path, err := cmd.Flags().GetString("config")
+	if err != nil {
+		return nil, "", err
+	}
+	if v, ok := env.LookupEnv("TRAINYARD_CONFIG"); ok && path == "" {
+		path = v
+	}
+	if path == "" {
+		return nil, "", nil
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, path, fault.New(fault.Invalid, "config_missing", "cannot read the configuration file: %v", err).WithField("--config")
+	}
+	values := map[string]string{}
+	if err := yaml.Unmarshal(raw, &values); err != nil {
+		return nil, path, fault.New(fault.Invalid, "config_invalid", "%s is no list of keys and values: %v", path, err).WithField("--config")
+	}
+	known := map[string]bool{}
+	for _, s := range settings {
+		known[s.key()] = true
+	}
+	var faults fault.List
+	for k := range values {
+		if !known[k] {
+			faults = append(faults, fault.New(fault.Invalid, "unknown_key", "there is no setting %q", k).WithField(path).
+				WithRemedy("see trainyard %s --help; keys are the flags with _ for -", cmd.Name()))
+		}
+	}
+	return values, path, faults.OrNil()
+}
+
+// dataFolder is where data goes if nothing is said.
+func dataFolder(env cli.Env) (string, error) {
+	if dir, ok := env.LookupEnv("XDG_DATA_HOME"); ok && filepath.IsAbs(dir) {
+		return filepath.Join(dir, "trainyard"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fault.New(fault.Invalid, "no_home", "cannot find the user's home folder: %v", err).WithRemedy("say where data goes with --data")
+	}
+	return filepath.Join(home, ".local", "share", "trainyard"), nil
+}
+
+// logger returns the log that the configuration asks for.
+func (c *config) logger(env cli.Env) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: c.logLevel}
+	if c.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(env.Stderr, opts))
+	}
+	return slog.New(slog.NewTextHandler(env.Stderr, opts))
+}

@@ -1,0 +1,35 @@
+// Command trainyard is the yard: server, agent and command line in one binary.
+//
+// This package reads the configuration and wires the parts together; it is the
+// only importer of adapters. It decides nothing about jobs and nodes.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"trainyard/internal/agent/runtime"
+	"trainyard/internal/cli"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func main() {
+	// A supervisor is started for every run: nothing else may happen before it.
+	if len(os.Args) == 3 && os.Args[1] == runtime.Subcommand {
+		os.Exit(runtime.Supervise(context.Background(), os.Args[2], os.Stderr))
+	}
+	os.Exit(run())
+}
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	env := cli.SystemEnv(version)
+	root := cli.New(env)
+	root.AddCommand(upCommand(env), serverCommand(env), agentCommand(env), generateCommand())
+	return cli.Execute(ctx, env, root, os.Args[1:])
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// cliReference is the page of all commands.
+func cliReference(root *cobra.Command) []byte {
+	var out bytes.Buffer
+	out.WriteString("# Commands\n\nThis page is made from the code by `make generate`.\n")
+	writeCommand(&out, root)
+	return out.Bytes()
+}
+
+func writeCommand(out *bytes.Buffer, cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
+			continue
+		}
+		fmt.Fprintf(out, "\n## %s\n\n%s\n\n```\n%s\n```\n", c.CommandPath(), sentence(c), strings.TrimSpace(c.UseLine()))
+		if c.Example != "" {
+			fmt.Fprintf(out, "\nExamples:\n\n```\n%s\n```\n", strings.TrimRight(c.Example, "\n"))
+		}
+		var flags []string
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden && f.Name != "help" {
+				flags = append(flags, flagRow(f))
+			}
+		})
+		if len(flags) > 0 {
+			out.WriteString("\n| flag | default | meaning |\n| --- | --- | --- |\n" + strings.Join(flags, ""))
+		}
+		writeCommand(out, c)
+	}
+}
+
+func sentence(c *cobra.Command) string {
+	if c.Long != "" {
+		return c.Long
+	}
+	return c.Short + "."
+}
+
+func flagRow(f *pflag.Flag) string {
+	name := "`--" + f.Name + "`"
+	if f.Shorthand != "" {
+		name = "`-" + f.Shorthand + "`, " + name
+	}
+	standard := f.DefValue
+	if standard == "[]" || standard == "false" {
+		standard = ""
+	}
+	if standard != "" {
+		standard = "`" + standard + "`"
+	}
+	return fmt.Sprintf("| %s | %s | %s |\n", name, standard, strings.ReplaceAll(f.Usage, "|", `\|`))
+}
+
+// configReference is the page of all settings.
+func configReference() []byte {
+	var out bytes.Buffer
+	out.WriteString("# Configuration\n\nThis page is made from the code by `make generate`.\n\n" +
+		"Every setting can be given as a flag, as an environment variable and as a key of the file named by `--config` (or `TRAINYARD_CONFIG`). " +
+		"A flag wins over a variable, a variable over the file, the file over the default.\n")
+	for _, group := range []struct {
+		title    string
+		settings []setting
+	}{
+		{"Server and agent", append([]setting{dataSetting}, logSettings...)},
+		{"Server (`trainyard server`, `trainyard up`)", serverSettings},
+		{"Agent (`trainyard agent join`, `trainyard agent run`, `trainyard up`)", agentSettings},
+	} {
+		fmt.Fprintf(&out, "\n## %s\n\n| flag | variable | key | default | meaning |\n| --- | --- | --- | --- | --- |\n", group.title)
+		for _, s := range group.settings {
+			standard := ""
+			if s.standard != "" {
+				standard = "`" + s.standard + "`"
+			}
+			fmt.Fprintf(&out, "| `--%s` | `%s` | `%s` | %s | %s |\n", s.name, s.variable(), s.key(), standard, s.help)
+		}
+	}
+	return out.Bytes()
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"trainyard/internal/api"
+	"trainyard/internal/auth"
+	"trainyard/internal/cli"
+	"trainyard/internal/cli/contexts"
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster"
+)
+
+func upCommand(env cli.Env) *cobra.Command {
+	settings := append(append(append([]setting{dataSetting}, serverSettings...), agentSettings...), logSettings...)
+	var submit string
+	cmd := &cobra.Command{
+		Use: "up", Short: "Start a whole yard on this machine", GroupID: cli.GroupStart, Args: cobra.NoArgs,
+		Long:    "Start server and agent in one process and log the command line in, so that jobs can be submitted at once.\n\nCtrl-C stops the yard; what runs is stopped with its grace period and starts again at the next up.",
+		Example: "  trainyard up\n  trainyard up --fake-gpus 4xA100:80GB\n  trainyard up --submit examples/digits/job.yaml",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := readConfig(cmd, env, settings)
+			if err != nil {
+				return err
+			}
+			return up(cmd.Context(), c, env, submit)
+		},
+	}
+	register(cmd, settings)
+	cmd.Flags().StringVar(&submit, "submit", "", "submit this job file at once and follow it")
+	return cmd
+}
+
+// localContext is the name of the login that up makes.
+const localContext = "local"
+
+// up runs a whole yard until ctx ends.
+func up(ctx context.Context, c *config, env cli.Env, submit string) error {
+	log, closeLog, err := upLog(c)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	s, err := startServer(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	agentDone := make(chan error, 1)
+	agentCtx, stopAgent := context.WithCancel(context.Background())
+	defer stopAgent()
+	if err := startAgent(agentCtx, ctx, c, s, log, agentDone); err != nil {
+		return errors.Join(err, s.stop())
+	}
+	if err := localLogin(ctx, s, env); err != nil {
+		stopAgent()
+		return errors.Join(err, <-agentDone, s.stop())
+	}
+	say(env.Stderr, "The yard is up at %s\n", s.url)
+	say(env.Stderr, "  data  %s\n  log   %s\n\n", c.data, filepath.Join(c.data, "yard.log"))
+	if submit != "" {
+		first := cli.New(env)
+		cli.Execute(ctx, env, first, []string{"--context", localContext, "submit", "--yes", submit})
+	}
+	if ctx.Err() == nil {
+		say(env.Stderr, "\nNext, in another terminal:\n  %s nodes\n  %s jobs\n  %s run -- echo hello\nCtrl-C stops the yard.\n", self(), self(), self())
+	}
+	select {
+	case <-ctx.Done():
+		say(env.Stderr, "\nStopping the yard; what runs is stopped and starts again at the next up.\n")
+	case err = <-s.failed:
+	case agentErr := <-agentDone:
+		err = fmt.Errorf("the agent ended: %w", agentErr)
+		agentDone <- nil
+	}
+	// The server first: else it would place the stopped runs anew at once.
+	err = errors.Join(err, s.stop())
+	stopAgent()
+	return errors.Join(err, <-agentDone)
+}
+
+func say(w io.Writer, format string, args ...any) {
+	// A terminal that cannot be written to has nobody who reads.
+	_, _ = fmt.Fprintf(w, format, args...)
+}
+
+// self is how the user called this program.
+func self() string {
+	if strings.ContainsRune(os.Args[0], filepath.Separator) {
+		return os.Args[0]
+	}
+	return "trainyard"
+}
+
+// upLog logs to a file, so that the terminal stays readable.
+func upLog(c *config) (*slog.Logger, func(), error) {
+	if err := os.MkdirAll(c.data, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("make data folder: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(c.data, "yard.log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open log: %w", err)
+	}
+	return c.logger(cli.Env{Stderr: f}), func() { _ = f.Close() }, nil
+}
+
+// startAgent starts the agent of this machine, with a join token made for it,
+// and waits until it has reported.
+func startAgent(agentCtx, ctx context.Context, c *config, s *running, log *slog.Logger, done chan<- error) error {
+	secret, err := auth.Mint(tenant.JoinToken, rand.Reader, s.ca.Hash())
+	if err != nil {
+		return err
+	}
+	if _, err := s.loop.Do(ctx, yardmaster.AddToken{By: "yard", Token: tenant.Token{ID: secret.ID, Kind: tenant.JoinToken, Owner: "admin", Hash: secret.Hash,
+		Class: "local", UsesLeft: 1, Expires: s.clock.Now().Add(10 * time.Minute), Note: "made by up"}}); err != nil {
+		return fmt.Errorf("make join token: %w", err)
+	}
+	local := *c
+	local.server, local.token = s.url, secret.Text
+	a, err := newAgent(&local, log, nil, true)
+	if err != nil {
+		return err
+	}
+	go func() { done <- a.Run(agentCtx) }()
+	return nil
+}
+
+// localLogin makes whoever started the yard an admin of it and logs the command line in.
+func localLogin(ctx context.Context, s *running, env cli.Env) error {
+	file, err := contexts.Load(env.ConfigDir)
+	if err != nil {
+		return err
+	}
+	name := userName()
+	if known, ok := file.Get(localContext); ok && known.Server == s.url && s.knows(ctx, known) {
+		file.Current = localContext
+		return file.Save()
+	}
+	if _, err := s.loop.Do(ctx, yardmaster.PutUser{User: name, Role: tenant.Admin, By: "yard"}); err != nil {
+		return fmt.Errorf("add user %s: %w", name, err)
+	}
+	secret, err := auth.Mint(tenant.AccessToken, rand.Reader, s.ca.Hash())
+	if err != nil {
+		return err
+	}
+	if _, err := s.loop.Do(ctx, yardmaster.AddToken{By: "yard", Token: tenant.Token{ID: secret.ID, Kind: tenant.AccessToken, Owner: name, Hash: secret.Hash,
+		Scope: tenant.ScopeAdmin, Expires: s.clock.Now().Add(90 * 24 * time.Hour), Note: "made by up"}}); err != nil {
+		return fmt.Errorf("make access token: %w", err)
+	}
+	file.Put(contexts.Context{Name: localContext, Server: s.url, User: string(name), Token: secret.Text, CA: string(s.ca.PEM())})
+	file.Current = localContext
+	return file.Save()
+}
+
+// knows reports whether an earlier login still works.
+func (r *running) knows(ctx context.Context, c contexts.Context) bool {
+	tls, err := auth.PinnedTLS([]byte(c.CA))
+	if err != nil {
+		return false
+	}
+	client := api.NewClient(c.Server, c.Token, tls)
+	defer client.Close()
+	_, err = client.Whoami(ctx)
+	return fault.KindOf(err) == ""
+}
+
+// userName is the name of whoever started the yard, as a user of it.
+func userName() id.User {
+	if u, err := user.Current(); err == nil {
+		name := strings.ToLower(u.Username)
+		if id.Name(name) {
+			return id.User(name)
+		}
+	}
+	return "admin"
+}

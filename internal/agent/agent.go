@@ -1,0 +1,267 @@
+// Package agent is the node side of the yard: it joins, obeys the server's
+// assignments and delivers what its runs do and print.
+//
+// It dials out only. The server sends all that the node shall run; the agent
+// compares that with what the runtime has, starts and stops, and reports until
+// the server has taken each result and each byte of output. Everything it sends
+// can be sent again without harm, so a crash of either side, a cut line or a
+// lost answer needs no care of its own. While the server is away the runs go
+// on; the runtime stops them when the lease ends. The agent never decides what
+// shall run, never starts a rank twice, never starts one of an older epoch than
+// it has seen of that job, and never stops a run only because it restarts
+// itself: the next agent adopts it. cmd/trainyard builds it, for `agent` and for `up`.
+package agent
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"trainyard/internal/agent/inventory"
+	"trainyard/internal/agent/runtime"
+	"trainyard/internal/api"
+	"trainyard/internal/auth"
+	"trainyard/internal/clock"
+	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/workdir"
+)
+
+// Runtime carries out ranks on this machine; see package runtime.
+type Runtime interface {
+	Adopt() ([]runtime.Status, error)
+	Start(ctx context.Context, s runtime.Spec) error
+	Stop(run id.Run, rank int, mode job.StopMode) error
+	Forget(run id.Run, rank int) error
+	List() []runtime.Status
+	Watch() <-chan struct{}
+	Renew(valid time.Duration) error
+	OpenLog(run id.Run, rank int, offset int64) (io.ReadCloser, int64, error)
+	Limits() string
+	Close() error
+}
+
+var _ Runtime = (*runtime.Runtime)(nil)
+
+// Config is what an agent needs. Dir, NewRuntime, Log and Clock must be given,
+// and Server and JoinToken the first time.
+type Config struct {
+	Dir       string // the data directory
+	Server    string // the yard's address, https://host:port; that of the last start if left out
+	JoinToken string // needed to join; ignored by a machine that has joined this yard
+	Name      string // wished node name; the host's if left out
+
+	// NewRuntime opens the runtime. It is given how a run's files are had.
+	NewRuntime func(runtime.Materialise) (Runtime, error)
+	// Inventory looks at the machine; package inventory does if left out.
+	Inventory      func(context.Context) (inventory.Found, error)
+	InventoryEvery time.Duration // 30 seconds if left out
+	FakeGPUs       string        // declared GPUs, see inventory.ParseFake
+	Address        string        // how other nodes reach this one; found out if left out
+	Version        string
+
+	StoreLimit job.Bytes // of the content store; 20GB if left out
+	// StopRunsOnExit stops all runs before Run returns and delivers their ends.
+	// Otherwise they go on and the next agent adopts them.
+	StopRunsOnExit bool
+
+	Log     *slog.Logger
+	Clock   clock.Clock
+	Metrics prometheus.Registerer // nil for none
+}
+
+// Agent is the node side of the yard. Make it with New and run it once.
+type Agent struct {
+	cfg      Config
+	log      *slog.Logger
+	clk      clock.Clock
+	boot     string
+	fake     []fleet.GPU
+	identity *auth.NodeIdentity
+	yard     atomic.Pointer[api.Client]
+	rt       Runtime
+	files    *files
+	contents *workdir.Store
+	fence    *fence
+	results  *results
+	metrics  *metrics
+	memory   memory
+
+	reconcileSoon chan struct{}
+	reportSoon    chan struct{}
+	uploads       chan struct{} // a place for each upload at a time
+
+	starting sync.Mutex // held while a rank is given to the runtime
+	closing  bool       // nothing is started any more; guarded by starting
+
+	mu       sync.Mutex
+	wanted   wanted
+	started  map[key]bool      // given to the runtime by this process
+	shippers map[key]*shipper  // of every rank the runtime knows
+	ranks    []api.RankReport  // to report next
+	taken    []api.RankReport  // what the server has
+	found    *inventory.Found  // newest look at the machine
+	sent     *fleet.Inventory  // what the server has, nil before the first report
+	restream func()            // ends the current stream so that a new one begins
+	behind   time.Time         // since when the server has newer assignments than we heard of
+	contact  time.Time         // last answer of the server
+	state    map[string]string // newest trouble by place, see trouble
+}
+
+// key names one rank of a run.
+type key struct {
+	run  id.Run
+	rank int
+}
+
+// wanted is the newest assignments that were obeyed.
+type wanted struct {
+	known      bool
+	server     string
+	generation uint64
+	ranks      map[key]api.Assignment
+}
+
+// New checks the configuration and opens the data directory. It does not talk
+// to anyone yet.
+func New(cfg Config) (*Agent, error) {
+	fake, err := inventory.ParseFake(cfg.FakeGPUs)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make data directory: %w", err)
+	}
+	cfg.InventoryEvery = cmp.Or(cfg.InventoryEvery, 30*time.Second)
+	cfg.StoreLimit = cmp.Or(cfg.StoreLimit, 20<<30)
+	var boot [8]byte
+	if _, err := rand.Read(boot[:]); err != nil {
+		return nil, fmt.Errorf("name this start: %w", err)
+	}
+	a := &Agent{
+		cfg: cfg, log: cfg.Log, clk: cfg.Clock, boot: hex.EncodeToString(boot[:]), fake: fake,
+		reconcileSoon: make(chan struct{}, 1), reportSoon: make(chan struct{}, 1), uploads: make(chan struct{}, maxUploads),
+		started: map[key]bool{}, shippers: map[key]*shipper{}, state: map[string]string{},
+	}
+	if a.memory, err = loadMemory(cfg.Dir); err != nil {
+		return nil, err
+	}
+	a.cfg.Server = cmp.Or(cfg.Server, a.memory.Server)
+	if a.cfg.Server == "" {
+		return nil, fault.New(fault.Invalid, "server_missing", "the address of the yard is missing").
+			WithField("server").WithRemedy("write it as in https://yard.example.org:7443")
+	}
+	if a.cfg.Inventory == nil {
+		a.cfg.Inventory = a.look
+	}
+	return a, nil
+}
+
+// look is the inventory of this machine.
+func (a *Agent) look(ctx context.Context) (inventory.Found, error) {
+	return inventory.Take(ctx, inventory.Options{
+		DataDir: a.cfg.Dir, Server: a.cfg.Server, Address: a.cfg.Address, Version: a.cfg.Version, FakeGPUs: a.fake,
+	})
+}
+
+// Run joins if need be, adopts what an earlier agent left, and works until ctx
+// ends. It fails if the machine cannot join or its data cannot be read; that the
+// server is away is no failure.
+func (a *Agent) Run(ctx context.Context) (err error) {
+	if err := a.open(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.close()) }()
+	found, err := a.cfg.Inventory(ctx)
+	if err != nil {
+		return fmt.Errorf("look at this machine: %w", err)
+	}
+	a.noteInventory(found)
+	a.trouble("look at this machine", errors.Join(found.Problems...))
+	if err := a.join(ctx); err != nil {
+		return err
+	}
+	adopted, err := a.rt.Adopt()
+	if err != nil {
+		return fmt.Errorf("adopt runs: %w", err)
+	}
+	a.log.Info("agent works", "node", a.identity.Node(), "server", a.cfg.Server, "adopted", len(adopted))
+	// The loops outlive ctx for as long as the exit takes.
+	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var loops sync.WaitGroup
+	for _, loop := range []func(context.Context){a.reconcileLoop, a.streamLoop, a.reportLoop, a.inventoryLoop, a.renewLoop} {
+		loops.Go(func() { loop(inner) })
+	}
+	<-ctx.Done()
+	if a.cfg.StopRunsOnExit {
+		a.stopRuns(inner)
+	}
+	cancel()
+	loops.Wait()
+	a.stopShippers()
+	a.log.Info("agent ends", "node", a.identity.Node())
+	return nil
+}
+
+// open opens what lies in the data directory. The runtime comes first: it
+// refuses a second agent on the same directory.
+func (a *Agent) open() error {
+	a.files = &files{agent: a}
+	rt, err := a.cfg.NewRuntime(a.files.materialise)
+	if err != nil {
+		return fmt.Errorf("open runtime: %w", err)
+	}
+	a.rt = rt
+	if a.contents, err = workdir.OpenStore(a.path("contents"), int64(a.cfg.StoreLimit), a.clk); err != nil {
+		return errors.Join(err, rt.Close())
+	}
+	if a.fence, err = openFence(a.path("fence")); err != nil {
+		return errors.Join(err, rt.Close())
+	}
+	if a.results, err = openResults(a.path("results")); err != nil {
+		return errors.Join(err, a.fence.close(), rt.Close())
+	}
+	if a.metrics, err = a.register(a.cfg.Metrics); err != nil {
+		return errors.Join(err, a.fence.close(), rt.Close())
+	}
+	return nil
+}
+
+func (a *Agent) close() error {
+	if yard := a.yard.Load(); yard != nil {
+		yard.Close()
+	}
+	a.metrics.unregister()
+	return errors.Join(a.fence.close(), a.rt.Close())
+}
+
+// wake asks a loop to look again; one wish is as good as many.
+func wake(loop chan struct{}) {
+	select {
+	case loop <- struct{}{}:
+	default:
+	}
+}
+
+// pause waits for d, a wake or the end of ctx.
+func pause(ctx context.Context, d time.Duration, woken <-chan struct{}) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	select {
+	case <-ctx.Done():
+	case <-woken:
+	}
+}

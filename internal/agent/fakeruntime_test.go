@@ -1,0 +1,187 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"trainyard/internal/agent/runtime"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// fakeRuntime keeps the contract of package runtime without processes. It is
+// used by one agent after another, as the data directory is.
+type fakeRuntime struct {
+	mu      sync.Mutex
+	changed chan struct{}
+	ranks   map[rankKey]*fakeRank
+	starts  map[rankKey]int // how often a rank really began
+	stops   []string
+	forgot  []string
+	renewed []time.Duration
+	adopted int
+	files   runtime.Materialise
+	fail    error // of the next starts
+}
+
+type fakeRank struct {
+	spec   runtime.Spec
+	status runtime.Status
+	log    []byte
+}
+
+func newFakeRuntime() *fakeRuntime {
+	return &fakeRuntime{changed: make(chan struct{}), ranks: map[rankKey]*fakeRank{}, starts: map[rankKey]int{}}
+}
+
+func (f *fakeRuntime) change(fn func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fn()
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+func (f *fakeRuntime) Watch() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changed
+}
+
+func (f *fakeRuntime) Adopt() ([]runtime.Status, error) {
+	f.mu.Lock()
+	f.adopted++
+	f.mu.Unlock()
+	return f.List(), nil
+}
+
+func (f *fakeRuntime) Start(_ context.Context, s runtime.Spec) (err error) {
+	f.change(func() {
+		if f.fail != nil {
+			err = f.fail
+			return
+		}
+		k := rankKey{s.Run, s.Rank}
+		if _, known := f.ranks[k]; known {
+			return
+		}
+		f.starts[k]++
+		f.ranks[k] = &fakeRank{spec: s, status: runtime.Status{Run: s.Run, Rank: s.Rank, Job: s.Job, Epoch: s.Epoch, State: job.RunRunning, Started: time.Unix(1, 0).UTC()}}
+	})
+	return err
+}
+
+func (f *fakeRuntime) Stop(run id.Run, rank int, mode job.StopMode) error {
+	f.change(func() {
+		r := f.ranks[rankKey{run, rank}]
+		if r == nil || r.status.State == job.RunEnded {
+			return
+		}
+		f.stops = append(f.stops, fmt.Sprintf("%s %s", run, mode))
+		r.status.State, r.status.Signalled, r.status.Signal = job.RunEnded, true, strings.ToUpper("sig"+string(mode))
+	})
+	return nil
+}
+
+func (f *fakeRuntime) Forget(run id.Run, rank int) (err error) {
+	f.change(func() {
+		k := rankKey{run, rank}
+		if r := f.ranks[k]; r == nil || r.status.State != job.RunEnded {
+			err = fmt.Errorf("%s is not there or has not ended", run)
+			return
+		}
+		delete(f.ranks, k)
+		f.forgot = append(f.forgot, string(run))
+	})
+	return err
+}
+
+func (f *fakeRuntime) List() []runtime.Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []runtime.Status
+	for _, r := range f.ranks {
+		all = append(all, r.status)
+	}
+	slices.SortFunc(all, func(a, b runtime.Status) int { return strings.Compare(string(a.Run), string(b.Run)) })
+	return all
+}
+
+func (f *fakeRuntime) Renew(valid time.Duration) error {
+	f.change(func() { f.renewed = append(f.renewed, valid) })
+	return nil
+}
+
+func (f *fakeRuntime) Limits() string { return "none (fake)" }
+func (f *fakeRuntime) Close() error   { return nil }
+
+func (f *fakeRuntime) OpenLog(run id.Run, rank int, offset int64) (io.ReadCloser, int64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.ranks[rankKey{run, rank}]
+	if r == nil {
+		return nil, 0, fmt.Errorf("no log of %s", run)
+	}
+	return &fakeLog{f: f, r: r, at: offset}, int64(len(r.log)), nil
+}
+
+// fakeLog reads a log that grows.
+type fakeLog struct {
+	f  *fakeRuntime
+	r  *fakeRank
+	at int64
+}
+
+func (l *fakeLog) Read(p []byte) (int, error) {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	if l.at >= int64(len(l.r.log)) {
+		return 0, io.EOF
+	}
+	n := copy(p, l.r.log[l.at:])
+	l.at += int64(n)
+	return n, nil
+}
+
+func (l *fakeLog) Close() error { return nil }
+
+// print adds to the output of rank 0 of a run.
+func (f *fakeRuntime) print(run id.Run, text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.ranks[rankKey{run, 0}]
+	r.log = append(r.log, text...)
+}
+
+// end ends rank 0 of a run by itself.
+func (f *fakeRuntime) end(run id.Run, exit int) {
+	f.change(func() {
+		r := f.ranks[rankKey{run, 0}]
+		r.status.State, r.status.ExitCode, r.status.Ended = job.RunEnded, exit, time.Unix(2, 0).UTC()
+	})
+}
+
+// wait waits until ok holds; ok is called under the lock.
+func (f *fakeRuntime) wait(y *fakeYard, what string, ok func() bool) {
+	y.t.Helper()
+	limit, cancel := context.WithTimeout(y.t.Context(), 30*time.Second)
+	defer cancel()
+	for {
+		f.mu.Lock()
+		done, changed := ok(), f.changed
+		f.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-changed:
+		case <-limit.Done():
+			y.t.Fatalf("waited in vain for: %s", what)
+		}
+	}
+}

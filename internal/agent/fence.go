@@ -1,0 +1,169 @@
+package agent
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+)
+
+// fenceKeeps is how many jobs are remembered; the oldest go first. A job so
+// old that thousands came after it is not given to this node anew.
+const fenceKeeps = 10_000
+
+// fence remembers which runs this node has had, longer than the runs' own
+// records, so that none is started a second time and none of an older epoch
+// after a newer. It is a text file with a line for each start ("+ run rank")
+// and each end ("- run rank"). Lines are not forced to disk: what a power cut
+// takes, no process survived either.
+type fence struct {
+	path   string
+	file   *os.File
+	newest map[id.Job]int // greatest epoch started
+	over   map[key]bool   // ended and forgotten
+}
+
+func openFence(path string) (*fence, error) {
+	f := &fence{path: path, newest: map[id.Job]int{}, over: map[key]bool{}}
+	if err := f.load(); err != nil {
+		return nil, fmt.Errorf("read which runs this node has had: %w", err)
+	}
+	f.trim()
+	if err := f.rewrite(); err != nil {
+		return nil, fmt.Errorf("write which runs this node has had: %w", err)
+	}
+	return f, nil
+}
+
+func (f *fence) load() error {
+	file, err := os.Open(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		f.take(lines.Text())
+	}
+	return lines.Err()
+}
+
+// take reads one line. One that a crash cut short says nothing.
+func (f *fence) take(line string) {
+	fields := strings.Fields(line)
+	if len(fields) != 4 || fields[3] != "." {
+		return
+	}
+	run := id.Run(fields[1])
+	rank, err := strconv.Atoi(fields[2])
+	j, epoch, ok := run.Split()
+	if err != nil || !ok {
+		return
+	}
+	f.newest[j] = max(f.newest[j], epoch)
+	if fields[0] == "-" {
+		f.over[key{run, rank}] = true
+	}
+}
+
+// trim forgets the oldest jobs.
+func (f *fence) trim() {
+	if len(f.newest) <= fenceKeeps {
+		return
+	}
+	jobs := make([]id.Job, 0, len(f.newest))
+	for j := range f.newest {
+		jobs = append(jobs, j)
+	}
+	number := func(j id.Job) uint64 { n, _ := j.Number(); return n }
+	slices.SortFunc(jobs, func(a, b id.Job) int {
+		switch x, y := number(a), number(b); {
+		case x < y:
+			return -1
+		case x > y:
+			return 1
+		}
+		return 0
+	})
+	for _, j := range jobs[:len(jobs)-fenceKeeps] {
+		delete(f.newest, j)
+	}
+	for k := range f.over {
+		if j, _, _ := k.run.Split(); f.newest[j] == 0 {
+			delete(f.over, k)
+		}
+	}
+}
+
+// rewrite replaces the file by a short one and opens it for more.
+func (f *fence) rewrite() error {
+	var text strings.Builder
+	for j, epoch := range f.newest {
+		text.WriteString(fenceLine("+", key{id.NewRun(j, epoch), 0}))
+	}
+	for k := range f.over {
+		text.WriteString(fenceLine("-", k))
+	}
+	if err := replaceFile(f.path, []byte(text.String())); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_APPEND, 0)
+	f.file = file
+	return err
+}
+
+// fenceLine ends with a dot, so that a line cut short is known as such.
+func fenceLine(what string, k key) string {
+	return what + " " + string(k.run) + " " + strconv.Itoa(k.rank) + " .\n"
+}
+
+// check says whether a rank may be started.
+func (f *fence) check(k key) error {
+	j, epoch, ok := k.run.Split()
+	switch {
+	case !ok || k.rank < 0:
+		return fault.New(fault.Invalid, "bad_rank", "%.80q is no run", k.run)
+	case f.over[k]:
+		return fault.New(fault.Conflict, "run_over", "run %s has ended on this node and is not started again", k.run)
+	case epoch < f.newest[j]:
+		return fault.New(fault.Conflict, "stale_epoch", "run %s is older than run %s, which this node has had", k.run, id.NewRun(j, f.newest[j]))
+	}
+	return nil
+}
+
+// enter notes that a rank is about to be started.
+func (f *fence) enter(k key) error {
+	j, epoch, _ := k.run.Split()
+	if f.newest[j] == epoch {
+		return nil
+	}
+	if _, err := f.file.WriteString(fenceLine("+", k)); err != nil {
+		return fmt.Errorf("note start of run %s: %w", k.run, err)
+	}
+	f.newest[j] = max(f.newest[j], epoch)
+	return nil
+}
+
+// leave notes that a rank has ended for good and its record is about to go.
+func (f *fence) leave(k key) error {
+	if f.over[k] {
+		return nil
+	}
+	if _, err := f.file.WriteString(fenceLine("-", k)); err != nil {
+		return fmt.Errorf("note end of run %s: %w", k.run, err)
+	}
+	f.over[k] = true
+	return nil
+}
+
+func (f *fence) close() error { return f.file.Close() }

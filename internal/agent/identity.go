@@ -1,0 +1,184 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"trainyard/internal/api"
+	"trainyard/internal/auth"
+	"trainyard/internal/clock"
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/tenant"
+)
+
+// renewLook is how often the certificate's age is looked at.
+const renewLook = time.Minute
+
+// join makes the machine a node, unless it is one already. Its key is saved
+// before it asks, so that an answer that is lost does not leave two nodes.
+func (a *Agent) join(ctx context.Context) error {
+	identity, err := auth.LoadNodeIdentity(a.path("identity"))
+	if err != nil && fault.KindOf(err) != fault.NotFound {
+		return err
+	}
+	if identity == nil || identity.Node() == "" {
+		if identity, err = a.enrol(ctx, identity); err != nil {
+			return err
+		}
+	} else if err := a.sameYard(identity); err != nil {
+		return err
+	}
+	a.identity = identity
+	a.yard.Store(api.NewClient(a.cfg.Server, "", identity.TLS()))
+	return nil
+}
+
+// sameYard refuses a join token of another yard than the one joined before.
+func (a *Agent) sameYard(identity *auth.NodeIdentity) error {
+	if a.cfg.JoinToken == "" {
+		return nil
+	}
+	token, err := auth.Parse(a.cfg.JoinToken)
+	if err != nil {
+		return err
+	}
+	if token.CAHash != identity.CAHash() {
+		return fault.New(fault.Conflict, "joined_elsewhere", "this machine has joined another yard as %s", identity.Node()).
+			WithRemedy("use another data directory, or remove %s to leave that yard", a.path("identity"))
+	}
+	return nil
+}
+
+// enrol joins by the token. half is the identity of a join that was not
+// finished, nil if there is none.
+func (a *Agent) enrol(ctx context.Context, half *auth.NodeIdentity) (*auth.NodeIdentity, error) {
+	token, err := a.joinToken()
+	if err != nil {
+		return nil, err
+	}
+	identity := half
+	if half == nil || half.CAHash() != token.CAHash {
+		addr, err := serverAddr(a.cfg.Server)
+		if err != nil {
+			return nil, err
+		}
+		ca, _, err := auth.FetchCA(ctx, addr, token.CAHash)
+		if err != nil {
+			return nil, err
+		}
+		if identity, err = auth.NewNodeIdentity(ca); err != nil {
+			return nil, err
+		}
+		if err := identity.Save(a.path("identity")); err != nil {
+			return nil, err
+		}
+	}
+	name, err := a.wishedName()
+	if err != nil {
+		return nil, err
+	}
+	csr, err := identity.CSR(name)
+	if err != nil {
+		return nil, err
+	}
+	yard := api.NewClient(a.cfg.Server, "", identity.TLS())
+	defer yard.Close()
+	reply, err := yard.Join(ctx, api.JoinRequest{
+		Capability: api.Capability, Token: strings.TrimSpace(a.cfg.JoinToken), Name: name, CSR: string(csr), Inventory: a.inventory(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := identity.Install([]byte(reply.Certificate)); err != nil {
+		return nil, err
+	}
+	if err := identity.Save(a.path("identity")); err != nil {
+		return nil, err
+	}
+	a.log.Info("joined the yard", "node", reply.Node, "server", a.cfg.Server, "certificate_until", reply.Expires)
+	return identity, nil
+}
+
+func (a *Agent) joinToken() (auth.Parsed, error) {
+	if a.cfg.JoinToken == "" {
+		return auth.Parsed{}, fault.New(fault.Invalid, "join_token_missing", "this machine has not joined a yard and was given no join token").
+			WithField("token").WithRemedy("make one with: trainyard tokens create --join")
+	}
+	token, err := auth.Parse(a.cfg.JoinToken)
+	if err != nil {
+		return token, err
+	}
+	if token.Kind != tenant.JoinToken {
+		return token, fault.New(fault.Invalid, "token_kind_wrong", "this is a token for %s, not one for joining", token.Kind).
+			WithField("token").WithRemedy("make one with: trainyard tokens create --join")
+	}
+	return token, nil
+}
+
+// serverAddr is the host and port of the yard's URL.
+func serverAddr(server string) (string, error) {
+	u, err := url.Parse(server)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" {
+		return "", fault.New(fault.Invalid, "server_invalid", "%.80q is not the address of a yard", server).
+			WithField("server").WithRemedy("write it as in https://yard.example.org:7443").WithCause(err)
+	}
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")), nil
+}
+
+// wishedName is the configured name, or what of the host's can be one.
+func (a *Agent) wishedName() (string, error) {
+	if a.cfg.Name != "" {
+		if !id.Name(a.cfg.Name) {
+			return "", fault.New(fault.Invalid, "node_name_invalid", "%.80q cannot name a node", a.cfg.Name).
+				WithField("name").WithRemedy("use up to %d lower-case letters, digits, '-', '_' and '.', with a letter or digit at both ends", id.MaxName)
+		}
+		return a.cfg.Name, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("find host name: %w", err)
+	}
+	short, _, _ := strings.Cut(strings.ToLower(host), ".")
+	if id.Name(short) {
+		return short, nil
+	}
+	return "node", nil
+}
+
+// renewLoop gets a new certificate when two thirds of the old one's life are over.
+func (a *Agent) renewLoop(ctx context.Context) {
+	clock.Every(ctx, a.clk, renewLook, func(now time.Time) {
+		if a.identity.NeedsRenewal(now) {
+			a.trouble("renewal of the node's certificate", a.renew(ctx))
+		}
+	})
+}
+
+// renew asks for a certificate and makes all connections anew: one that is open
+// goes on to present the old certificate.
+func (a *Agent) renew(ctx context.Context) error {
+	csr, err := a.identity.CSR(string(a.identity.Node()))
+	if err != nil {
+		return err
+	}
+	old := a.yard.Load()
+	reply, err := old.Renew(ctx, api.RenewRequest{CSR: string(csr)})
+	if err != nil {
+		return err
+	}
+	if err := a.identity.Install([]byte(reply.Certificate)); err != nil {
+		return err
+	}
+	a.yard.Store(api.NewClient(a.cfg.Server, "", a.identity.TLS()))
+	old.Close()
+	a.newStream()
+	a.log.Info("certificate renewed", "certificate_until", reply.Expires)
+	return a.identity.Save(a.path("identity"))
+}

@@ -1,0 +1,71 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"trainyard/internal/job"
+)
+
+// memory is what the agent remembers between its starts about the yard.
+type memory struct {
+	Server string       `json:"server"`
+	Lease  job.Duration `json:"lease"`
+}
+
+const memoryFile = "agent.json"
+
+func (a *Agent) path(name string) string { return filepath.Join(a.cfg.Dir, name) }
+
+func loadMemory(dir string) (memory, error) {
+	var m memory
+	text, err := os.ReadFile(filepath.Join(dir, memoryFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &m)
+	}
+	if err != nil {
+		return m, fmt.Errorf("read what is known about the yard: %w", err)
+	}
+	return m, nil
+}
+
+// remember keeps the newest lease and address, if they are new.
+func (a *Agent) remember(lease job.Duration) error {
+	m := memory{Server: a.cfg.Server, Lease: lease}
+	if m == a.memory {
+		return nil
+	}
+	text, err := json.Marshal(m)
+	if err == nil {
+		err = replaceFile(a.path(memoryFile), text)
+	}
+	if err != nil {
+		return fmt.Errorf("remember the yard: %w", err)
+	}
+	a.memory = m
+	return nil
+}
+
+// replaceFile puts a text in place of a file: a reader sees the old one or the
+// new one.
+func replaceFile(path string, text []byte) error {
+	tmp := path + ".new"
+	if err := os.WriteFile(tmp, text, 0o600); err != nil {
+		return errors.Join(err, removeIfThere(tmp))
+	}
+	return os.Rename(tmp, path)
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,307 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"trainyard/internal/agent/runtime"
+	"trainyard/internal/api"
+	"trainyard/internal/fault"
+	"trainyard/internal/job"
+)
+
+// startTries is how often a rank that cannot be begun, as on a full disk, is
+// tried before it is given back so that it can run elsewhere.
+const startTries = 5
+
+// progressEvery is how often the fetching of files is reported.
+const progressEvery = 2 * time.Second
+
+// action is what is to be done about one rank.
+type action string
+
+const (
+	doNothing action = "nothing"
+	doStart   action = "start"
+	doTerm    action = "term"
+	doKill    action = "kill"
+	doCancel  action = "cancel" // it never began: say that it was stopped
+	doForget  action = "forget"
+)
+
+// decide says what is to be done about a rank: want is its assignment, nil if
+// it has none; have is what the runtime knows, nil if nothing; delivered says
+// that the server has all of its output; begun that this process gave it to the runtime.
+func decide(want *api.Assignment, have *runtime.Status, begun, delivered bool) action {
+	if want == nil {
+		switch {
+		case have == nil:
+			return doNothing
+		case have.State != job.RunEnded:
+			return doKill
+		case delivered:
+			return doForget
+		}
+		return doNothing
+	}
+	if have != nil && have.State == job.RunEnded {
+		return doNothing
+	}
+	switch {
+	case want.Stop == job.StopNone && have != nil && (begun || have.State != job.RunPreparing):
+		return doNothing // one that prepares may be that of an agent that died over it
+	case want.Stop == job.StopNone:
+		return doStart
+	case have == nil:
+		return doCancel
+	case want.Stop == job.StopKill:
+		return doKill
+	}
+	return doTerm
+}
+
+// reconcileLoop makes what runs here equal to what is assigned, whenever one
+// of the two changes.
+func (a *Agent) reconcileLoop(ctx context.Context) {
+	tries := map[key]int{}
+	for failures := 0; ; {
+		changed := a.rt.Watch()
+		err := a.reconcile(ctx, tries)
+		if ctx.Err() != nil {
+			return
+		}
+		a.trouble("carrying out of assignments", err)
+		again := time.Hour
+		if failures++; err != nil {
+			again = job.Backoff(failures, retryFirst, retryMost)
+		} else if failures = 0; a.files.busy() {
+			again = progressEvery
+		}
+		wait, cancel := context.WithTimeout(ctx, again)
+		select {
+		case <-wait.Done():
+		case <-changed:
+		case <-a.reconcileSoon:
+		}
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// reconcile does one round. What fails is tried again in the next.
+func (a *Agent) reconcile(ctx context.Context, tries map[key]int) error {
+	list := a.rt.List()
+	have := make(map[key]*runtime.Status, len(list))
+	for i := range list {
+		have[key{list[i].Run, list[i].Rank}] = &list[i]
+	}
+	a.tendShippers(ctx, list)
+	a.mu.Lock()
+	want := a.wanted
+	a.mu.Unlock()
+	var errs []error
+	if want.known {
+		for _, k := range sortedKeys(want.ranks, have) {
+			var assigned *api.Assignment
+			if w, ok := want.ranks[k]; ok {
+				assigned = &w
+			}
+			errs = append(errs, a.settle(ctx, k, assigned, have[k], tries))
+		}
+		errs = append(errs, a.results.keepOnly(func(k key) bool { _, ok := want.ranks[k]; return ok }))
+	}
+	a.publish(a.rt.List(), want)
+	return errors.Join(errs...)
+}
+
+// sortedKeys lists the keys of both, those that are only running first: they
+// make room.
+func sortedKeys(want map[key]api.Assignment, have map[key]*runtime.Status) []key {
+	var all []key
+	for k := range want {
+		all = append(all, k)
+	}
+	for k := range have {
+		if _, ok := want[k]; !ok {
+			all = append(all, k)
+		}
+	}
+	class := func(k key) int {
+		if _, ok := want[k]; ok {
+			return 1
+		}
+		return 0
+	}
+	slices.SortFunc(all, func(x, y key) int {
+		if c := class(x) - class(y); c != 0 {
+			return c
+		}
+		if c := strings.Compare(string(x.run), string(y.run)); c != 0 {
+			return c
+		}
+		return x.rank - y.rank
+	})
+	return all
+}
+
+// settle does what decide says about one rank.
+func (a *Agent) settle(ctx context.Context, k key, want *api.Assignment, have *runtime.Status, tries map[key]int) error {
+	if _, over := a.results.all[k]; over && want != nil {
+		return nil
+	}
+	a.mu.Lock()
+	begun := a.started[k]
+	s := a.shippers[k]
+	a.mu.Unlock()
+	switch decide(want, have, begun, s != nil && s.delivered.Load()) {
+	case doStart:
+		return a.start(ctx, k, *want, have, tries)
+	case doTerm:
+		return a.rt.Stop(k.run, k.rank, job.StopTerm)
+	case doKill:
+		return a.rt.Stop(k.run, k.rank, job.StopKill)
+	case doCancel:
+		return a.conclude(k, api.RankReport{Cause: job.CauseCancelled, Reason: "stopped as asked before it was started", Signalled: true})
+	case doForget:
+		return a.forget(k)
+	}
+	return nil
+}
+
+// start gives a rank to the runtime, if the fence lets it pass.
+func (a *Agent) start(ctx context.Context, k key, want api.Assignment, have *runtime.Status, tries map[key]int) error {
+	if have == nil { // one that the runtime has was let pass before
+		if err := a.fence.check(k); err != nil {
+			a.log.Warn("run refused", "run", k.run, "rank", k.rank, "error", err)
+			return a.conclude(k, api.RankReport{Cause: job.CauseLaunchFailed, Reason: "refused: " + err.Error()})
+		}
+		if err := a.fence.enter(k); err != nil {
+			return a.startFailed(k, err, tries)
+		}
+	}
+	a.starting.Lock()
+	defer a.starting.Unlock()
+	if a.closing {
+		return nil
+	}
+	spec := runtime.Spec{Run: want.Run, Rank: want.Rank, Job: want.Job, Epoch: want.Epoch, Launch: want.Launch, Devices: a.devices(want.Launch.GPUs)}
+	if err := a.rt.Start(ctx, spec); err != nil {
+		return a.startFailed(k, err, tries)
+	}
+	a.mu.Lock()
+	a.started[k] = true
+	a.mu.Unlock()
+	delete(tries, k)
+	return nil
+}
+
+// startFailed gives a rank up that can never be begun, or not for too long.
+func (a *Agent) startFailed(k key, err error, tries map[key]int) error {
+	var f *fault.Error
+	if errors.As(err, &f) && f.Code == "lease_over" {
+		return err // the next report renews it
+	}
+	hopeless := f != nil && (f.Kind == fault.Invalid || f.Kind == fault.Conflict)
+	if tries[k]++; !hopeless && tries[k] < startTries {
+		return fmt.Errorf("start %s rank %d: %w", k.run, k.rank, err)
+	}
+	delete(tries, k)
+	a.log.Error("run cannot be started", "run", k.run, "rank", k.rank, "error", err)
+	return a.conclude(k, api.RankReport{Cause: job.CauseLaunchFailed, Reason: err.Error()})
+}
+
+// conclude keeps the end of a rank that the runtime does not have.
+func (a *Agent) conclude(k key, end api.RankReport) error {
+	const most = 2000 // of a reason, by the contract
+	end.Run, end.Rank, end.State, end.Ended = k.run, k.rank, job.RunEnded, a.clk.Now()
+	if len(end.Reason) > most {
+		end.Reason = strings.ToValidUTF8(end.Reason[:most], "")
+	}
+	return a.results.put(end)
+}
+
+// forget drops the record of a rank that the server has all of.
+func (a *Agent) forget(k key) error {
+	if err := a.fence.leave(k); err != nil {
+		return err
+	}
+	if err := a.rt.Forget(k.run, k.rank); err != nil {
+		return fmt.Errorf("forget %s rank %d: %w", k.run, k.rank, err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.started, k)
+	delete(a.shippers, k)
+	return nil
+}
+
+// devices names the GPUs of a run by what the driver calls them, since a
+// program may count them in another order than the inventory. Declared GPUs
+// have no such names.
+func (a *Agent) devices(indices []int) []string {
+	inv := a.inventory()
+	var names []string
+	for _, i := range indices {
+		if i < 0 || i >= len(inv.GPUs) || inv.GPUs[i].Fake || !strings.HasPrefix(inv.GPUs[i].UUID, "GPU-") {
+			return nil
+		}
+		names = append(names, inv.GPUs[i].UUID)
+	}
+	return names
+}
+
+// stopRuns stops everything, waits until all has ended and its ends and output
+// are delivered, but no longer than the grace periods and some seconds.
+func (a *Agent) stopRuns(ctx context.Context) {
+	a.starting.Lock()
+	a.closing = true
+	a.starting.Unlock()
+	most := 10 * time.Second
+	a.mu.Lock()
+	for _, w := range a.wanted.ranks {
+		most = max(most, time.Duration(w.Launch.Grace)+10*time.Second)
+	}
+	a.mu.Unlock()
+	for _, mode := range []job.StopMode{job.StopTerm, job.StopKill} {
+		limited, cancel := context.WithTimeout(ctx, most)
+		done := a.stopAll(limited, mode)
+		cancel()
+		if done {
+			return
+		}
+		most = 10 * time.Second
+	}
+	a.log.Error("some runs could not be stopped, or their output not delivered")
+}
+
+// stopAll stops every run in this way and reports whether all is over and delivered.
+func (a *Agent) stopAll(ctx context.Context, mode job.StopMode) bool {
+	for {
+		changed := a.rt.Watch()
+		left := 0
+		for _, st := range a.rt.List() {
+			a.mu.Lock()
+			s := a.shippers[key{st.Run, st.Rank}]
+			a.mu.Unlock()
+			if st.State != job.RunEnded || s == nil || !s.delivered.Load() {
+				left++
+			}
+			if st.State != job.RunEnded {
+				a.trouble("stopping of runs", a.rt.Stop(st.Run, st.Rank, mode))
+			}
+		}
+		if left == 0 && a.reported() {
+			return true
+		}
+		pause(ctx, pollLog, changed)
+		if ctx.Err() != nil {
+			return false
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"syscall"
+	"time"
+
+	"trainyard/internal/agent/inventory"
+	"trainyard/internal/agent/runtime"
+	"trainyard/internal/api"
+	"trainyard/internal/clock"
+	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
+	"trainyard/internal/job"
+)
+
+const (
+	reportEvery   = 5 * time.Second  // before the server has said how often
+	reportTimeout = 10 * time.Second // a report that takes longer is sent again
+)
+
+// publish makes up what is reported about the ranks, and reports at once if
+// that changed. An end is reported until the server, having taken it, drops the
+// assignment.
+func (a *Agent) publish(list []runtime.Status, want wanted) {
+	var ranks []api.RankReport
+	for _, st := range list {
+		k := key{st.Run, st.Rank}
+		w, assigned := want.ranks[k]
+		_, given := a.results.all[k]
+		if given && assigned || st.State == job.RunEnded && want.known && !assigned {
+			continue
+		}
+		report := st.Report()
+		if st.State == job.RunPreparing && report.Reason == "" {
+			report.Reason = a.files.progress(w.Launch.Workdir)
+		}
+		ranks = append(ranks, report)
+	}
+	for k, report := range a.results.all {
+		if _, assigned := want.ranks[k]; assigned {
+			ranks = append(ranks, report)
+		}
+	}
+	slices.SortFunc(ranks, compareReports)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !slices.Equal(ranks, a.ranks) {
+		a.ranks = ranks
+		wake(a.reportSoon)
+	}
+}
+
+func compareReports(x, y api.RankReport) int {
+	switch {
+	case x.Run < y.Run:
+		return -1
+	case x.Run > y.Run:
+		return 1
+	}
+	return x.Rank - y.Rank
+}
+
+// reportLoop sends a report at every change and at least as often as the server wants.
+func (a *Agent) reportLoop(ctx context.Context) {
+	interval := reportEvery
+	failures := 0
+	for seq := uint64(1); ctx.Err() == nil; seq++ {
+		reply, err := a.report(ctx, seq)
+		if ctx.Err() != nil {
+			return
+		}
+		a.trouble("reporting to the yard", err)
+		if err != nil {
+			a.metrics.reportFailures.Inc()
+			failures++
+			clock.Sleep(ctx, min(job.Backoff(failures, retryFirst, retryMost), interval))
+			continue
+		}
+		failures = 0
+		if reply.Interval > 0 {
+			interval = time.Duration(reply.Interval)
+		}
+		pause(ctx, interval, a.reportSoon)
+	}
+}
+
+// report sends one report and does what the answer, or its lack, asks for.
+func (a *Agent) report(ctx context.Context, seq uint64) (api.ReportReply, error) {
+	r := api.Report{Capability: api.Capability, Boot: a.boot, Seq: seq}
+	a.mu.Lock()
+	r.Ranks = a.ranks
+	r.Foreign = a.foreign()
+	inv := a.found.Inventory
+	if a.sent == nil || !reflect.DeepEqual(*a.sent, inv) {
+		r.Inventory = &inv
+	}
+	a.mu.Unlock()
+	call, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	reply, err := a.yard.Load().Report(call, r)
+	if err != nil {
+		if ctx.Err() == nil && vouches(err) && a.memory.Lease > 0 {
+			err = errors.Join(err, a.rt.Renew(time.Duration(a.memory.Lease)))
+		}
+		return reply, err
+	}
+	now := a.clk.Now()
+	a.mu.Lock()
+	a.contact, a.taken = now, r.Ranks
+	if r.Inventory != nil {
+		a.sent = r.Inventory
+	}
+	a.mu.Unlock()
+	if reply.Lease > 0 {
+		err = errors.Join(a.rt.Renew(time.Duration(reply.Lease)), a.remember(reply.Lease))
+	}
+	if a.heard(reply.Generation, now) {
+		a.log.Warn("stream of assignments hangs, opening another")
+		a.newStream()
+	}
+	return reply, err
+}
+
+// vouches reports whether a failed report proves that the server has given
+// nothing up meanwhile: a machine that refuses the connection runs no server,
+// and one that answers "not now" has heard us. Silence proves nothing, nor does
+// an answer that this node is not wanted, nor one that the server is broken.
+func vouches(err error) bool {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return true
+	}
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code == "unreachable" {
+		return false
+	}
+	return f.Kind == fault.Unavailable || f.Kind == fault.OverLimit
+}
+
+// foreign lists the GPUs on which processes run that are not the yard's: those
+// in use that no rank here has. Before the assignments are known nothing can be
+// told. The caller holds mu.
+func (a *Agent) foreign() []int {
+	if !a.wanted.known {
+		return nil
+	}
+	ours := map[int]bool{}
+	for _, r := range a.ranks {
+		for _, gpu := range a.wanted.ranks[key{r.Run, r.Rank}].Launch.GPUs {
+			ours[gpu] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(a.found.Busy), func(gpu int) bool { return ours[gpu] })
+}
+
+// reported says whether the server has heard of every end.
+func (a *Agent) reported() bool {
+	list := a.rt.List()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, st := range list {
+		k := key{st.Run, st.Rank}
+		_, assigned := a.wanted.ranks[k]
+		heard := slices.ContainsFunc(a.taken, func(r api.RankReport) bool {
+			return r.Run == k.run && r.Rank == k.rank && r.State == job.RunEnded
+		})
+		if assigned && !heard {
+			return false
+		}
+	}
+	return true
+}
+
+// inventoryLoop looks at the machine every so often.
+func (a *Agent) inventoryLoop(ctx context.Context) {
+	for clock.Sleep(ctx, a.cfg.InventoryEvery) {
+		found, err := a.cfg.Inventory(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			a.noteInventory(found)
+		}
+		a.trouble("look at this machine", errors.Join(append(found.Problems, err)...))
+	}
+}
+
+// noteInventory keeps what was found and reports it if it is new.
+func (a *Agent) noteInventory(found inventory.Found) {
+	found.Inventory.Limits = a.rt.Limits()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.found == nil || !reflect.DeepEqual(*a.found, found) {
+		a.found = &found
+		wake(a.reportSoon)
+	}
+}
+
+// inventory returns the newest look at the machine.
+func (a *Agent) inventory() fleet.Inventory {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.found.Inventory
+}

@@ -1,0 +1,214 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trainyard/internal/agent/runtime/process"
+	"trainyard/internal/agent/runtime/tree"
+	"trainyard/internal/clock"
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// Adopt finds the ranks that an earlier agent left, and is called once before
+// anything else. Those that run are looked after as if this agent had started them. Of one
+// whose supervisor is gone without a result everything is killed, and it ends
+// with the cause node_lost. One whose supervisor was never started waits for Start.
+func (r *Runtime) Adopt() ([]Status, error) {
+	runs := filepath.Join(r.dir, runsDir)
+	entries, err := os.ReadDir(runs)
+	if err != nil {
+		return nil, fmt.Errorf("look for runs: %w", err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") { // begun and not finished, or removed and not yet gone
+			if err := tree.Remove(filepath.Join(runs, e.Name())); err != nil {
+				return nil, fmt.Errorf("clean up: %w", err)
+			}
+			continue
+		}
+		if err := r.adopt(e.Name()); err != nil {
+			return nil, err
+		}
+	}
+	r.mu.Lock()
+	r.adopted = true
+	r.announce()
+	r.mu.Unlock()
+	r.tasks.Go(r.pruneSetups)
+	return r.List(), nil
+}
+
+// adopt takes over one run directory.
+func (r *Runtime) adopt(name string) error {
+	rk := &rank{name: name, dir: filepath.Join(r.dir, runsDir, name)}
+	ok, err := readJSON(filepath.Join(rk.dir, launchFile), &rk.rec)
+	if err != nil || !ok || rk.rec.name() != name {
+		// It was durable before it had its name, so this is damage from outside.
+		r.log.Error("cannot read a run directory, it is left alone", "dir", rk.dir, "error", err)
+		return nil
+	}
+	rk.state.Status = statusOf(rk.rec.Spec)
+	if rk.begun, err = readJSON(filepath.Join(rk.dir, stateName), &rk.state); err != nil {
+		return err
+	}
+	holder, err := lockHolder(rk.dir)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ranks[name] = rk
+	if rk.state.State != job.RunEnded && (rk.begun || holder != 0) {
+		rk.begun, rk.tended = true, true
+		r.tasks.Go(func() { r.attend(rk) })
+	}
+	return nil
+}
+
+// attend waits until no supervisor has the rank any more and then makes sure
+// that its end is recorded.
+func (r *Runtime) attend(rk *rank) {
+	for !r.settled(rk) {
+		holder, err := lockHolder(rk.dir)
+		if err == nil && holder != 0 {
+			if !r.awaitExit(holder) {
+				return // closed
+			}
+			continue
+		}
+		var lock *os.File
+		var mine bool
+		if err == nil {
+			lock, mine, err = takeLock(rk.dir)
+		}
+		if mine {
+			r.settle(rk)
+			err = lock.Close()
+		}
+		if err != nil {
+			r.log.Error("cannot look after a rank", "rank", rk.name, "error", err)
+		}
+		if r.ctx.Err() != nil || err != nil && !clock.Sleep(r.ctx, time.Second) {
+			return
+		}
+	}
+	if rk.rec.Setup != nil {
+		r.pruneSetups() // it may have been the last to use one
+	}
+}
+
+// settled reports whether the end of a rank is recorded.
+func (r *Runtime) settled(rk *rank) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return rk.state.State == job.RunEnded
+}
+
+// settle records the end of a rank that has no supervisor, if the supervisor did
+// not. The caller holds the rank's lock.
+func (r *Runtime) settle(rk *rank) {
+	r.refresh(rk)
+	r.mu.Lock()
+	st, begun := rk.state, rk.begun
+	r.mu.Unlock()
+	switch {
+	case st.State == job.RunEnded:
+	case begun:
+		r.bury(rk, st)
+	default: // what it begins it records first, so it began nothing
+		r.writeEnd(rk, st, ending{cause: job.CauseLaunchFailed, reason: "its supervisor ended without starting it" + r.lastWords(rk)})
+	}
+}
+
+// awaitExit waits for the end of a process and reports whether that came, and
+// not Close. It does not reap it.
+func (r *Runtime) awaitExit(pid int) bool {
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if errors.Is(err, unix.ESRCH) {
+		return true
+	}
+	if err == nil {
+		err = r.awaitReadable(fd, pid)
+	}
+	for err != nil && r.ctx.Err() == nil { // an old kernel
+		if p, ok := process.Read(pid); !ok || p.Dead {
+			return true
+		}
+		clock.Sleep(r.ctx, 100*time.Millisecond)
+	}
+	return r.ctx.Err() == nil
+}
+
+// awaitReadable waits until a descriptor that stands for a process says that it
+// has ended, or until Close, and closes the descriptor.
+func (r *Runtime) awaitReadable(fd, pid int) error {
+	f := os.NewFile(uintptr(fd), "process "+strconv.Itoa(pid))
+	defer func() { _ = f.Close() }()
+	defer context.AfterFunc(r.ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) })()
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return conn.Read(func(fd uintptr) bool {
+		n, perr := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		return perr == nil && n > 0
+	})
+}
+
+// endUnbegun ends a rank that no supervisor has taken. If one has, it looks after that.
+func (r *Runtime) endUnbegun(rk *rank, e ending) {
+	lock, mine, err := takeLock(rk.dir)
+	if err != nil {
+		r.log.Error("cannot lock a rank", "rank", rk.name, "error", err)
+	}
+	if mine {
+		r.refresh(rk)
+		r.mu.Lock()
+		st, begun := rk.state, rk.begun
+		r.mu.Unlock()
+		if !begun {
+			r.writeEnd(rk, st, e)
+		}
+		if err := lock.Close(); err != nil {
+			r.log.Error("cannot unlock a rank", "rank", rk.name, "error", err)
+		}
+	}
+	r.attend(rk)
+}
+
+// Forget removes all traces of a rank that has ended, but for its checkpoints.
+// Call it when the server has its end and its whole log.
+func (r *Runtime) Forget(run id.Run, n int) error {
+	rk, err := r.lookup(run, n)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	st := rk.state
+	if st.State != job.RunEnded {
+		r.mu.Unlock()
+		return fault.New(fault.Conflict, "rank_running", "rank %d of run %s has not ended", n, run)
+	}
+	gone := filepath.Join(r.dir, runsDir, ".gone-"+rk.name)
+	err = os.Rename(rk.dir, gone)
+	if err == nil {
+		delete(r.ranks, rk.name)
+		r.announce()
+	}
+	r.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("forget rank %s: %w", rk.name, err)
+	}
+	return errors.Join(st.Group.Remove(), tree.Remove(gone))
+}

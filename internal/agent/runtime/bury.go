@@ -1,0 +1,109 @@
+package runtime
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trainyard/internal/clock"
+	"trainyard/internal/job"
+	"trainyard/internal/runlog"
+)
+
+// bury ends a rank whose supervisor was killed. The caller holds the rank's lock.
+func (r *Runtime) bury(rk *rank, st state) {
+	q := quarry{dir: rk.dir, group: st.Group, session: st.PID, since: st.Begun}
+	sig, wait := unix.SIGTERM, time.Millisecond
+	for {
+		n, err := q.signal(sig, true)
+		if err != nil {
+			r.log.Error("cannot end what a rank left behind", "rank", rk.name, "error", err)
+		}
+		if n == 0 && err == nil {
+			break
+		}
+		if sig == unix.SIGTERM {
+			r.awaitGone(q, leftoverGrace)
+			sig = unix.SIGKILL
+			continue
+		}
+		wait = min(2*wait, 100*time.Millisecond)
+		if !clock.Sleep(r.ctx, wait) {
+			return // closed: the next agent goes on
+		}
+	}
+	if err := mendLog(filepath.Join(rk.dir, outputFile), r.clk); err != nil {
+		r.log.Error("cannot mend the log of a rank", "rank", rk.name, "error", err)
+	}
+	if err := st.Group.Remove(); err != nil {
+		r.log.Warn("cannot remove a cgroup", "rank", rk.name, "error", err)
+	}
+	r.writeEnd(rk, st, ending{cause: job.CauseNodeLost, reason: "its supervisor was killed, so all its processes were ended"})
+}
+
+// awaitGone waits until the processes are gone, for at most d.
+func (r *Runtime) awaitGone(q quarry, d time.Duration) {
+	for end := r.clk.Now().Add(d); r.clk.Now().Before(end); {
+		if procs, err := q.find(true); err != nil || len(procs) == 0 {
+			return
+		}
+		if !clock.Sleep(r.ctx, 10*time.Millisecond) {
+			return
+		}
+	}
+}
+
+// mendLog makes a log end with a whole frame and says that it ended early.
+func mendLog(path string, clk clock.Clock) (err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Sync(), f.Close()) }()
+	d := runlog.NewDecoder(f)
+	var derr error
+	for derr == nil {
+		_, derr = d.Next()
+	}
+	if errors.Is(derr, io.ErrUnexpectedEOF) {
+		torn, rerr := io.ReadAll(io.NewSectionReader(f, d.Offset(), 2*runlog.MaxFrame))
+		if rerr != nil {
+			return rerr
+		}
+		_, derr = io.Copy(f, bytes.NewReader(runlog.Mend(torn)))
+		if derr == nil {
+			derr = io.EOF
+		}
+	}
+	if !errors.Is(derr, io.EOF) {
+		return derr
+	}
+	return runlog.NewWriter(f, 0).Remark(clk.Now(), "the supervisor of this run was killed; output may be missing here")
+}
+
+// lastWords is the end of what a supervisor wrote to its own log.
+func (r *Runtime) lastWords(rk *rank) string {
+	data, err := os.ReadFile(filepath.Join(rk.dir, supervisorLog))
+	if err != nil {
+		return ""
+	}
+	o := output{tail: data}
+	return quoted(o.lastLine())
+}
+
+// writeEnd records the end of a rank. The caller holds the rank's lock.
+func (r *Runtime) writeEnd(rk *rank, st state, e ending) {
+	st.end(e, r.clk.Now())
+	err := writeState(r.ctx, rk.dir, st, func(err error) {
+		r.log.Error("cannot record the end of a rank, trying again", "rank", rk.name, "error", err)
+	})
+	if err != nil {
+		return // closed: the next agent does it
+	}
+	r.refresh(rk)
+}

@@ -1,0 +1,165 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trainyard/internal/agent/runtime/process"
+	"trainyard/internal/clock"
+	"trainyard/internal/job"
+)
+
+// Group is the cgroup of one rank. A nil Group has no processes and no limits.
+type Group struct {
+	V2     bool   `json:"v2,omitempty"`
+	Memory string `json:"memory"`
+	CPU    string `json:"cpu,omitempty"`
+	// Limit is the memory that was asked for, 0 if none.
+	Limit job.Bytes `json:"limit,omitempty"`
+}
+
+// Create makes a cgroup with these limits. CPUs are a share, not a cap: whoever
+// has work to do may use what is idle.
+func (c Place) Create(name string, memory job.Bytes, cpus job.CPUs) (*Group, error) {
+	g := &Group{V2: c.V2, Memory: filepath.Join(c.Memory, name), Limit: memory}
+	if err := mkdir(g.Memory); err != nil {
+		return nil, err
+	}
+	if c.CPU != "" {
+		g.CPU = filepath.Join(c.CPU, name)
+		if err := mkdir(g.CPU); err != nil {
+			return nil, errors.Join(err, os.Remove(g.Memory))
+		}
+	}
+	set := g.limitV1
+	if g.V2 {
+		set = g.limitV2
+	}
+	if err := set(memory, cpus); err != nil {
+		return nil, errors.Join(err, g.Remove())
+	}
+	return g, nil
+}
+
+func (g *Group) limitV1(memory job.Bytes, cpus job.CPUs) error {
+	if memory > 0 {
+		bytes := strconv.FormatInt(int64(memory), 10)
+		if err := setKnob(g.Memory, "memory.limit_in_bytes", bytes); err != nil {
+			return err
+		}
+		// Without swap accounting the file is not there, and swap not limited.
+		err := setKnob(g.Memory, "memory.memsw.limit_in_bytes", bytes)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if cpus > 0 && g.CPU != "" {
+		shares := min(max(int64(cpus)*1024/1000, 2), 262144)
+		return setKnob(g.CPU, "cpu.shares", strconv.FormatInt(shares, 10))
+	}
+	return nil
+}
+
+func (g *Group) limitV2(memory job.Bytes, cpus job.CPUs) error {
+	if memory > 0 {
+		if err := setKnob(g.Memory, "memory.max", strconv.FormatInt(int64(memory), 10)); err != nil {
+			return err
+		}
+		for name, value := range map[string]string{"memory.swap.max": "0", "memory.oom.group": "1"} {
+			if err := setKnob(g.Memory, name, value); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	if cpus > 0 {
+		weight := min(max(int64(cpus)/10, 1), 10000)
+		return setKnob(g.Memory, "cpu.weight", strconv.FormatInt(weight, 10))
+	}
+	return nil
+}
+
+// Add moves processes into the cgroup. One that is gone is no error.
+func (g *Group) Add(pids []int) error {
+	for _, dir := range []string{g.Memory, g.CPU} {
+		if dir == "" {
+			continue
+		}
+		for _, pid := range pids {
+			err := setKnob(dir, "cgroup.procs", strconv.Itoa(pid))
+			if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.EINVAL) {
+				return fmt.Errorf("put process %d into its cgroup: %w", pid, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Procs lists the processes in the cgroup.
+func (g *Group) Procs() map[int]bool {
+	if g == nil {
+		return nil
+	}
+	data, err := os.ReadFile(filepath.Join(g.Memory, "cgroup.procs"))
+	if err != nil {
+		return nil // removed: nothing is in it
+	}
+	pids := map[int]bool{}
+	for word := range strings.FieldsSeq(string(data)) {
+		if pid, err := strconv.Atoi(word); err == nil {
+			pids[pid] = true
+		}
+	}
+	return pids
+}
+
+// Kill kills all that is in the cgroup at once, where the kernel can do that.
+// Where it cannot, the caller's own signals do it.
+func (g *Group) Kill() {
+	if g != nil && g.V2 {
+		_ = setKnob(g.Memory, "cgroup.kill", "1")
+	}
+}
+
+// OOMKills is how often the kernel killed a process of the cgroup for its memory.
+func (g *Group) OOMKills() int64 {
+	if g == nil {
+		return 0
+	}
+	file := "memory.oom_control"
+	if g.V2 {
+		file = "memory.events"
+	}
+	n, _ := process.ReadCounter(filepath.Join(g.Memory, file), "oom_kill")
+	return n
+}
+
+// Remove takes the cgroup away. Its last process may linger for a moment.
+func (g *Group) Remove() error {
+	if g == nil {
+		return nil
+	}
+	var errs []error
+	for _, dir := range []string{g.Memory, g.CPU} {
+		if dir == "" {
+			continue
+		}
+		err := os.Remove(dir)
+		for try := 0; errors.Is(err, unix.EBUSY) && try < 20; try++ {
+			clock.Sleep(context.Background(), time.Duration(try)*time.Millisecond)
+			err = os.Remove(dir)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

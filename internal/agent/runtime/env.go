@@ -1,0 +1,113 @@
+package runtime
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"trainyard/internal/api"
+)
+
+// rankDirVar marks every process of a rank, so that it can be found again.
+const rankDirVar = "TRAINYARD_RANK_DIR"
+
+// inherited are the variables of the agent that describe the machine and that
+// a program may need. Everything else of the agent's environment stays its own.
+var inherited = []string{
+	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR",
+	"SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
+	"LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "PYENV_ROOT",
+	"CONDA_EXE", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_PYTHON_EXE", "MAMBA_EXE", "MAMBA_ROOT_PREFIX",
+}
+
+// inheritedPrefixes begin further variables that are passed on: locale and how
+// this machine talks to the others of a run.
+var inheritedPrefixes = []string{"LC_", "NCCL_", "GLOO_"}
+
+// baseEnv picks from the agent's environment what programs get.
+func baseEnv(environ []string) map[string]string {
+	env := map[string]string{"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	for _, e := range environ {
+		key, value, ok := strings.Cut(e, "=")
+		if !ok {
+			continue
+		}
+		hasPrefix := func(p string) bool { return strings.HasPrefix(key, p) }
+		if slices.Contains(inherited, key) || slices.ContainsFunc(inheritedPrefixes, hasPrefix) {
+			env[key] = value
+		}
+	}
+	return env
+}
+
+// environment returns the whole environment of a rank, sorted: what the machine
+// gives, over it what the job asks for, over that what the yard says. So a job
+// may choose its PATH, but not which GPUs it sees or who it is.
+func environment(base map[string]string, s Spec, data, setupDir string) []string {
+	env := maps.Clone(base)
+	env["PYTHONUNBUFFERED"] = "1"
+	maps.Copy(env, s.Launch.Env)
+	maps.Copy(env, yardEnv(s, data))
+	maps.Copy(env, distributedEnv(s))
+	if setupDir != "" {
+		env["TRAINYARD_SETUP_DIR"] = setupDir
+	}
+	out := make([]string, 0, len(env))
+	for _, key := range slices.Sorted(maps.Keys(env)) {
+		out = append(out, key+"="+env[key])
+	}
+	return out
+}
+
+// yardEnv says who the rank is and which GPUs it has.
+func yardEnv(s Spec, data string) map[string]string {
+	gpus := strings.Join(devices(s), ",")
+	return map[string]string{
+		"TRAINYARD_JOB_ID":         string(s.Job),
+		"TRAINYARD_JOB_NAME":       s.Launch.Name,
+		"TRAINYARD_RUN":            string(s.Run),
+		"TRAINYARD_EPOCH":          strconv.Itoa(s.Epoch),
+		"TRAINYARD_CHECKPOINT_DIR": filepath.Join(data, checkpointsDir, string(s.Job)),
+		rankDirVar:                 filepath.Join(data, runsDir, s.name()),
+		// Empty, not absent, for a rank without GPUs: absent would mean all of them.
+		"CUDA_VISIBLE_DEVICES":   gpus,
+		"NVIDIA_VISIBLE_DEVICES": gpus,
+	}
+}
+
+// devices names the GPUs of a rank as its program is told them.
+func devices(s Spec) []string {
+	if len(s.Devices) > 0 {
+		return s.Devices
+	}
+	names := make([]string, len(s.Launch.GPUs))
+	for i, index := range s.Launch.GPUs {
+		names[i] = strconv.Itoa(index)
+	}
+	return names
+}
+
+// distributedEnv are the names that distributed frameworks read.
+func distributedEnv(s Spec) map[string]string {
+	nodes := strconv.Itoa(max(1, len(s.Launch.Nodes)))
+	rank := strconv.Itoa(s.Rank)
+	perNode := strconv.Itoa(max(1, len(devices(s))))
+	port := strconv.Itoa(s.Launch.MasterPort)
+	return map[string]string{
+		"NODE_RANK": rank, "RANK": rank, "WORLD_SIZE": nodes, "NNODES": nodes, "NPROC_PER_NODE": perNode,
+		"MASTER_ADDR": masterAddr(s.Launch), "MASTER_PORT": port,
+		"PET_NNODES": nodes, "PET_NODE_RANK": rank, "PET_NPROC_PER_NODE": perNode,
+		"PET_MASTER_ADDR": masterAddr(s.Launch), "PET_MASTER_PORT": port,
+	}
+}
+
+// masterAddr is where the first rank is.
+func masterAddr(l api.Launch) string {
+	if len(l.Nodes) == 0 || l.Nodes[0] == "" {
+		return "127.0.0.1"
+	}
+	return l.Nodes[0]
+}

@@ -1,0 +1,151 @@
+package runtime
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trainyard/internal/job"
+)
+
+// order tells a supervisor to stop its run.
+type order struct {
+	mode   job.StopMode
+	cause  job.Cause
+	reason string
+}
+
+// readStop reads how a run was told to stop; StopNone if it was not.
+func readStop(dir string) (job.StopMode, error) {
+	data, err := os.ReadFile(filepath.Join(dir, stopFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return job.StopNone, nil
+	}
+	if err != nil {
+		return job.StopNone, err
+	}
+	mode := job.StopMode(data)
+	if mode != job.StopTerm && mode != job.StopKill {
+		return job.StopNone, fmt.Errorf("read %s: %q is no way to stop", stopFile, data)
+	}
+	return mode, nil
+}
+
+// askStop writes how a run shall stop and wakes its supervisor. A kill is never
+// taken back. It reports whether there is a supervisor to obey.
+func askStop(dir string, mode job.StopMode) (bool, error) {
+	asked, err := readStop(dir)
+	if err != nil {
+		return false, err
+	}
+	if asked != mode && asked != job.StopKill {
+		if err := writeFile(filepath.Join(dir, stopFile), []byte(mode), false); err != nil {
+			return false, err
+		}
+	}
+	return poke(filepath.Join(dir, controlPipe), "s")
+}
+
+// asked is the order that the stop file holds, if any.
+func (s *supervisor) asked() (order, bool) {
+	mode, err := readStop(s.dir)
+	if err != nil {
+		s.complain(err)
+	}
+	return order{mode: mode, cause: job.CauseCancelled, reason: "stopped as asked"}, mode != job.StopNone
+}
+
+// lapsed is the order that follows from a lease that is over.
+func lapsed(l lease) order {
+	return order{mode: job.StopTerm, cause: job.CauseNodeLost, reason: fmt.Sprintf(
+		"not in touch with the yard for %v; it may be started elsewhere", job.Duration(l.Valid.Round(time.Millisecond)))}
+}
+
+// listen gathers all reasons to stop in s.orders until ctx ends. What was asked
+// before is known when it returns.
+func (s *supervisor) listen(ctx context.Context) error {
+	// Reading and writing, so that it never ends when a writer goes away.
+	control, err := os.OpenFile(filepath.Join(s.dir, controlPipe), os.O_RDWR|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return fmt.Errorf("open the control pipe: %w", err)
+	}
+	if o, ok := s.asked(); ok {
+		s.take(o)
+	} else if l, left, ok, err := readLease(s.data); err == nil && ok && left <= 0 {
+		s.take(lapsed(l))
+	}
+	context.AfterFunc(ctx, func() { _ = control.Close() })
+	go func() {
+		for r := bufio.NewReader(control); ; {
+			if _, err := r.ReadByte(); err != nil {
+				return // closed
+			}
+			if o, ok := s.asked(); ok {
+				s.send(ctx, o)
+			}
+		}
+	}()
+	go func() {
+		if l, over := leaseOver(ctx, s.data, s.complain); over {
+			s.send(ctx, lapsed(l))
+		}
+	}()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	go s.heedSignals(ctx, signals)
+	return nil
+}
+
+// heedSignals stops the run when the supervisor itself is told to, as when the
+// machine shuts down. A hang-up means nothing to it; but it must not be ignored
+// either, because the program would inherit that.
+func (s *supervisor) heedSignals(ctx context.Context, signals chan os.Signal) {
+	defer signal.Stop(signals)
+	for {
+		select {
+		case sig := <-signals:
+			if sig != unix.SIGHUP {
+				s.send(ctx, order{mode: job.StopTerm, cause: job.CauseNodeLost,
+					reason: "its supervisor was told to end, as when the machine shuts down"})
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// send hands an order to the supervisor's loop.
+func (s *supervisor) send(ctx context.Context, o order) {
+	select {
+	case s.orders <- o:
+	case <-ctx.Done():
+	}
+}
+
+// take notes an order. The first one gives the cause; a kill overrides a running term.
+func (s *supervisor) take(o order) {
+	if s.stop.mode == job.StopNone {
+		s.stop = o
+	}
+	if o.mode == job.StopKill {
+		s.stop.mode = job.StopKill
+	}
+}
+
+// toldToStop reports whether an order has come, without waiting for one.
+func (s *supervisor) toldToStop() bool {
+	select {
+	case o := <-s.orders:
+		s.take(o)
+	default:
+	}
+	return s.stop.mode != job.StopNone
+}

@@ -1,0 +1,165 @@
+// Package process finds processes of this machine and signals them.
+//
+// A process is named by its PID and the time it began, so that a signal never
+// reaches another one that got the same PID later. The package runtime uses it
+// to find all that belongs to a run. It only looks and signals: it neither
+// starts processes nor waits for them.
+package process
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Process is a process as the kernel lists it.
+type Process struct {
+	PID, Parent, Session int
+	Begun                uint64 // in ticks since boot; with PID it names one process only
+	Dead                 bool   // a zombie: it does nothing any more
+}
+
+// Read reads one process and reports whether it exists.
+func Read(pid int) (Process, bool) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return Process{}, false
+	}
+	return parseStat(pid, data)
+}
+
+// parseStat reads the text of /proc/<pid>/stat. The name in parentheses may
+// hold anything, so the fields are counted from its last parenthesis on.
+func parseStat(pid int, data []byte) (Process, bool) {
+	_, rest, ok := cutLast(data, ')')
+	fields := strings.Fields(string(rest))
+	if !ok || len(fields) < 20 {
+		return Process{}, false
+	}
+	parent, err1 := strconv.Atoi(fields[1])
+	session, err2 := strconv.Atoi(fields[3])
+	begun, err3 := strconv.ParseUint(fields[19], 10, 64)
+	if err1 != nil || err2 != nil || err3 != nil {
+		return Process{}, false
+	}
+	dead := fields[0] == "Z" || fields[0] == "X"
+	return Process{PID: pid, Parent: parent, Session: session, Begun: begun, Dead: dead}, true
+}
+
+func cutLast(data []byte, sep byte) (before, after []byte, ok bool) {
+	i := bytes.LastIndexByte(data, sep)
+	if i < 0 {
+		return data, nil, false
+	}
+	return data[:i], data[i+1:], true
+}
+
+// All lists every process that is not dead.
+func All() ([]Process, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = dir.Close() }()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var procs []Process
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue // not a process
+		}
+		if p, ok := Read(pid); ok && !p.Dead {
+			procs = append(procs, p)
+		}
+	}
+	return procs, nil
+}
+
+// Descendants returns those of procs that descend from one in roots, without the roots.
+func Descendants(procs []Process, roots map[int]bool) []Process {
+	children := map[int][]Process{}
+	for _, p := range procs {
+		children[p.Parent] = append(children[p.Parent], p)
+	}
+	var found []Process
+	seen := map[int]bool{}
+	var queue []int
+	for pid := range roots {
+		queue = append(queue, pid)
+		seen[pid] = true
+	}
+	for len(queue) > 0 {
+		pid := queue[0]
+		queue = queue[1:]
+		for _, c := range children[pid] {
+			if !seen[c.PID] {
+				seen[c.PID] = true
+				found = append(found, c)
+				queue = append(queue, c.PID)
+			}
+		}
+	}
+	return found
+}
+
+// HasEnv reports whether a process was started with this entry in its environment.
+func HasEnv(pid int, entry string) bool {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return false // gone, or somebody else's
+	}
+	for e := range bytes.SplitSeq(data, []byte{0}) {
+		if string(e) == entry {
+			return true
+		}
+	}
+	return false
+}
+
+// Signal sends a signal to exactly this process, never to one that got its PID
+// later. A process that is gone is no error.
+func (p Process) Signal(sig unix.Signal) error {
+	fd, err := unix.PidfdOpen(p.PID, 0)
+	switch {
+	case errors.Is(err, unix.ESRCH):
+		return nil
+	case errors.Is(err, unix.ENOSYS):
+		err = unix.Kill(p.PID, sig) // an old kernel: the risk is a reused PID
+	case err != nil:
+		return fmt.Errorf("open process %d: %w", p.PID, err)
+	default:
+		defer func() { _ = unix.Close(fd) }()
+		if now, ok := Read(p.PID); !ok || now.Begun != p.Begun {
+			return nil
+		}
+		err = unix.PidfdSendSignal(fd, sig, nil, 0)
+	}
+	if err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("signal process %d: %w", p.PID, err)
+	}
+	return nil
+}
+
+// ReadCounter reads the number that follows key in a file of "key number" lines.
+func ReadCounter(path, key string) (int64, bool) {
+	data, err := os.ReadFile(filepath.Clean(path))
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(data)) {
+		if k, v, ok := strings.Cut(strings.TrimSpace(line), " "); ok && k == key {
+			n, err := strconv.ParseInt(v, 10, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
+}

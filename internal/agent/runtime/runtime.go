@@ -1,0 +1,282 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trainyard/internal/agent/runtime/cgroup"
+	"trainyard/internal/clock"
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// Materialise puts the files of a manifest into a folder, which exists and is
+// empty. A program may change them, so they must not share their content with
+// a store by hard links.
+type Materialise func(ctx context.Context, digest, dir string) error
+
+// Options is what a Runtime needs. Dir, Log and Clock must be given.
+type Options struct {
+	Dir string // the data directory
+	// Exe and Args start a supervisor; the run directory is put behind Args.
+	// The default is this binary, even when its file was replaced, with Subcommand.
+	Exe   string
+	Args  []string
+	Files Materialise // nil refuses launches that have files
+	Log   *slog.Logger
+	Clock clock.Clock
+	// Environ is the environment that programs inherit a part of; nil means this process's own.
+	Environ []string
+	// SetupBytes and SetupAge bound the cache of set-ups; the defaults are 20GB and 30 days.
+	SetupBytes job.Bytes
+	SetupAge   time.Duration
+}
+
+// Runtime carries out the ranks of this machine. Its methods may be called from
+// several goroutines.
+type Runtime struct {
+	opt       Options
+	dir       string
+	log       *slog.Logger
+	clk       clock.Clock
+	base      map[string]string
+	limits    cgroup.Place
+	unlimited string // why limits are not enforced; "" if they are
+	lock      *os.File
+	events    *os.File
+	ctx       context.Context // ends with Close; bounds the goroutines, not the runs
+	cancel    context.CancelFunc
+	tasks     sync.WaitGroup
+	prune     sync.Mutex // one look at the set-ups at a time
+
+	mu      sync.Mutex
+	adopted bool
+	ranks   map[string]*rank
+	changed chan struct{} // closed at the next change
+}
+
+// rank is what the agent knows of a rank. Its fields are guarded by Runtime.mu,
+// but for name, dir and rec, which do not change.
+type rank struct {
+	name   string
+	dir    string
+	rec    record
+	state  state
+	begun  bool               // a supervisor has taken it
+	tended bool               // a goroutine looks after it
+	abort  context.CancelFunc // ends its preparation; nil if it is not being prepared
+}
+
+// New opens a data directory and makes it if it is not there. A second agent on
+// the same directory is refused.
+func New(opt Options) (*Runtime, error) {
+	if err := opt.fill(); err != nil {
+		return nil, err
+	}
+	for _, d := range []string{runsDir, setupsDir, checkpointsDir} {
+		if err := os.MkdirAll(filepath.Join(opt.Dir, d), 0o700); err != nil {
+			return nil, fmt.Errorf("make the data directory: %w", err)
+		}
+	}
+	r := &Runtime{
+		opt: opt, dir: opt.Dir, log: opt.Log, clk: opt.Clock, base: baseEnv(opt.Environ),
+		ranks: map[string]*rank{}, changed: make(chan struct{}),
+	}
+	limits, err := cgroup.Find()
+	if err != nil {
+		r.unlimited = err.Error()
+	}
+	r.limits = limits
+	if err := r.open(); err != nil {
+		return nil, err
+	}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.tasks.Go(r.hear)
+	return r, nil
+}
+
+// fill puts in the defaults.
+func (o *Options) fill() (err error) {
+	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
+		return err
+	}
+	if o.Exe == "" {
+		o.Exe = "/proc/self/exe"
+	}
+	if o.Args == nil {
+		o.Args = []string{Subcommand}
+	}
+	if o.Environ == nil {
+		o.Environ = os.Environ()
+	}
+	if o.SetupBytes == 0 {
+		o.SetupBytes = 20 << 30
+	}
+	if o.SetupAge == 0 {
+		o.SetupAge = 30 * 24 * time.Hour
+	}
+	return nil
+}
+
+// open takes the data directory's lock and opens the pipe of events.
+func (r *Runtime) open() error {
+	lock, err := os.OpenFile(filepath.Join(r.dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the data directory: %w", err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		err = fault.New(fault.Conflict, "agent_running", "another agent uses the data directory %s", r.dir).
+			WithRemedy("end it first, or give this one another directory").WithCause(err)
+		return errors.Join(err, lock.Close())
+	}
+	path := filepath.Join(r.dir, eventsPipe)
+	if err := mkfifo(path); err != nil {
+		return errors.Join(err, lock.Close())
+	}
+	events, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return errors.Join(fmt.Errorf("open the pipe of events: %w", err), lock.Close())
+	}
+	r.lock, r.events = lock, events
+	return nil
+}
+
+func mkfifo(path string) error {
+	if err := unix.Mkfifo(path, 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("make the pipe %s: %w", path, err)
+	}
+	return nil
+}
+
+// Close ends the agent's side: the runs go on, and another Runtime on the same
+// directory can adopt them.
+func (r *Runtime) Close() error {
+	r.cancel()
+	err := r.events.Close()
+	r.tasks.Wait()
+	return errors.Join(err, r.lock.Close())
+}
+
+// Limits says how what a run may use is enforced: "cgroup v2", "cgroup v1", or
+// in one sentence why it is not. The inventory shows it.
+func (r *Runtime) Limits() string {
+	if r.unlimited != "" {
+		return r.unlimited
+	}
+	return r.limits.String()
+}
+
+// hear takes the supervisors' news until Close.
+func (r *Runtime) hear() {
+	buf := make([]byte, 4096)
+	rest := ""
+	for {
+		n, err := r.events.Read(buf)
+		if err != nil {
+			return // closed
+		}
+		names := strings.Split(rest+string(buf[:n]), "\n")
+		rest = names[len(names)-1]
+		names = slices.Compact(names[:len(names)-1])
+		if n == len(buf) { // so much news that some may not have fitted in
+			names = r.names()
+		}
+		for _, name := range names {
+			r.mu.Lock()
+			rk := r.ranks[name]
+			r.mu.Unlock()
+			if rk != nil {
+				r.refresh(rk)
+			}
+		}
+	}
+}
+
+// names lists all ranks.
+func (r *Runtime) names() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Keys(r.ranks))
+}
+
+// refresh reads a rank's state anew and tells those who watch.
+func (r *Runtime) refresh(rk *rank) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var st state
+	ok, err := readJSON(filepath.Join(rk.dir, stateName), &st)
+	if err != nil {
+		r.log.Error("cannot read the state of a rank", "rank", rk.name, "error", err)
+		return
+	}
+	if ok && rk.state.State != job.RunEnded {
+		rk.state, rk.begun = st, true
+	}
+	r.announce()
+}
+
+// announce wakes all who watch. The caller holds r.mu.
+func (r *Runtime) announce() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// Watch returns a channel that is closed at the next change of any rank. Take it
+// before you look at the ranks, so that no change is missed.
+func (r *Runtime) Watch() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.changed
+}
+
+// Status returns how far a rank has come, and whether it is known here.
+func (r *Runtime) Status(run id.Run, n int) (Status, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rk, ok := r.ranks[rankName(run, n)]
+	if !ok {
+		return Status{}, false
+	}
+	return rk.state.Status, true
+}
+
+// List returns all ranks that are known here, sorted by run and rank.
+func (r *Runtime) List() []Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]Status, 0, len(r.ranks))
+	for _, rk := range r.ranks {
+		out = append(out, rk.state.Status)
+	}
+	slices.SortFunc(out, func(a, b Status) int {
+		if c := strings.Compare(string(a.Run), string(b.Run)); c != 0 {
+			return c
+		}
+		return a.Rank - b.Rank
+	})
+	return out
+}
+
+// lookup returns a rank or says that it is not known.
+func (r *Runtime) lookup(run id.Run, n int) (*rank, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rk, ok := r.ranks[rankName(run, n)]
+	if !ok {
+		return nil, fault.New(fault.NotFound, "rank_not_found", "rank %d of run %s is not on this node", n, run)
+	}
+	return rk, nil
+}

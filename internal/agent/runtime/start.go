@@ -1,0 +1,285 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"trainyard/internal/agent/runtime/tree"
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// Start begins to carry out a rank and returns when that is on disk; the rest
+// shows in its status. A rank that is known already is not started again, but
+// one whose preparation an earlier agent did not finish goes on. A rank of an
+// older epoch than one that is known of the same job is refused; those of older epochs are
+// stopped, and waited for, before it begins.
+func (r *Runtime) Start(ctx context.Context, s Spec) error {
+	if err := r.check(s); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.adopted {
+		return errors.New("start a rank: Adopt must be called first")
+	}
+	rk, known := r.ranks[s.name()]
+	if !known {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		for _, other := range r.ranks {
+			if other.rec.Job == s.Job && other.rec.Epoch > s.Epoch {
+				return fault.New(fault.Conflict, "stale_epoch",
+					"run %s is older than run %s, which this node knows", s.Run, other.rec.Run)
+			}
+		}
+		var err error
+		if rk, err = r.enrol(s); err != nil {
+			return err
+		}
+		r.ranks[rk.name] = rk
+		r.announce()
+	}
+	if rk.begun || rk.tended || rk.state.State == job.RunEnded {
+		return nil
+	}
+	rk.tended = true
+	prep, abort := context.WithCancel(r.ctx)
+	rk.abort = abort
+	r.tasks.Go(func() { r.begin(prep, rk) })
+	return nil
+}
+
+// check refuses what cannot be carried out.
+func (r *Runtime) check(s Spec) error {
+	if j, epoch, ok := s.Run.Split(); !ok || j != s.Job || epoch != s.Epoch || s.Rank < 0 {
+		return fault.New(fault.Invalid, "bad_rank", "rank %d of run %q of job %q with epoch %d makes no sense", s.Rank, s.Run, s.Job, s.Epoch)
+	}
+	if c := s.Launch.Checkpoint; c != "" && (!filepath.IsLocal(c) || filepath.Clean(c) == ".") {
+		return fault.New(fault.Invalid, "bad_checkpoint", "%q is not a folder inside the working directory", c).WithField("checkpoint.dir")
+	}
+	if s.Launch.Workdir != "" && r.opt.Files == nil {
+		return fault.New(fault.Unavailable, "no_files", "this node has no store to take files from")
+	}
+	for key, value := range s.Launch.Env {
+		if key == "" || strings.ContainsAny(key, "=\x00") || strings.ContainsRune(value, 0) {
+			return fault.New(fault.Invalid, "bad_env", "%q cannot be a variable of the environment", key).WithField("env")
+		}
+	}
+	if strings.ContainsRune(s.Launch.Command+s.Launch.Setup, 0) {
+		return fault.New(fault.Invalid, "bad_script", "a script must not hold a zero byte")
+	}
+	l, left, ok, err := readLease(r.dir)
+	if err != nil {
+		return err
+	}
+	if ok && left <= 0 {
+		return fault.New(fault.Unavailable, "lease_over",
+			"this node was not in touch with the yard for %v, so it starts nothing", job.Duration(l.Valid))
+	}
+	return nil
+}
+
+// enrol makes the run directory, whole and durable before it has its name.
+func (r *Runtime) enrol(s Spec) (*rank, error) {
+	runs := filepath.Join(r.dir, runsDir)
+	rk := &rank{name: s.name(), dir: filepath.Join(runs, s.name())}
+	plan, err := planSetup(r.dir, s.Launch, r.base)
+	if err != nil {
+		return nil, err
+	}
+	rk.rec = record{Spec: s, Setup: plan, Limits: r.limits, Env: environment(r.base, s, r.dir, plan.dir())}
+	rk.state.Status = statusOf(s)
+	tmp, err := os.MkdirTemp(runs, ".new-")
+	if err != nil {
+		return nil, fmt.Errorf("make a run directory: %w", err)
+	}
+	err = fillRunDir(tmp, rk.rec)
+	if err == nil {
+		err = os.Rename(tmp, rk.dir)
+	}
+	if err == nil {
+		err = syncDir(runs)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make the directory of rank %s: %w", rk.name, err), os.RemoveAll(tmp))
+	}
+	return rk, nil
+}
+
+func fillRunDir(dir string, rec record) error {
+	if err := writeJSON(filepath.Join(dir, launchFile), rec, true); err != nil {
+		return err
+	}
+	if err := mkfifo(filepath.Join(dir, controlPipe)); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, outputFile), nil, 0o600)
+}
+
+// begin prepares a rank, starts its supervisor and looks after it to the end.
+func (r *Runtime) begin(ctx context.Context, rk *rank) {
+	err := r.prepare(ctx, rk)
+	r.mu.Lock()
+	rk.abort() // frees its context
+	rk.abort = nil
+	r.mu.Unlock()
+	if r.ctx.Err() != nil {
+		return // closed: the next agent goes on
+	}
+	if stop, serr := readStop(rk.dir); serr == nil && stop != job.StopNone {
+		r.endUnbegun(rk, stoppedEarly())
+		return
+	}
+	var child *exec.Cmd
+	if err == nil {
+		child, err = r.spawn(rk)
+	}
+	if err != nil {
+		r.endUnbegun(rk, ending{cause: job.CauseLaunchFailed, reason: fmt.Sprintf("cannot start the run: %v", err)})
+		return
+	}
+	if r.awaitExit(child.Process.Pid) {
+		if err := child.Wait(); err != nil {
+			r.log.Warn("supervisor ended badly", "rank", rk.name, "error", err)
+		}
+	}
+	r.attend(rk)
+}
+
+// stoppedEarly is the end of a rank that was told to stop before a supervisor had it.
+func stoppedEarly() ending {
+	return ending{cause: job.CauseCancelled, reason: "stopped as asked before it was started", signalled: true}
+}
+
+// prepare waits for older runs of the job to end and fills the working directory.
+func (r *Runtime) prepare(ctx context.Context, rk *rank) error {
+	if err := r.retire(ctx, rk); err != nil {
+		return err
+	}
+	work := filepath.Join(rk.dir, workDir)
+	if err := tree.Remove(work); err != nil { // of an agent that did not finish
+		return err
+	}
+	if err := os.Mkdir(work, 0o755); err != nil {
+		return err
+	}
+	if digest := rk.rec.Launch.Workdir; digest != "" {
+		if err := r.opt.Files(ctx, digest, work); err != nil {
+			return fmt.Errorf("fetch the files: %w", err)
+		}
+	}
+	return nil
+}
+
+// retire stops the ranks of older epochs of the same job and waits for their
+// end: they share its checkpoints, and a job must not run twice at once.
+func (r *Runtime) retire(ctx context.Context, rk *rank) error {
+	for {
+		changed := r.Watch()
+		older := r.olderThan(rk.rec.Spec)
+		if len(older) == 0 {
+			return nil
+		}
+		for _, o := range older {
+			if err := r.Stop(o.Run, o.Rank, job.StopTerm); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (r *Runtime) olderThan(s Spec) []Spec {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var older []Spec
+	for _, rk := range r.ranks {
+		if rk.rec.Job == s.Job && rk.rec.Epoch < s.Epoch && rk.state.State != job.RunEnded {
+			older = append(older, rk.rec.Spec)
+		}
+	}
+	return older
+}
+
+// spawn starts the supervisor, in a session of its own so that it outlives the agent.
+func (r *Runtime) spawn(rk *rank) (*exec.Cmd, error) {
+	log, err := os.OpenFile(filepath.Join(rk.dir, supervisorLog), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = log.Close() }()
+	cmd := exec.Command(r.opt.Exe, append(append([]string(nil), r.opt.Args...), rk.dir)...)
+	cmd.Args[0] = "trainyard"
+	cmd.Dir, cmd.Stdout, cmd.Stderr = rk.dir, log, log
+	cmd.Env = []string{"PATH=" + r.base["PATH"], "GOMAXPROCS=2"} // it has little to do
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start the supervisor: %w", err)
+	}
+	return cmd, nil
+}
+
+// Stop tells a rank to stop: StopTerm with SIGTERM and its grace period,
+// StopKill at once. A kill overrides a term. Of a rank that has ended nothing changes, and one
+// that was not started yet never is.
+func (r *Runtime) Stop(run id.Run, n int, mode job.StopMode) error {
+	if mode != job.StopTerm && mode != job.StopKill {
+		return fault.New(fault.Invalid, "bad_stop", "%q is no way to stop a run", mode)
+	}
+	rk, err := r.lookup(run, n)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if rk.state.State == job.RunEnded {
+		return nil
+	}
+	if _, err := askStop(rk.dir, mode); err != nil {
+		return fmt.Errorf("stop rank %s: %w", rk.name, err)
+	}
+	if rk.abort != nil {
+		rk.abort()
+	}
+	if !rk.tended {
+		rk.tended = true
+		r.tasks.Go(func() { r.endUnbegun(rk, stoppedEarly()) })
+	}
+	return nil
+}
+
+// OpenLog opens the output of a rank at an offset and says how long it is now. At the end
+// of what is there a read returns io.EOF; a later one goes on when there is more. Once
+// the rank has ended the log does not grow any more.
+func (r *Runtime) OpenLog(run id.Run, n int, offset int64) (io.ReadCloser, int64, error) {
+	rk, err := r.lookup(run, n)
+	if err != nil {
+		return nil, 0, err
+	}
+	f, err := os.Open(filepath.Join(rk.dir, outputFile))
+	if err != nil {
+		return nil, 0, fmt.Errorf("open the log of rank %s: %w", rk.name, err)
+	}
+	info, err := f.Stat()
+	if err == nil {
+		_, err = f.Seek(offset, io.SeekStart)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(fmt.Errorf("open the log of rank %s: %w", rk.name, err), f.Close())
+	}
+	return f, info.Size(), nil
+}

@@ -1,0 +1,219 @@
+package runtime
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"trainyard/internal/api"
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/runlog"
+)
+
+func TestStop(t *testing.T) {
+	t.Parallel()
+	const deaf = "trap '' TERM; "
+	tests := []struct {
+		name   string
+		script string // writes to $READY when it may be stopped
+		grace  time.Duration
+		modes  []job.StopMode
+		code   int
+		signal string
+		reason string
+	}{
+		{"SIGTERM is obeyed", `trap 'echo saved; exit 9' TERM; echo > $READY; while :; do sleep 0.01; done`,
+			time.Minute, []job.StopMode{job.StopTerm}, 9, "", "stopped as asked: ended after SIGTERM with exit code 9"},
+		{"SIGTERM kills who does not care", `echo > $READY; sleep 1000`,
+			time.Minute, []job.StopMode{job.StopTerm}, 143, "SIGTERM", "ended after SIGTERM with killed by SIGTERM"},
+		{"SIGTERM is ignored until the grace is over", deaf + `echo > $READY; while :; do sleep 0.01; done`,
+			50 * time.Millisecond, []job.StopMode{job.StopTerm}, 137, "SIGKILL", "not gone 50ms after SIGTERM, so killed"},
+		{"a kill comes at once", deaf + `echo > $READY; while :; do sleep 0.01; done`,
+			time.Hour, []job.StopMode{job.StopKill}, 137, "SIGKILL", "stopped as asked: killed at once"},
+		{"a kill overrides a term", deaf + `echo > $READY; while :; do sleep 0.01; done`,
+			time.Hour, []job.StopMode{job.StopTerm, job.StopKill}, 137, "SIGKILL", "killed at once"},
+		{"a stopped process is stopped", `(kill -STOP $BASHPID) & echo > $READY; wait`,
+			time.Minute, []job.StopMode{job.StopTerm}, 143, "SIGTERM", "ended after SIGTERM"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			y := newYard(t)
+			ready := pipe(t)
+			run := y.start(api.Launch{Command: tt.script, Env: map[string]string{"READY": ready}, Grace: job.Duration(tt.grace)})
+			receive(t, ready)
+			for i, mode := range tt.modes {
+				if i > 0 {
+					y.await(run, job.RunStopping)
+				}
+				if err := y.Stop(run, 0, mode); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s := y.end(run)
+			check(t, s, tt.code, tt.signal, job.CauseCancelled, true, tt.reason)
+			if strings.Contains(tt.script, "saved") && y.output(run)[runlog.Stdout] != "saved\n" {
+				t.Errorf("output = %q: what the program wrote after SIGTERM is missing", y.output(run)[runlog.Stdout])
+			}
+		})
+	}
+}
+
+func TestStopBeforeTheStartPreventsIt(t *testing.T) {
+	t.Parallel()
+	fetching := make(chan struct{})
+	y := newYard(t, func(o *Options) {
+		o.Files = func(ctx context.Context, _, _ string) error {
+			close(fetching)
+			<-ctx.Done()
+			return ctx.Err()
+		}
+	})
+	run := y.start(api.Launch{Command: "echo never", Workdir: "sha256:x"})
+	<-fetching
+	if err := y.Stop(run, 0, job.StopTerm); err != nil {
+		t.Fatal(err)
+	}
+	s := y.end(run)
+	check(t, s, 0, "", job.CauseCancelled, true, "before it was started")
+	if !s.Started.IsZero() || len(y.output(run)) != 0 {
+		t.Errorf("it was started: %+v", s)
+	}
+}
+
+func TestSupervisorHeedsAStopThatCameFirst(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	rk, err := y.enrol(y.spec(api.Launch{Command: "echo never"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := askStop(rk.dir, job.StopKill); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := askStop(rk.dir, job.StopTerm); err != nil { // does not take the kill back
+		t.Fatal(err)
+	}
+	if mode, err := readStop(rk.dir); mode != job.StopKill || err != nil {
+		t.Errorf("stop = %q, %v", mode, err)
+	}
+	cmd, err := y.spawn(rk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	y.reopen()
+	s := y.end(rk.rec.Run)
+	check(t, s, 0, "", job.CauseCancelled, true, "stopped as asked before it was started")
+}
+
+func TestStopOfWhatIsNotThereOrHasEnded(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	if kind := fault.KindOf(y.Stop("j9.1", 0, job.StopTerm)); kind != fault.NotFound {
+		t.Errorf("kind = %q for an unknown run", kind)
+	}
+	run := y.script("exit 3")
+	y.end(run)
+	if kind := fault.KindOf(y.Stop(run, 0, "gently")); kind != fault.Invalid {
+		t.Errorf("kind = %q for an unknown mode", kind)
+	}
+	if err := y.Stop(run, 0, job.StopKill); err != nil {
+		t.Error(err)
+	}
+	s, _ := y.Status(run, 0)
+	check(t, s, 3, "", job.CauseUserCode, false, "")
+}
+
+func TestNoProcessIsLeft(t *testing.T) {
+	t.Parallel()
+	// Each script writes the id of a process to $PIDS that would outlive it.
+	scripts := map[string]string{
+		"in the background": `sleep 1000 & echo $! > $PIDS`,
+		"deaf":              `(trap '' TERM HUP; echo $BASHPID > $PIDS; while :; do sleep 0.01; done) &`,
+		"forked twice into its own session, environment cleared": `env -i P=$PIDS setsid bash -c '(echo $BASHPID > $P; exec sleep 1000) & disown' &`,
+		"with other output": `setsid sleep 1000 < /dev/null > /dev/null 2>&1 & echo $! > $PIDS`,
+	}
+	for name, script := range scripts {
+		for _, how := range []string{"by itself", "when stopped"} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				t.Parallel()
+				y := newYard(t)
+				pids, hold := pipe(t), pipe(t)
+				run := y.start(api.Launch{
+					Command: script + "\nread x < $HOLD", Env: map[string]string{"PIDS": pids, "HOLD": hold},
+					Grace: job.Duration(100 * time.Millisecond),
+				})
+				pid := receive(t, pids)
+				if !alive(t, pid) {
+					t.Fatal("the process is not there before the end")
+				}
+				if how == "by itself" {
+					release(t, hold)
+				} else if err := y.Stop(run, 0, job.StopTerm); err != nil {
+					t.Fatal(err)
+				}
+				s := y.end(run)
+				if alive(t, pid) {
+					t.Error("a process is left")
+				}
+				if s.Signalled != (how == "when stopped") {
+					t.Errorf("signalled = %v: %s", s.Signalled, s.Reason)
+				}
+			})
+		}
+	}
+}
+
+func TestLeaseThatIsOverStopsTheRun(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	if err := y.Renew(time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	run := y.script("sleep 1000")
+	y.await(run, job.RunRunning)
+	if err := y.Renew(20 * time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	s := y.end(run)
+	check(t, s, 143, "SIGTERM", job.CauseNodeLost, true, "not in touch with the yard for 20ms; it may be started elsewhere")
+	if kind := fault.KindOf(y.Start(t.Context(), y.spec(api.Launch{Command: "true"}))); kind != fault.Unavailable {
+		t.Errorf("kind = %q for a start without a lease", kind)
+	}
+	if err := y.Renew(time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	check(t, y.end(y.script("exit 2")), 2, "", job.CauseUserCode, false, "")
+}
+
+func TestOlderEpochsGiveWay(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	first := y.spec(api.Launch{Command: "sleep 1000"})
+	if err := y.Start(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	y.await(first.Run, job.RunRunning)
+	second := first
+	second.Run, second.Epoch, second.Launch.Command = id.NewRun(first.Job, 2), 2, "exit 6"
+	if err := y.Start(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	s := y.end(second.Run)
+	check(t, s, 6, "", job.CauseUserCode, false, "")
+	old := y.end(first.Run)
+	if old.Ended.After(s.Started) {
+		t.Errorf("the new run started at %v, before the old one ended at %v", s.Started, old.Ended)
+	}
+	stale := first
+	stale.Rank = 1
+	if err := y.Start(t.Context(), stale); fault.KindOf(err) != fault.Conflict {
+		t.Errorf("a rank of an old epoch: %v", err)
+	}
+}

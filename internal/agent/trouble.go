@@ -1,0 +1,24 @@
+package agent
+
+// trouble logs what goes wrong at a place once, again when it changes, and when
+// it is over, so that a server that is away for a night leaves two lines and
+// not a million.
+func (a *Agent) trouble(place string, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	a.mu.Lock()
+	before := a.state[place]
+	if a.state[place] = text; text == "" {
+		delete(a.state, place)
+	}
+	a.mu.Unlock()
+	switch {
+	case text == before:
+	case text == "":
+		a.log.Info("works again", "what", place)
+	default:
+		a.log.Warn("does not work, is tried again", "what", place, "error", err)
+	}
+}

@@ -1,0 +1,180 @@
+// Package console is what the commands share: the streams, the formats and the questions.
+//
+// Answers go to standard output in the format that was asked for; notes,
+// hints, questions and progress go to standard error, and hints, progress and
+// colours only where a person looks. It knows nothing of jobs or yards and
+// never ends the process. The commands of cli are written on top of it.
+package console
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/term"
+
+	"trainyard/internal/cli/table"
+	"trainyard/internal/clock"
+)
+
+// Env is all that the commands know of the machine they run on.
+type Env struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	LookupEnv      func(key string) (string, bool)
+	Clock          clock.Clock
+	Entropy        io.Reader // for idempotency keys
+	Version        string
+	ConfigDir      string                // holds the file with the logins
+	CacheDir       string                // holds digests of files that were shipped before; "" keeps none
+	IsTerminal     func(stream any) bool // asked about Stdin, Stdout and Stderr
+	Width          func() int            // of the terminal; 0 if unknown
+	// ReadSecret reads a line from the terminal without showing it; nil reads it from Stdin.
+	ReadSecret func() (string, error)
+}
+
+// System returns the real machine's Env.
+func System(version string) Env {
+	env := Env{
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv,
+		Clock: clock.Wall{}, Entropy: rand.Reader, Version: version,
+		IsTerminal: func(stream any) bool {
+			f, ok := stream.(*os.File)
+			return ok && term.IsTerminal(int(f.Fd()))
+		},
+		Width: func() int {
+			width, _, err := term.GetSize(int(os.Stdout.Fd()))
+			if err != nil {
+				return 0
+			}
+			return width
+		},
+		ReadSecret: func() (string, error) {
+			text, err := term.ReadPassword(int(os.Stdin.Fd()))
+			return string(text), err
+		},
+	}
+	if dir, err := os.UserConfigDir(); err == nil { // XDG_CONFIG_HOME, or what the system uses in its place
+		env.ConfigDir = filepath.Join(dir, "trainyard")
+	}
+	if dir, err := os.UserCacheDir(); err == nil {
+		env.CacheDir = filepath.Join(dir, "trainyard")
+	}
+	return env
+}
+
+// Console is what a command has to do with while it runs.
+type Console struct {
+	Env
+	Output  string // format chosen by -o
+	Quiet   bool   // ids only
+	Yes     bool   // ask nothing
+	NoColor bool
+	In      *bufio.Reader // standard input
+}
+
+// New returns a console on this machine.
+func New(env Env) *Console {
+	return &Console{Env: env, Output: Table, In: bufio.NewReader(env.Stdin)}
+}
+
+// OnTerminal reports whether a stream is one that a person looks at.
+func (c *Console) OnTerminal(stream any) bool {
+	return c.IsTerminal != nil && c.IsTerminal(stream)
+}
+
+// Getenv returns a variable of the environment, "" if it is not set.
+func (c *Console) Getenv(key string) string {
+	if c.LookupEnv == nil {
+		return ""
+	}
+	value, _ := c.LookupEnv(key)
+	return value
+}
+
+// Color reports whether what goes to this stream may be coloured.
+func (c *Console) Color(stream any) bool {
+	return !c.NoColor && c.Getenv("NO_COLOR") == "" && c.Getenv("TERM") != "dumb" && c.OnTerminal(stream)
+}
+
+// NewTable returns an empty table for standard output. A person's terminal cuts
+// long lines; wide output and pipes get them whole.
+func (c *Console) NewTable(head ...string) *table.Table { return c.NewTableFor(c.Stdout, head...) }
+
+// NewTableFor returns an empty table for a stream.
+func (c *Console) NewTableFor(stream any, head ...string) *table.Table {
+	width := 0
+	if c.Output != Wide && c.OnTerminal(stream) && c.Width != nil {
+		width = c.Width()
+	}
+	return table.New(c.Color(stream), width, head...)
+}
+
+// Note writes a line for the person at the terminal, beside the command's output.
+func (c *Console) Note(format string, args ...any) {
+	// A message that cannot be shown is no reason to fail what it is about.
+	_, _ = fmt.Fprintf(c.Stderr, format+"\n", args...)
+}
+
+// Next suggests commands, to people only.
+func (c *Console) Next(commands ...string) {
+	if !c.OnTerminal(c.Stderr) || c.Quiet || c.Output == JSON || c.Output == YAML {
+		return
+	}
+	c.Note("\nNext:\n  %s", strings.Join(commands, "\n  "))
+}
+
+// Confirm asks a yes-or-no question. Where nobody can be asked the answer is yes:
+// a script says what it means by calling the command.
+func (c *Console) Confirm(ctx context.Context, question string) (bool, error) {
+	if c.Yes || !c.OnTerminal(c.Stdin) || !c.OnTerminal(c.Stderr) {
+		return true, nil
+	}
+	answer, err := c.Ask(ctx, question+" [Y/n] ")
+	if err != nil {
+		return false, err
+	}
+	switch strings.ToLower(answer) {
+	case "", "y", "yes":
+		return true, nil
+	}
+	return false, nil
+}
+
+// Ask shows a question and reads a line.
+func (c *Console) Ask(ctx context.Context, question string) (string, error) {
+	_, _ = fmt.Fprint(c.Stderr, question)
+	return c.Line(ctx, func() (string, error) { return c.In.ReadString('\n') })
+}
+
+// Line reads a line and gives up when ctx ends; reading goes on until the
+// process ends then, since a read from a terminal cannot be called off.
+func (c *Console) Line(ctx context.Context, read func() (string, error)) (string, error) {
+	type result struct {
+		text string
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		text, err := read()
+		done <- result{text, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case r := <-done:
+		text := strings.TrimSpace(r.text)
+		if r.err == io.EOF && text != "" {
+			r.err = nil
+		}
+		if r.err != nil {
+			return "", fmt.Errorf("read the answer: %w", r.err)
+		}
+		return text, nil
+	}
+}

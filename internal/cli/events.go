@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"trainyard/internal/api"
+	"trainyard/internal/cli/console"
+	"trainyard/internal/cli/exit"
+	"trainyard/internal/cli/live"
+	"trainyard/internal/cli/table"
+	"trainyard/internal/id"
+)
+
+func (a *app) events() *cobra.Command {
+	var f api.EventFilter
+	var follow bool
+	var j, node string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "events",
+		Short: "Show what happened in the yard, and who did it",
+		Long: `Show the newest entries of the yard's feed, oldest first: what changed, when, and
+who or what changed it. --after goes on after an entry by its number. With -f new
+entries are shown as they come, over restarts of the server; -o json then writes
+one object a line.`,
+		Example: `  trainyard events
+  trainyard events -f --job j7
+  trainyard events --after 1200 --limit 500 -o json`,
+		Args: exit.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 {
+				return exit.Usagef(cmd, "--limit must be 1 or more")
+			}
+			f.Job, f.Node = id.Job(j), id.Node(node)
+			return a.withClient(func(c *api.Client) error {
+				if follow {
+					return a.followEvents(cmd.Context(), c, f)
+				}
+				return a.listEvents(cmd.Context(), c, f, limit)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVarP(&follow, "follow", "f", false, "go on until Ctrl-C")
+	flags.StringVar(&f.Kind, "kind", "", "only entries of this `kind`, or of all kinds that begin so")
+	flags.StringVar(&j, "job", "", "only entries about this `job`")
+	flags.StringVar(&node, "node", "", "only entries about this `node`")
+	flags.StringVar(&f.Cursor, "after", "", "go on after the entry with this `number`")
+	flags.IntVar(&limit, "limit", 50, "show at most so `many`")
+	a.OutputFlag(cmd)
+	return cmd
+}
+
+func (a *app) listEvents(ctx context.Context, client *api.Client, f api.EventFilter, limit int) error {
+	all, err := collectEvents(ctx, client, f, limit)
+	if err != nil {
+		return err
+	}
+	return a.Show(all, nil, func() error {
+		now := a.Clock.Now()
+		t := a.NewTable("SEQ", "WHEN", "KIND", "ACTOR", "ABOUT", "CHANGE", "REASON")
+		for _, e := range all.Events {
+			t.Row(fmt.Sprint(e.Seq), table.Ago(e.At, now), e.Kind, e.Actor, about(e), changeOf(e), e.Reason)
+		}
+		return a.WriteTable(t, "no events")
+	})
+}
+
+// collectEvents reads the feed: from the cursor as many entries as wanted, or
+// without one the newest. A server that gives the newest at once is asked for
+// them; else the feed is read to its end.
+func collectEvents(ctx context.Context, client *api.Client, f api.EventFilter, limit int) (api.EventPage, error) {
+	newest := f.Cursor == ""
+	if newest {
+		f.Tail = limit
+	}
+	all := api.EventPage{Events: []api.Event{}}
+	for newest || len(all.Events) < limit {
+		f.Limit = pageLimit
+		if !newest {
+			f.Limit = min(limit-len(all.Events), pageLimit)
+		}
+		page, err := client.Events(ctx, f)
+		if err != nil {
+			return page, err
+		}
+		all.Events, all.Next = append(all.Events, page.Events...), page.Next
+		if newest && len(all.Events) > limit {
+			all.Events = slices.Clone(all.Events[len(all.Events)-limit:])
+		}
+		if len(page.Events) == 0 || page.Next == "" {
+			break
+		}
+		f.Cursor, f.Tail = page.Next, 0
+	}
+	return all, nil
+}
+
+// about says what an entry is about: the run or job, the node, or the user.
+func about(e api.Event) string {
+	text := string(e.Run)
+	if text == "" {
+		text = string(e.Job)
+	}
+	if e.Node != "" {
+		if text != "" {
+			text += " on "
+		}
+		text += string(e.Node)
+	}
+	if text == "" {
+		text = string(e.Owner)
+	}
+	return text
+}
+
+func changeOf(e api.Event) string {
+	switch {
+	case e.From != "" && e.To != "":
+		return e.From + " -> " + e.To
+	case e.To != "":
+		return e.To
+	}
+	return e.From
+}
+
+// backlog is how many entries a follower sees of what was before.
+const backlog = 10
+
+func (a *app) followEvents(ctx context.Context, client *api.Client, f api.EventFilter) error {
+	if f.Cursor == "" {
+		f.Tail = backlog
+	}
+	return live.Follower{Note: a.Note}.Persist(ctx, func(alive func()) (bool, error) {
+		over := false
+		err := client.FollowEvents(ctx, f, func(e api.Event, cursor string) error {
+			alive()
+			if cursor != "" {
+				f.Cursor, f.Tail = cursor, 0
+			}
+			if err := a.event(e); err != nil {
+				over = true
+				return fmt.Errorf("write event: %w", err)
+			}
+			return nil
+		})
+		return over, err
+	})
+}
+
+// event writes one entry of a feed that is followed.
+func (a *app) event(e api.Event) error {
+	switch a.Output {
+	case console.JSON:
+		encoder := json.NewEncoder(a.Stdout)
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(e)
+	case console.YAML:
+		if _, err := fmt.Fprintln(a.Stdout, "---"); err != nil {
+			return err
+		}
+		return console.WriteYAML(a.Stdout, e)
+	}
+	line := fmt.Sprintf("%s  %-16s %-10s %-18s", e.At.UTC().Format("2006-01-02 15:04:05"), e.Kind, e.Actor, about(e))
+	if change := changeOf(e); change != "" {
+		line += "  " + change
+	}
+	if e.Reason != "" {
+		line += "  " + e.Reason
+	}
+	_, err := fmt.Fprintln(a.Stdout, table.Plain(line))
+	return err
+}

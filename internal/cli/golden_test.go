@@ -1,0 +1,214 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"trainyard/internal/api"
+	"trainyard/internal/cli/exit"
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/tenant"
+)
+
+func someJobs() []api.Job {
+	return []api.Job{
+		{
+			ID: "j9", Name: "llama-sft", Owner: "ada", State: job.Pending, Status: job.StatusPending, Priority: 10,
+			Reason: "waits for 8 GPUs; j7 of grace holds them", Resources: "8x A100:80GB", Submitted: ago(40 * time.Second), Since: ago(40 * time.Second),
+		},
+		{
+			ID: "j7", Name: "resnet50", Owner: "grace", State: job.Running, Status: job.StatusRunning, Epoch: 2, Project: "vision",
+			Reason: "runs on box1", Resources: "8x A100:80GB", Submitted: ago(3 * time.Hour), Since: ago(2 * time.Hour),
+			Started: ptr(ago(167 * time.Minute)), Nodes: []id.Node{"box1"}, FakeGPUs: true,
+		},
+		{
+			ID: "j6", Name: "evil\x1b[2J\nname", Owner: "ada", State: job.Failed, Status: job.StatusOutOfMemory, Cause: job.CauseHostOOM, Epoch: 1,
+			Reason: "the program used more memory than it had", Resources: "1 CPU, 256MB", Submitted: ago(26 * time.Hour), Since: ago(20 * time.Hour),
+			Started: ptr(ago(25 * time.Hour)), Ended: ptr(ago(20 * time.Hour)), ExitCode: ptr(137),
+		},
+	}
+}
+
+func someNodes() []api.Node {
+	gpus := func(n int, model string, gb job.Bytes, busy int, fake bool) (list []api.GPU) {
+		for i := range n {
+			g := api.GPU{Index: i, UUID: "GPU-" + string(rune('a'+i)), Model: model, Memory: gb << 30, State: fleet.GPUIdle, Fake: fake}
+			if i < busy {
+				g.State, g.Job = fleet.GPURunning, "j7"
+			}
+			list = append(list, g)
+		}
+		return list
+	}
+	return []api.Node{
+		{
+			ID: "box1", Class: fleet.Local, State: "running", Since: ago(time.Hour), LastSeen: ptr(ago(2 * time.Second)), CPUs: 16000, CPUsFree: 8000,
+			Memory: 64 << 30, MemFree: 40 << 30, Disk: 1 << 40, OS: "linux", Arch: "amd64", Address: "10.0.0.1", Version: "1.2.3", Limits: "cgroup v2",
+			GPUs: gpus(8, "NVIDIA A100-SXM4-80GB", 80, 8, true), FakeGPUs: true, Jobs: []id.Job{"j7"},
+		},
+		{
+			ID: "box2", Class: fleet.Reserved, Pool: "spare", State: "idle", Drained: true, LastSeen: ptr(ago(time.Second)), CPUs: 4000, CPUsFree: 4000,
+			Memory: 15 << 30, MemFree: 15 << 30, OS: "linux", Arch: "arm64", Address: "10.0.0.2", Version: "1.2.3",
+		},
+		{
+			ID: "box3", Class: fleet.OnDemand, State: "lost", Reason: "silent for 5m", LastSeen: ptr(ago(2 * time.Hour)), CPUs: 8000, CPUsFree: 8000,
+			Memory: 32 << 30, MemFree: 32 << 30, OS: "linux", Arch: "amd64", GPUs: gpus(2, "NVIDIA GeForce RTX 4090", 24, 0, false),
+		},
+	}
+}
+
+func detail() api.JobDetail {
+	d := api.JobDetail{Job: someJobs()[0]}
+	d.Spec = json.RawMessage(`{"name":"llama-sft","run":"python train.py\npython eval.py","resources":{"gpus":"8","gpu":["A100:80GB"],"nodes":"1","cpus":"8"},"place":"any","env":{"SEED":"1"}}`)
+	d.Epoch = 1
+	d.Runs = []api.Run{{
+		ID: "j9.1", Epoch: 1, State: job.RunEnded, Cause: job.CauseNodeLost, Ordered: ago(2 * time.Hour), Started: ptr(ago(2 * time.Hour)), Ended: ptr(ago(time.Hour)),
+		Ranks: []api.Rank{
+			{Rank: 0, Node: "box3", GPUs: []int{0, 1}, State: job.RunEnded, Cause: job.CauseNodeLost, Reason: "the node stopped answering"},
+			{Rank: 1, Node: "box4", GPUs: []int{0, 1}, State: job.RunEnded, ExitCode: ptr(143), Signal: "SIGTERM", Reason: "stopped with rank 0"},
+		},
+	}}
+	d.Why = &api.Why{
+		Blocker: "resources", Sentence: "It waits for 8 GPUs that j7 holds.", Position: 1, Start: ptr(now.Add(90 * time.Minute)),
+		Holders:  []api.Holder{{Job: "j7", Owner: "grace", Node: "box1", GPUs: 8, CPUs: 8000, Until: ptr(now.Add(90 * time.Minute))}},
+		Remedies: []string{"ask for 2 GPUs: they are free on box3"},
+	}
+	return d
+}
+
+// full is a yard with something of everything.
+func full(t *testing.T) *yard {
+	t.Helper()
+	y := newYard(t)
+	y.answer("GET /api/v1/jobs", api.JobPage{Jobs: someJobs()})
+	y.answer("GET /api/v1/jobs/j9", detail())
+	y.answer("GET /api/v1/nodes", api.NodePage{Nodes: someNodes()})
+	y.answer("GET /api/v1/nodes/box1", someNodes()[0])
+	y.answer("GET /api/v1/users", api.UserPage{Users: []api.User{
+		{ID: "ada", Role: tenant.Researcher, Created: ago(50 * 24 * time.Hour), Usage: 3600 * 12.5},
+		{ID: "root", Role: tenant.Admin, Created: ago(90 * 24 * time.Hour), Disabled: true},
+	}})
+	y.answer("GET /api/v1/tokens", api.TokenPage{Tokens: []api.Token{
+		{ID: "aaaaaaaaaa", Kind: tenant.AccessToken, Owner: "ada", Scope: tenant.ScopeSubmit, Note: "laptop", Created: ago(time.Hour), Expires: now.Add(29 * 24 * time.Hour), LastUsed: ptr(ago(time.Minute))},
+		{ID: "bbbbbbbbbb", Kind: tenant.JoinToken, Owner: "root", Class: "local", Pool: "a100", UsesLeft: 3, Created: ago(time.Minute), Expires: now.Add(time.Hour)},
+		{ID: "cccccccccc", Kind: tenant.AccessToken, Owner: "ada", Scope: tenant.ScopeRead, Created: ago(48 * time.Hour), Expires: ago(time.Hour)},
+	}})
+	y.answer("GET /api/v1/events", api.EventPage{Events: []api.Event{
+		{Seq: 41, At: ago(time.Hour), Kind: "job", Actor: "ada", Owner: "ada", Job: "j7", To: "pending", Reason: "submitted"},
+		{Seq: 42, At: ago(time.Minute), Kind: "run", Actor: "yard", Job: "j7", Run: "j7.2", Node: "box1", From: "ordered", To: "running"},
+	}})
+	y.answer("GET /api/v1/whoami", api.Whoami{User: "ada", Role: tenant.Researcher, Scope: tenant.ScopeSubmit, Token: "aaaaaaaaaa", Expires: now.Add(29 * 24 * time.Hour)})
+	y.answer("GET /api/v1/info", api.Info{Version: "1.2.4", Capability: 1, CAHash: "ab12", Policy: "fifo", Store: "sqlite", Started: ago(49 * time.Hour), Now: now})
+	return y
+}
+
+func TestTablesLookAsTheyAreDrawn(t *testing.T) {
+	t.Parallel()
+	tests := map[string][]string{
+		"jobs": {"jobs", "--all"}, "jobs-wide": {"jobs", "--all", "-o", "wide"}, "jobs-quiet": {"jobs", "--all", "-q"},
+		"jobs-json": {"jobs", "--all", "-o", "json"}, "jobs-yaml": {"jobs", "--all", "-o", "yaml"},
+		"job": {"job", "j9"}, "job-yaml": {"job", "j9", "-o", "yaml"},
+		"nodes": {"nodes"}, "nodes-wide": {"nodes", "-o", "wide"}, "node": {"nodes", "box1"}, "nodes-quiet": {"nodes", "-q"},
+		"users": {"users"}, "tokens": {"tokens"}, "events": {"events"}, "whoami": {"whoami"},
+		"version": {"version"}, "version-json": {"version", "-o", "json"},
+		"help": {"--help"}, "help-exit-codes": {"help", "exit-codes"}, "help-submit": {"submit", "--help"},
+	}
+	y := full(t)
+	for name, args := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPerson(t).at(t, y)
+			if code := p.types(t.Context(), args...); code != exit.OK {
+				t.Fatalf("exit code %d: %s", code, p.stderr)
+			}
+			if text := p.stderr.String(); text != "" {
+				t.Errorf("stderr has %q", text)
+			}
+			golden(t, name, strings.ReplaceAll(p.stdout.String(), y.URL, "https://yard"))
+		})
+	}
+}
+
+func TestATerminalGetsColoursCutLinesAndHints(t *testing.T) {
+	t.Parallel()
+	y := full(t)
+	see := func(setup func(*person), args ...string) (string, string) {
+		p := newPerson(t).at(t, y)
+		p.terminal = true
+		p.env.Width = func() int { return 100 }
+		setup(p)
+		if code := p.types(t.Context(), args...); code != exit.OK {
+			t.Fatalf("exit code %d: %s", code, p.stderr)
+		}
+		return p.stdout.String(), p.stderr.String()
+	}
+	plain := func(*person) {}
+	out, _ := see(plain, "jobs", "--all")
+	golden(t, "jobs-terminal", out)
+	if !strings.Contains(out, "\x1b[31mOUT_OF_MEMORY\x1b[0m") {
+		t.Errorf("the status has no colour: %q", out)
+	}
+	_, hints := see(plain, "job", "j9")
+	if !strings.Contains(hints, "Next:\n  trainyard logs -f j9") {
+		t.Errorf("no hint in %q", hints)
+	}
+	for name, setup := range map[string]func(*person){
+		"NO_COLOR":    func(p *person) { p.vars["NO_COLOR"] = "1" },
+		"TERM=dumb":   func(p *person) { p.vars["TERM"] = "dumb" },
+		"no terminal": func(p *person) { p.terminal = false },
+	} {
+		if out, _ := see(setup, "jobs", "--all"); strings.Contains(out, "\x1b") {
+			t.Errorf("%s: there are escapes in %q", name, out)
+		}
+	}
+	if out, _ := see(plain, "jobs", "--all", "--no-color"); strings.Contains(out, "\x1b") {
+		t.Errorf("--no-color: there are escapes in %q", out)
+	}
+}
+
+func TestEveryCommandHasExamplesAndAGroup(t *testing.T) {
+	t.Parallel()
+	root := New(newPerson(t).env)
+	for _, c := range root.Commands() {
+		if c.Name() == "exit-codes" || c.Name() == "help" || c.Name() == "completion" {
+			continue
+		}
+		if c.GroupID == "" {
+			t.Errorf("%s is in no group", c.Name())
+		}
+		for _, sub := range append(c.Commands(), c) {
+			if sub.Example == "" || sub.Short == "" {
+				t.Errorf("%s lacks an example or a short text", sub.CommandPath())
+			}
+		}
+	}
+}
+
+func TestJobsWithoutFlagsShowsActiveAndRecentlyEnded(t *testing.T) {
+	t.Parallel()
+	y := full(t)
+	p := newPerson(t).at(t, y)
+	if code := p.types(t.Context(), "jobs", "--owner", "me", "--name", "x", "--node", "box1", "--limit", "2"); code != exit.OK {
+		t.Fatalf("exit code %d: %s", code, p.stderr)
+	}
+	want := []string{
+		"GET /api/v1/whoami",
+		"GET /api/v1/jobs?limit=2&name=x&node=box1&owner=ada&state=pending&state=starting&state=running&state=recovering&state=pausing&state=paused&state=cancelling",
+		"GET /api/v1/jobs?limit=2&name=x&node=box1&owner=ada&since=2026-02-28T12%3A00%3A00Z&state=succeeded&state=failed&state=cancelled",
+	}
+	if diff := cmp.Diff(want, y.called()); diff != "" {
+		t.Errorf("calls differ (-want +got):\n%s", diff)
+	}
+	if got := strings.Count(p.stdout.String(), "\n"); got != 3 {
+		t.Errorf("%d lines for a limit of 2:\n%s", got, p.stdout)
+	}
+	if !strings.Contains(p.stderr.String(), "more with --limit") {
+		t.Errorf("stderr says nothing of more: %q", p.stderr)
+	}
+}

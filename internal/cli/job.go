@@ -1,0 +1,262 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"trainyard/internal/api"
+	"trainyard/internal/cli/console"
+	"trainyard/internal/cli/exit"
+	"trainyard/internal/cli/table"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/spec"
+)
+
+func (a *app) job() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "job JOB",
+		Aliases: []string{"describe", "why"},
+		Short:   "Show a job: where it stands and why, its runs, its file",
+		Long:    "Show all that is known about a job. For one that waits: what it waits for, who holds that, and what would start it sooner.",
+		Example: `  trainyard job j7
+  trainyard job j7 -o json | jq .why`,
+		Args:              exit.Args(1, 1, "job"),
+		ValidArgsFunction: a.completeJobs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			detail, err := client.Job(cmd.Context(), id.Job(args[0]))
+			if err != nil {
+				return err
+			}
+			return a.Show(detail, nil, func() error { return a.jobDetail(detail) })
+		},
+	}
+	a.OutputFlag(cmd)
+	return cmd
+}
+
+// jobDetail writes a job for people.
+func (a *app) jobDetail(j api.JobDetail) error {
+	now := a.Clock.Now()
+	if err := a.jobFields(j.Job, now); err != nil {
+		return err
+	}
+	if err := a.jobWhy(j.Why, now); err != nil {
+		return err
+	}
+	if err := a.jobRuns(j.Runs, now); err != nil {
+		return err
+	}
+	if len(j.Spec) > 0 {
+		text, err := jobFile(j.Spec)
+		if err != nil {
+			return err
+		}
+		lines := strings.TrimRight(string(text), "\n")
+		if _, err := io.WriteString(a.Stdout, "\nFile:\n  "+strings.ReplaceAll(lines, "\n", "\n  ")+"\n"); err != nil {
+			return err
+		}
+	}
+	a.nextForJob(j.Job)
+	return nil
+}
+
+// jobFile writes a spec as a job file; one of a newer yard as it came.
+func jobFile(fields json.RawMessage) ([]byte, error) {
+	var s job.Spec
+	decoder := json.NewDecoder(bytes.NewReader(fields))
+	decoder.DisallowUnknownFields()
+	if decoder.Decode(&s) == nil {
+		return spec.Render(s)
+	}
+	return console.ToYAML(fields)
+}
+
+func (a *app) jobFields(j api.Job, now time.Time) error {
+	status := console.Field{Name: "Status", Value: string(j.Status) + " since " + table.Ago(j.Since, now), Color: statusColor(j.Status)}
+	if ago, ok := strings.CutSuffix(status.Value, " ago"); ok {
+		status.Value = strings.Replace(ago, " since ", " for ", 1)
+	}
+	resources := j.Resources
+	if j.FakeGPUs {
+		resources += " (fake)"
+	}
+	var needs []string
+	for _, n := range j.Needs {
+		needs = append(needs, string(n))
+	}
+	fields := []console.Field{
+		{Name: "Job", Value: strings.TrimSpace(string(j.ID) + " " + j.Name)}, status, {Name: "Reason", Value: j.Reason},
+		{Name: "Owner", Value: string(j.Owner)}, {Name: "Project", Value: string(j.Project)},
+		{Name: "Resources", Value: resources}, {Name: "Nodes", Value: nodeList(j.Nodes)},
+		{Name: "Priority", Value: strconv.Itoa(j.Priority)}, {Name: "Needs", Value: strings.Join(needs, ", ")},
+		{Name: "Pipeline", Value: j.Pipeline}, {Name: "Submitted", Value: stamp(&j.Submitted, now)},
+		{Name: "Started", Value: stamp(j.Started, now)}, {Name: "Ended", Value: stamp(j.Ended, now)},
+		{Name: "Ran", Value: ranFor(j, now)},
+	}
+	if j.ExitCode != nil {
+		fields = append(fields, console.Field{Name: "Exit code", Value: strconv.Itoa(*j.ExitCode)})
+	}
+	return a.Fields(fields...)
+}
+
+// stamp writes a time and how long ago it was.
+func stamp(at *time.Time, now time.Time) string {
+	if at == nil || at.IsZero() {
+		return ""
+	}
+	return at.UTC().Format("2006-01-02 15:04:05 UTC") + " (" + table.Ago(*at, now) + ")"
+}
+
+// jobWhy writes what a job waits for.
+func (a *app) jobWhy(why *api.Why, now time.Time) error {
+	if why == nil {
+		return nil
+	}
+	var out strings.Builder
+	_, _ = fmt.Fprintf(&out, "\nWhy: %s\n", table.Plain(why.Sentence))
+	if why.Position > 0 {
+		_, _ = fmt.Fprintf(&out, "  place %d in the queue\n", why.Position)
+	}
+	if why.Start != nil {
+		_, _ = fmt.Fprintf(&out, "  may start %s\n", inAbout(*why.Start, now))
+	}
+	if _, err := io.WriteString(a.Stdout, out.String()); err != nil {
+		return err
+	}
+	if len(why.Holders) > 0 {
+		t := a.NewTable("  HELD BY", "OWNER", "NODE", "GPUS", "CPUS", "UNTIL")
+		for _, h := range why.Holders {
+			until := ""
+			if h.Until != nil {
+				until = inAbout(*h.Until, now)
+			}
+			t.Row("  "+string(h.Job), string(h.Owner), string(h.Node), strconv.Itoa(h.GPUs), h.CPUs.String(), until)
+		}
+		if err := t.Write(a.Stdout); err != nil {
+			return err
+		}
+	}
+	for _, r := range why.Remedies {
+		if _, err := fmt.Fprintf(a.Stdout, "  sooner: %s\n", table.Plain(r)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inAbout writes when something is expected.
+func inAbout(at, now time.Time) string {
+	if !at.After(now) {
+		return "any moment"
+	}
+	return "in " + table.Duration(at.Sub(now))
+}
+
+// jobRuns writes the runs, newest first, with a line for each rank.
+func (a *app) jobRuns(runs []api.Run, now time.Time) error {
+	if len(runs) == 0 {
+		return nil
+	}
+	t := a.NewTable("RUN", "RANK", "NODE", "GPUS", "STATE", "STARTED", "DURATION", "EXIT", "REASON")
+	runs = slices.Clone(runs)
+	slices.SortFunc(runs, func(x, y api.Run) int { return y.Epoch - x.Epoch })
+	for _, r := range runs {
+		started, duration := "", ""
+		if r.Started != nil {
+			started = table.Ago(*r.Started, now)
+			end := now
+			if r.Ended != nil {
+				end = *r.Ended
+			}
+			duration = table.Duration(end.Sub(*r.Started))
+		}
+		for _, k := range r.Ranks {
+			exit := k.Signal
+			if exit == "" && k.ExitCode != nil {
+				exit = strconv.Itoa(*k.ExitCode)
+			}
+			reason := k.Reason
+			if reason == "" {
+				reason = r.Reason
+			}
+			t.Cells(table.Cell{Text: string(r.ID)}, table.Cell{Text: strconv.Itoa(k.Rank)}, table.Cell{Text: string(k.Node)},
+				table.Cell{Text: indices(k.GPUs)}, table.Cell{Text: string(k.State), Color: rankColor(k)},
+				table.Cell{Text: started}, table.Cell{Text: duration}, table.Cell{Text: exit}, table.Cell{Text: reason})
+		}
+	}
+	if _, err := io.WriteString(a.Stdout, "\n"); err != nil {
+		return err
+	}
+	return t.Write(a.Stdout)
+}
+
+func rankColor(k api.Rank) table.Color {
+	switch {
+	case k.State == job.RunRunning:
+		return table.Cyan
+	case k.Cause != job.CauseNone:
+		return table.Red
+	case k.State == job.RunEnded:
+		return table.Green
+	}
+	return table.NoColor
+}
+
+// indices writes the numbers of GPUs: 0,1,4.
+func indices(gpus []int) string {
+	words := make([]string, len(gpus))
+	for i, g := range gpus {
+		words[i] = strconv.Itoa(g)
+	}
+	return strings.Join(words, ",")
+}
+
+// nextForJob suggests what one may do with a job in its state.
+func (a *app) nextForJob(j api.Job) {
+	show := fmt.Sprintf("trainyard logs %s         what it printed", j.ID)
+	switch {
+	case j.State.Final():
+		a.Next(show)
+	case j.State == job.Paused:
+		a.Next(fmt.Sprintf("trainyard resume %s       let it go on", j.ID), show)
+	default:
+		a.Next(fmt.Sprintf("trainyard logs -f %s      follow it", j.ID), fmt.Sprintf("trainyard cancel %s       end it", j.ID))
+	}
+}
+
+// completeJobs suggests ids of jobs that have not ended to the shell.
+func (a *app) completeJobs(cmd *cobra.Command, _ []string, start string) ([]string, cobra.ShellCompDirective) {
+	client, err := a.connect()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
+	defer cancel()
+	page, err := client.Jobs(ctx, api.JobFilter{Page: api.Page{Limit: 100}})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var words []string
+	for _, j := range page.Jobs {
+		if strings.HasPrefix(string(j.ID), start) {
+			words = append(words, cobra.CompletionWithDesc(string(j.ID), table.Plain(string(j.Status)+" "+j.Name)))
+		}
+	}
+	return words, cobra.ShellCompDirectiveNoFileComp
+}

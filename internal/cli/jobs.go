@@ -1,0 +1,318 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"trainyard/internal/api"
+	"trainyard/internal/cli/console"
+	"trainyard/internal/cli/exit"
+	"trainyard/internal/cli/live"
+	"trainyard/internal/cli/table"
+	"trainyard/internal/clock"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// jobsQuery is what the flags of jobs ask for.
+type jobsQuery struct {
+	filter api.JobFilter
+	recent time.Duration // ended jobs are shown that ended no longer ago; 0 shows all
+	limit  int
+}
+
+func (a *app) jobs() *cobra.Command {
+	var all, watch bool
+	var states []string
+	var owner, name, node, project, since string
+	var limit int
+	cmd := &cobra.Command{
+		Use:     "jobs",
+		Aliases: []string{"ps", "queue"},
+		Short:   "List jobs",
+		Long: `List jobs, newest first: those that have not ended and those that ended within
+the last day. Admins see everybody's jobs, researchers their own.`,
+		Example: `  trainyard jobs
+  trainyard jobs -w
+  trainyard jobs --state running --state pending --owner me
+  trainyard jobs --all --since 7d -o json
+  trainyard cancel $(trainyard jobs -q --name sweep)`,
+		Args: exit.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q := jobsQuery{limit: limit, recent: 24 * time.Hour, filter: api.JobFilter{
+				Owner: id.User(owner), Name: name, Node: id.Node(node), Project: id.Project(project),
+			}}
+			for _, s := range states {
+				s = strings.ToLower(s)
+				if err := oneOf(cmd, "state", s, job.States()); err != nil {
+					return err
+				}
+				q.filter.States = append(q.filter.States, job.State(s))
+			}
+			if all || len(states) > 0 {
+				q.recent = 0
+			}
+			if since != "" {
+				d, err := job.ParseDuration(since)
+				if err != nil {
+					return exit.Usagef(cmd, "--since: %v", err)
+				}
+				q.recent = time.Duration(d)
+			}
+			if limit < 1 {
+				return exit.Usagef(cmd, "--limit must be 1 or more")
+			}
+			return a.doJobs(cmd.Context(), q, watch)
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVarP(&watch, "watch", "w", false, "show the list again every two seconds")
+	flags.BoolVarP(&all, "all", "a", false, "also jobs that ended long ago")
+	flags.StringArrayVar(&states, "state", nil, "only jobs in this `state`; may be given several times")
+	flags.StringVar(&owner, "owner", "", "only jobs of this `user`; me for your own")
+	flags.StringVar(&project, "project", "", "only jobs of this `project`")
+	flags.StringVar(&name, "name", "", "only jobs whose `name` contains this")
+	flags.StringVar(&node, "node", "", "only jobs that run or ran on this `node`")
+	flags.StringVar(&since, "since", "", "of ended jobs only those that ended within this `time`, as in 6h or 2d")
+	flags.IntVar(&limit, "limit", 50, "show at most so `many`")
+	a.OutputFlag(cmd, console.Wide)
+	a.QuietFlag(cmd)
+	return cmd
+}
+
+func (a *app) doJobs(ctx context.Context, q jobsQuery, watch bool) error {
+	client, err := a.connect()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if q.filter.Owner == "me" {
+		who, err := client.Whoami(ctx)
+		if err != nil {
+			return err
+		}
+		q.filter.Owner = who.User
+	}
+	if watch {
+		return a.watchJobs(ctx, client, q)
+	}
+	page, more, err := a.listJobs(ctx, client, q)
+	if err != nil {
+		return err
+	}
+	if more {
+		defer a.Note("The newest %d are shown; more with --limit.", len(page.Jobs))
+	}
+	return a.Show(page, func() []string { return ids(page.Jobs) }, func() error {
+		return a.WriteTable(a.jobTable(page.Jobs), "no jobs", "trainyard submit job.yaml", "trainyard jobs --all        also those that ended long ago")
+	})
+}
+
+// listJobs fetches the jobs asked for and reports whether there are more. Jobs
+// that have not ended are shown however old they are, so that these and the
+// recently ended ones are two lists.
+func (a *app) listJobs(ctx context.Context, client *api.Client, q jobsQuery) (page api.JobPage, more bool, err error) {
+	if q.recent == 0 {
+		return collectJobs(ctx, client, q.filter, q.limit, nil)
+	}
+	active, ended := q.filter, q.filter
+	active.States, ended.States = nil, nil
+	for _, s := range job.States() {
+		switch {
+		case len(q.filter.States) > 0 && !slices.Contains(q.filter.States, s):
+		case s.Final():
+			ended.States = append(ended.States, s)
+		default:
+			active.States = append(active.States, s)
+		}
+	}
+	from := a.Clock.Now().Add(-q.recent)
+	ended.Since = from.Add(-longestLife)
+	recently := func(j api.Job) bool { return j.Ended != nil && !j.Ended.Before(from) }
+	all := api.JobPage{Jobs: []api.Job{}}
+	for _, part := range []struct {
+		filter api.JobFilter
+		keep   func(api.Job) bool
+	}{{active, nil}, {ended, recently}} {
+		if len(part.filter.States) == 0 {
+			continue
+		}
+		page, cut, err := collectJobs(ctx, client, part.filter, q.limit, part.keep)
+		if err != nil {
+			return page, false, err
+		}
+		all.Jobs, more = append(all.Jobs, page.Jobs...), more || cut
+	}
+	slices.SortStableFunc(all.Jobs, func(x, y api.Job) int {
+		m, _ := x.ID.Number()
+		n, _ := y.ID.Number()
+		return cmp.Compare(n, m)
+	})
+	if len(all.Jobs) > q.limit {
+		all.Jobs, more = all.Jobs[:q.limit], true
+	}
+	return all, more, nil
+}
+
+const (
+	// longestLife bounds how long before its end a job may have been submitted
+	// to be found among the recently ended: the server lists by submission.
+	longestLife = 30 * 24 * time.Hour
+	// mostScanned bounds how many jobs are looked at for those to keep.
+	mostScanned = 2000
+)
+
+// collectJobs fetches pages until there are as many jobs to keep as wanted, and
+// reports whether there may be more. A nil keep keeps all.
+func collectJobs(ctx context.Context, client *api.Client, f api.JobFilter, limit int, keep func(api.Job) bool) (all api.JobPage, more bool, err error) {
+	all.Jobs = []api.Job{}
+	for scanned := 0; ; {
+		f.Limit = pageLimit
+		if keep == nil {
+			f.Limit = min(limit-len(all.Jobs), pageLimit)
+		}
+		page, err := client.Jobs(ctx, f)
+		if err != nil {
+			return page, false, err
+		}
+		for _, j := range page.Jobs {
+			if keep == nil || keep(j) {
+				all.Jobs = append(all.Jobs, j)
+			}
+		}
+		scanned += len(page.Jobs)
+		if page.Next == "" || len(all.Jobs) >= limit || keep != nil && scanned >= mostScanned {
+			more = page.Next != "" && len(all.Jobs) >= limit || len(all.Jobs) > limit
+			all.Jobs = all.Jobs[:min(len(all.Jobs), limit)]
+			return all, more, nil
+		}
+		f.Cursor = page.Next
+	}
+}
+
+// jobTable lays out a list of jobs.
+func (a *app) jobTable(jobs []api.Job) *table.Table {
+	now, wide := a.Clock.Now(), a.Output == console.Wide
+	head := []string{"ID", "NAME", "OWNER", "STATUS", "RESOURCES", "SUBMITTED", "DURATION", "NODES"}
+	if wide {
+		head = append(head, "PROJECT", "PRIORITY", "RUNS", "EXIT")
+	}
+	t := a.NewTable(append(head, "REASON")...)
+	for _, j := range jobs {
+		resources := j.Resources
+		if j.FakeGPUs {
+			resources += " (fake)"
+		}
+		row := []table.Cell{
+			{Text: string(j.ID)}, {Text: j.Name}, {Text: string(j.Owner)},
+			{Text: string(j.Status), Color: statusColor(j.Status)},
+			{Text: resources}, {Text: table.Ago(j.Submitted, now)}, {Text: ranFor(j, now)}, {Text: nodeList(j.Nodes)},
+		}
+		if wide {
+			exit := ""
+			if j.ExitCode != nil {
+				exit = strconv.Itoa(*j.ExitCode)
+			}
+			for _, text := range []string{string(j.Project), strconv.Itoa(j.Priority), strconv.Itoa(j.Epoch), exit} {
+				row = append(row, table.Cell{Text: text})
+			}
+		}
+		t.Cells(append(row, table.Cell{Text: j.Reason})...)
+	}
+	return t
+}
+
+// ranFor writes how long a job has run, or ran, since its first start.
+func ranFor(j api.Job, now time.Time) string {
+	if j.Started == nil {
+		return ""
+	}
+	if j.Ended != nil {
+		now = *j.Ended
+	}
+	return table.Duration(now.Sub(*j.Started))
+}
+
+// nodeList writes a few names, and how many there are beyond.
+func nodeList(nodes []id.Node) string {
+	var names []string
+	for i, n := range nodes {
+		if i == 2 && len(nodes) > 3 {
+			names = append(names, "+"+strconv.Itoa(len(nodes)-2))
+			break
+		}
+		names = append(names, string(n))
+	}
+	return strings.Join(names, ",")
+}
+
+// watchEvery is the pause between two looks of a watch.
+const watchEvery = 2 * time.Second
+
+// watchJobs shows the list again and again until Ctrl-C: in place on a
+// terminal, one below the other elsewhere and then only when it changed.
+func (a *app) watchJobs(ctx context.Context, client *api.Client, q jobsQuery) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	inPlace := a.OnTerminal(a.Stdout)
+	var before []byte
+	clock.Every(ctx, a.Clock, watchEvery, func(now time.Time) {
+		text, err := a.jobsScreen(ctx, client, q, now)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && !live.Retries(err):
+			stop(err)
+			return
+		case err != nil:
+			text = append(bytes.Clone(before), []byte("(not fresh: "+table.Plain(err.Error())+")\n")...)
+		case bytes.Equal(text, before) && !inPlace:
+			return
+		default:
+			before = text
+		}
+		if inPlace {
+			// From the top left, clearing the rest of each line and of the screen.
+			text = append([]byte("\x1b[H"), bytes.ReplaceAll(text, []byte("\n"), []byte("\x1b[K\n"))...)
+			text = append(text, "\x1b[J"...)
+		}
+		if _, err := a.Stdout.Write(text); err != nil {
+			stop(err)
+		}
+	})
+	return context.Cause(ctx)
+}
+
+// jobsScreen is one look of a watch.
+func (a *app) jobsScreen(ctx context.Context, client *api.Client, q jobsQuery, now time.Time) ([]byte, error) {
+	page, _, err := a.listJobs(ctx, client, q)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	look := *a.Console
+	look.Stdout = &out
+	look.Clock = still{now}
+	look.IsTerminal = func(any) bool { return a.OnTerminal(a.Stdout) }
+	screen := &app{Console: &look}
+	err = screen.Show(page, func() []string { return ids(page.Jobs) }, func() error {
+		if len(page.Jobs) == 0 {
+			_, err := out.WriteString("no jobs\n")
+			return err
+		}
+		return screen.jobTable(page.Jobs).Write(&out)
+	})
+	return out.Bytes(), err
+}
+
+// still is a clock that stands: all of one screen is of one time.
+type still struct{ at time.Time }
+
+func (s still) Now() time.Time { return s.at }

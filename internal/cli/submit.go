@@ -1,0 +1,253 @@
+package cli
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"trainyard/internal/api"
+	"trainyard/internal/cli/console"
+	"trainyard/internal/cli/exit"
+	"trainyard/internal/cli/jobfile"
+	"trainyard/internal/cli/live"
+	"trainyard/internal/cli/ship"
+	"trainyard/internal/cli/table"
+	"trainyard/internal/fault"
+	"trainyard/internal/job"
+	"trainyard/internal/workdir"
+)
+
+// submitFlags are the flags that submit and run share.
+type submitFlags struct {
+	detach, dryRun  bool
+	name, envFile   string
+	env             []string
+	priority, retry int
+}
+
+func (f *submitFlags) add(a *app, cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.BoolVarP(&f.detach, "detach", "d", false, "do not follow the job")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "show what would happen and change nothing")
+	flags.StringVarP(&f.name, "name", "n", "", "name of the job")
+	flags.StringArrayVar(&f.env, "env", nil, "variable for the job, `KEY=VALUE`; KEY alone takes its value from your environment; may be given several times")
+	flags.StringVar(&f.envFile, "env-file", "", "`file` with lines of KEY=VALUE")
+	flags.IntVar(&f.priority, "priority", 0, "0 to 100; higher goes first")
+	flags.IntVar(&f.retry, "retry", 0, "how often a failed run is tried again")
+	a.YesFlag(cmd)
+	a.OutputFlag(cmd)
+	a.QuietFlag(cmd)
+}
+
+// changes returns what the flags change about a job file.
+func (f *submitFlags) changes(cmd *cobra.Command) jobfile.Changes {
+	ch := jobfile.Changes{Name: f.name, Env: f.env, EnvFile: f.envFile}
+	if cmd.Flags().Changed("priority") {
+		ch.Priority = &f.priority
+	}
+	if cmd.Flags().Changed("retry") {
+		ch.Retry = &f.retry
+	}
+	return ch
+}
+
+func (a *app) maker() jobfile.Maker { return jobfile.Maker{LookupEnv: a.LookupEnv, Now: a.Clock.Now()} }
+
+func (a *app) submit() *cobra.Command {
+	var f submitFlags
+	cmd := &cobra.Command{
+		Use:   "submit FILE",
+		Short: "Hand in a job file and follow the job",
+		Long: `Hand in a job file. What would happen is shown first, and on a terminal you are
+asked. Then the working directory is shipped (only files that the yard does not
+have), the job is handed in and followed: its output goes to standard output,
+what happens to it to standard error, and the exit code is the job's (see:
+trainyard help exit-codes). Ctrl-C stops following; the job goes on.
+
+With -q or -o json|yaml the job is not followed. FILE may be - for standard input.`,
+		Example: `  trainyard submit job.yaml
+  trainyard submit job.yaml --dry-run
+  trainyard submit job.yaml -y -n lr-0.1 --env LR=0.1
+  id=$(trainyard submit -q job.yaml)`,
+		Args: exit.Args(1, 1, "job file"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := jobfile.Read(args[0], a.In)
+			if err != nil {
+				return err
+			}
+			draft, err := a.maker().Make(text, filepath.Dir(args[0]), f.changes(cmd)) // the folder of "-" is "."
+			if err != nil {
+				return err
+			}
+			return a.doSubmit(cmd.Context(), draft, f)
+		},
+	}
+	f.add(a, cmd)
+	return cmd
+}
+
+// doSubmit shows the plan, ships the working directory, hands in the job and follows it.
+func (a *app) doSubmit(ctx context.Context, draft *jobfile.Draft, f submitFlags) error {
+	client, err := a.connect()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	plain := a.Output == console.Table && !a.Quiet
+	if f.dryRun {
+		return a.dryRun(ctx, client, draft)
+	}
+	if plain && a.OnTerminal(a.Stderr) {
+		plan, err := client.Submit(ctx, draft.Request(true), "")
+		if err != nil {
+			return err
+		}
+		if err := a.plan(a.Stderr, plan); err != nil {
+			return err
+		}
+		ok, err := a.Confirm(ctx, "Submit "+table.Count(len(plan.Plan), "job")+"?")
+		if err != nil || !ok {
+			return a.declined(err)
+		}
+	}
+	if draft.Workdir != "" {
+		if draft.Digest, err = a.ship(ctx, client, draft.Workdir); err != nil {
+			return err
+		}
+	}
+	reply, err := a.handIn(ctx, client, draft.Request(false))
+	if err != nil {
+		return err
+	}
+	a.notes(reply.Notes)
+	if !plain || f.detach {
+		return a.Show(reply, func() []string { return ids(reply.Jobs) }, func() error { return a.submitted(reply.Jobs) })
+	}
+	for _, j := range reply.Jobs {
+		a.Note("%s", a.stateLine(j))
+	}
+	return a.attach(ctx, client, reply.Jobs)
+}
+
+func (a *app) dryRun(ctx context.Context, client *api.Client, draft *jobfile.Draft) error {
+	plan, err := client.Submit(ctx, draft.Request(true), "")
+	if err != nil {
+		return err
+	}
+	return a.Show(plan, func() []string { return nil }, func() error {
+		if err := a.plan(a.Stdout, plan); err != nil {
+			return err
+		}
+		a.notes(plan.Notes)
+		return nil
+	})
+}
+
+// plan shows what would happen to each job.
+func (a *app) plan(w io.Writer, plan api.SubmitReply) error {
+	t := a.NewTableFor(w, "JOB", "RESOURCES", "FITS ON", "START")
+	now := a.Clock.Now()
+	for i, p := range plan.Plan {
+		name := p.Name
+		if name == "" {
+			name = "#" + strconv.Itoa(i+1)
+		}
+		fits := table.Cell{Text: fmt.Sprintf("%s: %s", table.Count(p.FitCount, "node"), nodeList(p.Fits))}
+		if p.FitCount == 0 {
+			fits = table.Cell{Text: "no node now", Color: table.Yellow}
+		}
+		start := table.Cell{Text: "now", Color: table.Green}
+		if p.Why != nil && p.Why.Blocker != "none" {
+			start = table.Cell{Text: p.Why.Sentence, Color: table.Yellow}
+			if p.Why.Start != nil {
+				start.Text = inAbout(*p.Why.Start, now) + ": " + start.Text
+			}
+		}
+		t.Cells(table.Cell{Text: name}, table.Cell{Text: p.Resources}, fits, start)
+	}
+	return t.Write(w)
+}
+
+func (a *app) notes(notes []string) {
+	for _, n := range notes {
+		a.Note("note: %s", table.Plain(n))
+	}
+}
+
+// submitted tells of accepted jobs that are not followed.
+func (a *app) submitted(jobs []api.Job) error {
+	for _, j := range jobs {
+		if _, err := fmt.Fprintln(a.Stdout, strings.TrimSpace("Submitted "+string(j.ID)+" "+table.Plain(j.Name))); err != nil {
+			return err
+		}
+	}
+	if len(jobs) > 0 {
+		first := jobs[0].ID
+		a.Next(fmt.Sprintf("trainyard logs -f %s      follow it", first), fmt.Sprintf("trainyard job %s          where it stands and why", first),
+			fmt.Sprintf("trainyard cancel %s       end it", first))
+	}
+	return nil
+}
+
+// submitAttempts bounds how often a submission is handed in again when the yard does not answer.
+const submitAttempts = 6
+
+// handIn submits under a key of its own, so that an attempt whose answer was
+// lost can be repeated without a second job.
+func (a *app) handIn(ctx context.Context, client *api.Client, request api.SubmitRequest) (api.SubmitReply, error) {
+	var random [16]byte
+	if _, err := io.ReadFull(a.Entropy, random[:]); err != nil {
+		return api.SubmitReply{}, fmt.Errorf("make idempotency key: %w", err)
+	}
+	key := hex.EncodeToString(random[:])
+	for attempt := 1; ; attempt++ {
+		reply, err := client.Submit(ctx, request, key)
+		if err == nil {
+			return reply, nil
+		}
+		if ctx.Err() != nil {
+			return reply, &exit.Result{Code: exit.Interrupted, Err: fault.New(fault.Unavailable, "interrupted", "interrupted while the job was handed in; it may have been accepted").
+				WithRemedy("see with: trainyard jobs")}
+		}
+		var told *fault.Error
+		lost := !errors.As(err, &told) || told.Kind == fault.Unavailable // an answer that broke off is no fault
+		if !lost || attempt == submitAttempts {
+			return reply, err
+		}
+		a.Note("The yard does not answer; trying again (%d of %d).", attempt, submitAttempts-1)
+		if !live.Backoff(ctx, attempt) {
+			return reply, ctx.Err()
+		}
+	}
+}
+
+// ship uploads what the yard lacks of a working directory and returns its digest.
+func (a *app) ship(ctx context.Context, client *api.Client, dir string) (string, error) {
+	bar := a.NewProgress()
+	defer bar.Done()
+	tree, err := workdir.Scan(ctx, dir, workdir.Options{
+		CacheDir: a.CacheDir, Clock: a.Clock,
+		Progress: func(files int, bytes int64) {
+			bar.Set("reading %s: %d files, %s", dir, files, job.Bytes(bytes).Short())
+		},
+	})
+	if err != nil {
+		return "", err
+	}
+	a.notes(tree.Notes)
+	encoded, err := workdir.Encode(tree.Manifest)
+	if err != nil {
+		return "", err
+	}
+	content := ship.Content{Digest: tree.Digest, Manifest: tree.Manifest, Encoded: encoded, Open: tree.Open}
+	return tree.Digest, ship.Upload(ctx, client, content, func(files, of int, bytes int64) {
+		bar.Set("uploading: %d of %d files, %s", files, of, job.Bytes(bytes).Short())
+	})
+}

@@ -1,0 +1,96 @@
+package table
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"trainyard/internal/job"
+)
+
+func TestTimesAndAmounts(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for got, want := range map[string]string{
+		Ago(now.Add(-2*time.Hour), now):                                "2 hrs ago",
+		Ago(now.Add(-time.Hour), now):                                  "1 hr ago",
+		Ago(now.Add(-90*time.Second), now):                             "1 min ago",
+		Ago(now.Add(-59*time.Second), now):                             "59 secs ago",
+		Ago(now.Add(-1*time.Second), now):                              "1 sec ago",
+		Ago(now.Add(-49*time.Hour), now):                               "2 days ago",
+		Ago(now.Add(5*time.Minute), now):                               "in 5 mins",
+		Ago(now.Add(-5*time.Millisecond), now):                         "now",
+		"zero " + Ago(time.Time{}, now):                                "zero ",
+		Duration(167 * time.Minute):                                    "2h 47m",
+		Duration(12 * time.Second):                                     "12s",
+		Duration(2 * time.Hour):                                        "2h",
+		Duration(26*time.Hour + 5*time.Minute):                         "1d 2h",
+		Duration(500 * time.Millisecond):                               "0s",
+		"negative " + Duration(-time.Hour):                             "negative 0s",
+		GPUs(8, "NVIDIA A100-SXM4-80GB", 80<<30, false):                "8x A100:80GB",
+		GPUs(1, "NVIDIA H100 80GB HBM3", 81559<<20, true):              "1x H100:80GB (fake)",
+		GPUs(2, "NVIDIA GeForce RTX 4090", 24564<<20, false):           "2x RTX 4090:24GB",
+		GPUs(4, "Tesla V100-PCIE-32GB", job.Bytes(32510)<<20, false):   "4x V100:32GB",
+		GPUs(1, "Tesla", 0, false):                                     "1x Tesla",
+		GPUs(3, "fake", 24<<30, true):                                  "3x fake:24GB (fake)",
+		"one " + Count(1, "node") + ", none " + Count(0, "node"):       "one 1 node, none 0 nodes",
+		Cut("reason", 6) + " " + Cut("reasons", 6) + " " + Cut("x", 0): "reason reaso… ",
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestNothingThatActsOnTheTerminalGetsThrough(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		text := rapid.String().Draw(rt, "text") + "\x1b[2J\u202e\u009b"
+		tbl := New(false, 0, "NAME", "REASON")
+		tbl.Row("x", text)
+		var out strings.Builder
+		if err := tbl.Write(&out); err != nil {
+			rt.Fatal(err)
+		}
+		if strings.Count(out.String(), "\n") != 2 || strings.ContainsAny(strings.ReplaceAll(out.String(), "\n", ""), "\x1b\r\t\x07\u202e\u009b") {
+			rt.Fatalf("%q", out.String())
+		}
+	})
+}
+
+func TestLinesFitTheWidth(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		width := rapid.IntRange(1, 60).Draw(rt, "width")
+		tbl := New(false, width, "ID", "NAME", "REASON")
+		for range rapid.IntRange(1, 4).Draw(rt, "rows") {
+			word := rapid.StringMatching(`[a-zé ]{0,30}`)
+			tbl.Row(word.Draw(rt, "id"), word.Draw(rt, "name"), word.Draw(rt, "reason"))
+		}
+		var out strings.Builder
+		if err := tbl.Write(&out); err != nil {
+			rt.Fatal(err)
+		}
+		for line := range strings.SplitSeq(strings.TrimSuffix(out.String(), "\n"), "\n") {
+			if got := len([]rune(strings.TrimRight(line, " "))); got > width {
+				rt.Fatalf("a line of %d for a width of %d: %q", got, width, line)
+			}
+		}
+	})
+}
+
+func TestColourDoesNotShiftColumns(t *testing.T) {
+	t.Parallel()
+	tbl := New(true, 0, "A", "B")
+	tbl.Cells(Cell{"x", Red}, Cell{"y", NoColor})
+	tbl.Cells(Cell{"long", NoColor}, Cell{Text: ""})
+	var out strings.Builder
+	if err := tbl.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	if want := "A     B\n\x1b[31mx\x1b[0m     y\nlong  -\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}

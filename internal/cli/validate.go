@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"trainyard/internal/api"
+	"trainyard/internal/cli/exit"
+	"trainyard/internal/cli/jobfile"
+	"trainyard/internal/cli/table"
+)
+
+// checkedFile is what validate found out about a file.
+type checkedFile struct {
+	File   string          `json:"file"`
+	Valid  bool            `json:"valid"`
+	Jobs   []checkedJob    `json:"jobs,omitempty"`
+	Errors []exit.Document `json:"errors,omitempty"`
+}
+
+type checkedJob struct {
+	Name     string   `json:"name,omitempty"`
+	Line     int      `json:"line"`
+	Required []string `json:"required_env,omitempty"`
+	Notes    []string `json:"notes,omitempty"`
+}
+
+func (a *app) validate() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "validate FILE...",
+		Short: "Check job files without a yard",
+		Long: `Check job files and tell all mistakes of each with line and column. No yard is
+needed. Variables that a file takes from your environment are listed, not checked.`,
+		Example: `  trainyard validate job.yaml
+  trainyard validate jobs/*.yaml -o json`,
+		Args: exit.Args(1, 0, "job file"),
+		RunE: func(_ *cobra.Command, args []string) error { return a.doValidate(args) },
+	}
+	a.OutputFlag(cmd)
+	return cmd
+}
+
+func (a *app) doValidate(paths []string) error {
+	result := struct {
+		Files []checkedFile `json:"files"`
+	}{}
+	code := exit.OK
+	for _, path := range paths {
+		checked, err := a.checkOne(path)
+		if err != nil {
+			code = max(code, exit.Code(err))
+			checked.Errors = exit.DocumentOf(err, 0).Errors
+			if checked.Errors == nil {
+				checked.Errors = []exit.Document{exit.DocumentOf(err, 0)}
+			}
+		}
+		result.Files = append(result.Files, checked)
+	}
+	if err := a.Show(result, nil, func() error { return a.showChecked(result.Files) }); err != nil {
+		return err
+	}
+	return exit.With(code)
+}
+
+func (a *app) checkOne(path string) (checkedFile, error) {
+	checked := checkedFile{File: path}
+	text, err := jobfile.Read(path, a.In)
+	if err != nil {
+		return checked, err
+	}
+	file, err := jobfile.Check(text, a.Clock.Now())
+	if err != nil {
+		return checked, err
+	}
+	checked.Valid = true
+	for _, e := range file.Jobs {
+		checked.Jobs = append(checked.Jobs, checkedJob{e.Spec.Name, e.Line, e.Required, e.Notes})
+	}
+	return checked, nil
+}
+
+func (a *app) showChecked(files []checkedFile) error {
+	var out strings.Builder
+	for _, f := range files {
+		if f.Valid {
+			_, _ = fmt.Fprintf(&out, "%s: good, %s\n", f.File, table.Count(len(f.Jobs), "job"))
+		}
+		for _, j := range f.Jobs {
+			if len(j.Required) > 0 {
+				_, _ = fmt.Fprintf(&out, "%s:%d: takes from your environment: %s\n", f.File, j.Line, strings.Join(j.Required, ", "))
+			}
+			for _, n := range j.Notes {
+				_, _ = fmt.Fprintf(&out, "%s:%d: note: %s\n", f.File, j.Line, table.Plain(n))
+			}
+		}
+		for _, e := range f.Errors {
+			_, _ = out.WriteString(place(f.File, e) + "\n")
+		}
+	}
+	_, err := fmt.Fprint(a.Stdout, out.String())
+	return err
+}
+
+// place writes a mistake as compilers do, so that editors can jump to it.
+func place(file string, e exit.Document) string {
+	text := file
+	if e.Line > 0 {
+		text += fmt.Sprintf(":%d:%d", e.Line, e.Column)
+	}
+	text += ": "
+	if e.Field != "" {
+		text += e.Field + ": "
+	}
+	text += e.Detail
+	if e.Remedy != "" {
+		text += " (" + e.Remedy + ")"
+	}
+	return table.Plain(text)
+}
+
+// versions is what version tells.
+type versions struct {
+	Version    string    `json:"version"`
+	Capability int       `json:"capability"`
+	Server     *api.Info `json:"server,omitempty"`
+}
+
+func (a *app) version() *cobra.Command {
+	var server bool
+	cmd := &cobra.Command{
+		Use: "version", Short: "Show the version, and with --server the yard's", Args: exit.NoArgs,
+		Example: "  trainyard version\n  trainyard version --server -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v := versions{Version: a.Version, Capability: api.Capability}
+			if server {
+				err := a.withClient(func(c *api.Client) error {
+					info, err := c.Info(cmd.Context())
+					v.Server = &info
+					return err
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return a.Show(v, nil, func() error {
+				if v.Server == nil {
+					return a.Pairs("trainyard", v.Version, "protocol", fmt.Sprint(v.Capability))
+				}
+				return a.Pairs("trainyard", v.Version, "protocol", fmt.Sprint(v.Capability), "server", v.Server.Version,
+					"server protocol", fmt.Sprint(v.Server.Capability), "store", v.Server.Store, "policy", v.Server.Policy,
+					"up since", stamp(&v.Server.Started, a.Clock.Now()), "CA", v.Server.CAHash)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&server, "server", false, "also ask the yard")
+	a.OutputFlag(cmd)
+	return cmd
+}

@@ -1,0 +1,218 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"trainyard/internal/api"
+	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster"
+)
+
+func (s *Server) agentRoutes() {
+	huma.Register(s.api, huma.Operation{OperationID: "join", Method: http.MethodPost, Path: "/agent/v1/join", Summary: "Join the yard as a node", Tags: []string{"agent"}}, s.join)
+	huma.Register(s.api, huma.Operation{OperationID: "renew", Method: http.MethodPost, Path: "/agent/v1/renew", Summary: "Renew a node's certificate",
+		Security: byNode, Tags: []string{"agent"}}, s.renew)
+	huma.Register(s.api, huma.Operation{OperationID: "report", Method: http.MethodPost, Path: "/agent/v1/reports", Summary: "Report that a node lives and how its runs fare",
+		Security: byNode, Tags: []string{"agent"}, MaxBodyBytes: 16 << 20}, s.report)
+	huma.Register(s.api, streaming(huma.Operation{OperationID: "follow-assignments", Method: http.MethodGet, Path: "/agent/v1/assignments",
+		Summary: "Follow what a node shall run", Description: "Each item is the whole of what the node shall run (Assignments).",
+		Security: byNode, Tags: []string{"agent"}}), s.assignments)
+	s.plain(huma.Operation{OperationID: "put-log", Method: http.MethodPost, Path: "/agent/v1/logs/{run}/{rank}", Summary: "Add to the output of a rank",
+		Security: byNode, Tags: []string{"agent"}}, s.putLog)
+}
+
+func (s *Server) join(ctx context.Context, in *body[api.JoinRequest]) (*body[api.JoinReply], error) {
+	if !s.limiter.allow("join") {
+		return nil, toProblem(tooOften())
+	}
+	now := s.Clock.Now()
+	t, err := s.Directory.Check(tenant.JoinToken, in.Body.Token, now)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	key, err := keyOf(in.Body.CSR)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	if err := checkInventory(&in.Body.Inventory); err != nil {
+		return nil, toProblem(err)
+	}
+	answer, err := s.do(ctx, yardmaster.Join{Token: t.ID, Name: nodeName(in.Body.Name), Key: key, Inventory: in.Body.Inventory})
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	n, _ := answer.(fleet.Node)
+	cert, expires, err := s.CA.SignNode([]byte(in.Body.CSR), n.ID, s.NodeCertTTL, now)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	s.Log.InfoContext(ctx, "node joined", "node", n.ID, "class", n.Class)
+	return &body[api.JoinReply]{api.JoinReply{Capability: api.Capability, Node: n.ID, Certificate: string(cert), CA: string(s.CA.PEM()), Expires: expires}}, nil
+}
+
+// keyOf names the key of a certificate request, so that a machine that joins
+// again because the answer was lost is recognised.
+func keyOf(csr string) (string, error) {
+	block, _ := pem.Decode([]byte(csr))
+	if block == nil {
+		return "", fault.New(fault.Invalid, "bad_csr", "the certificate request is no PEM").WithField("csr")
+	}
+	pub, err := publicKey(block.Bytes)
+	if err != nil {
+		return "", fault.New(fault.Invalid, "bad_csr", "the certificate request cannot be read").WithField("csr").WithCause(err)
+	}
+	sum := sha256.Sum256(pub)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// nodeName makes a name that may be used out of a wished one.
+func nodeName(s string) string {
+	var out strings.Builder
+	for _, c := range strings.ToLower(s) {
+		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '.' || c == '_' {
+			out.WriteRune(c)
+		} else {
+			out.WriteByte('-')
+		}
+	}
+	name := strings.Trim(out.String(), "-._")
+	name = strings.Trim(name[:min(len(name), id.MaxName)], "-._")
+	if name == "" {
+		return "node"
+	}
+	return name
+}
+
+// checkInventory refuses what the tables cannot hold.
+func checkInventory(inv *fleet.Inventory) error {
+	bad := func(format string, args ...any) error {
+		return fault.New(fault.Invalid, "bad_inventory", format, args...).WithField("inventory")
+	}
+	if inv.CPUs < 0 || inv.Memory < 0 || inv.Disk < 0 {
+		return bad("a node cannot have a negative amount of anything")
+	}
+	if len(inv.GPUs) > fleet.MaxGPUs {
+		return bad("a node can have at most %d GPUs", fleet.MaxGPUs)
+	}
+	seen := map[int]bool{}
+	for _, g := range inv.GPUs {
+		if g.Index < 0 || g.Index >= fleet.MaxGPUs || seen[g.Index] || g.Memory < 0 {
+			return bad("GPU %d is listed twice or out of range", g.Index)
+		}
+		seen[g.Index] = true
+	}
+	return nil
+}
+
+func (s *Server) renew(ctx context.Context, in *body[api.RenewRequest]) (*body[api.RenewReply], error) {
+	n := nodeOf(ctx)
+	var gone error
+	if err := s.query(ctx, func(y *yardmaster.Yard) { _, gone = y.NodeByName(n) }); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	if gone != nil {
+		return nil, toProblem(fault.New(fault.Denied, "node_removed", "node %s was taken out of the yard", n))
+	}
+	cert, expires, err := s.CA.SignNode([]byte(in.Body.CSR), n, s.NodeCertTTL, s.Clock.Now())
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &body[api.RenewReply]{api.RenewReply{Certificate: string(cert), Expires: expires}}, nil
+}
+
+func (s *Server) report(ctx context.Context, in *body[api.Report]) (*body[api.ReportReply], error) {
+	n := nodeOf(ctx)
+	if in.Body.Inventory != nil {
+		if err := checkInventory(in.Body.Inventory); err != nil {
+			return nil, toProblem(err)
+		}
+	}
+	if _, err := s.do(ctx, fromReport(n, &in.Body)); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &body[api.ReportReply]{api.ReportReply{Interval: job.Duration(s.Interval), Lease: job.Duration(s.Lease), Generation: s.Assignments.Generation(n)}}, nil
+}
+
+func (s *Server) assignments(ctx context.Context, _ *struct{}) (*huma.StreamResponse, error) {
+	n := nodeOf(ctx)
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		req, w := humago.Unwrap(hc)
+		out := newEventStream(w)
+		for {
+			orders, generation, changed := s.Assignments.Desired(n)
+			if !out.send(strconv.FormatUint(generation, 10), "", s.toAssignments(orders, generation)) {
+				return
+			}
+			if !s.waitAny(req.Context(), out, []<-chan struct{}{changed}) {
+				return
+			}
+		}
+	}}, nil
+}
+
+// maxLogPart bounds one upload of output, unpacked.
+const maxLogPart = 8 << 20
+
+func (s *Server) putLog(w http.ResponseWriter, r *http.Request) error {
+	ctx := r.Context()
+	rank, err := strconv.Atoi(r.PathValue("rank"))
+	run := id.Run(r.PathValue("run"))
+	if _, _, ok := run.Split(); !ok || err != nil {
+		return fault.New(fault.NotFound, "run_not_found", "there is no such run")
+	}
+	offset, err := strconv.ParseInt(r.URL.Query().Get("offset"), 10, 64)
+	if err != nil || offset < 0 {
+		return fault.New(fault.Invalid, "bad_offset", "the offset must be a number").WithField("offset")
+	}
+	if err := s.mayWriteLog(ctx, run, rank); err != nil {
+		return err
+	}
+	content, err := uncompressed(w, r, maxLogPart)
+	if err != nil {
+		return err
+	}
+	data, err := io.ReadAll(io.LimitReader(content, maxLogPart+1))
+	if err != nil {
+		return fault.New(fault.Invalid, "broken_upload", "the upload broke off").WithCause(err)
+	}
+	if len(data) > maxLogPart {
+		return fault.New(fault.OverLimit, "too_large", "an upload may have at most %d bytes", maxLogPart)
+	}
+	size, err := s.Logbook.Append(ctx, run, rank, offset, data, r.URL.Query().Get("final") == "true")
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, api.LogReply{Offset: size})
+}
+
+// mayWriteLog lets a node write only the output of ranks that were placed on it.
+func (s *Server) mayWriteLog(ctx context.Context, run id.Run, rank int) error {
+	n := nodeOf(ctx)
+	key := logName(run, rank)
+	if s.writers.is(key, n) {
+		return nil
+	}
+	r, err := s.Store.Run(ctx, run)
+	if err != nil {
+		return err
+	}
+	if rank < 0 || rank >= len(r.Ranks) || r.Ranks[rank].Node != n {
+		return fault.New(fault.Denied, "not_your_run", "rank %d of run %s is not on node %s", rank, run, n)
+	}
+	s.writers.set(key, n)
+	return nil
+}

@@ -1,0 +1,177 @@
+package server
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"trainyard/internal/api"
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster"
+)
+
+// timeOrNil leaves out a time that has not come.
+func timeOrNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	u := t.UTC()
+	return &u
+}
+
+func toJob(j *job.Job) api.Job {
+	out := api.Job{
+		ID: j.ID, Seq: j.Seq, Owner: j.Owner, Project: j.Project, State: j.State, Status: j.Status(), Cause: j.Cause, Reason: j.Reason,
+		Submitted: j.Submitted.UTC(), Since: j.Since.UTC(), Started: timeOrNil(j.Started), Ended: timeOrNil(j.Ended),
+		Epoch: j.Epoch, Needs: j.Needs, Pipeline: j.Pipeline,
+	}
+	if j.Spec != nil {
+		out.Name, out.Priority, out.Resources = j.Spec.Name, j.Spec.Priority, resourcesText(&j.Spec.Resources)
+	}
+	if j.State.Final() && j.Epoch > 0 {
+		code := j.ExitCode
+		out.ExitCode = &code
+	}
+	return out
+}
+
+// resourcesText says what a job asks for: "2 nodes of 8x A100:80GB".
+func resourcesText(r *job.Resources) string {
+	var parts []string
+	if r.GPUs.Min > 0 || r.GPUs.Max > 0 {
+		what := "GPU"
+		if len(r.GPU) > 0 {
+			kinds := make([]string, len(r.GPU))
+			for i, k := range r.GPU {
+				kinds[i] = k.String()
+			}
+			what = strings.Join(kinds, " or ")
+		}
+		text := fmt.Sprintf("%sx %s", r.GPUs, what)
+		if r.GPUMemory != (job.ByteRange{}) {
+			text += " " + r.GPUMemory.String()
+		}
+		parts = append(parts, text)
+	}
+	if len(parts) == 0 || r.CPUs > 1000 {
+		cpus := r.CPUs.String() + " CPUs"
+		if r.CPUs == 1000 {
+			cpus = "1 CPU"
+		}
+		parts = append(parts, cpus)
+	}
+	if r.Memory > 0 {
+		parts = append(parts, r.Memory.Short())
+	}
+	text := strings.Join(parts, ", ")
+	if r.Nodes.Min > 1 || r.Nodes.Max > 1 {
+		text = fmt.Sprintf("%s nodes of %s", r.Nodes, text)
+	}
+	return text
+}
+
+func toRun(r *job.Run) api.Run {
+	out := api.Run{ID: r.ID, Epoch: r.Epoch, State: r.State, Cause: r.Cause, Reason: r.Reason, Ordered: r.Ordered.UTC(),
+		Started: timeOrNil(r.Started), Ended: timeOrNil(r.Ended), Ranks: make([]api.Rank, len(r.Ranks))}
+	for i := range r.Ranks {
+		k := &r.Ranks[i]
+		out.Ranks[i] = api.Rank{Rank: k.Rank, Node: k.Node, GPUs: k.GPUs, State: k.State, Signal: k.Signal, Cause: k.Cause, Reason: k.Reason}
+		if k.State == job.RunEnded {
+			code := k.ExitCode
+			out.Ranks[i].ExitCode = &code
+		}
+	}
+	return out
+}
+
+func toWhy(w *yardmaster.WhyReport) *api.Why {
+	out := &api.Why{Blocker: string(w.Blocker), Sentence: w.Sentence, Position: w.Position, Start: timeOrNil(w.Start), Remedies: w.Remedies}
+	for i := range w.Holders {
+		h := &w.Holders[i]
+		out.Holders = append(out.Holders, api.Holder{Job: h.Job, Owner: h.Owner, Node: w.Nodes[i], GPUs: len(fleet.Indices(h.GPUs)), CPUs: h.CPUs, Until: timeOrNil(h.Ends)})
+	}
+	return out
+}
+
+func hasFake(n *yardmaster.NodeInfo) bool {
+	return slices.ContainsFunc(n.Inventory.GPUs, func(g fleet.GPU) bool { return g.Fake })
+}
+
+func toNode(n *yardmaster.NodeInfo) api.Node {
+	out := api.Node{
+		ID: n.ID, Class: n.Class, Pool: n.Pool, State: nodeState(n), Since: n.Since.UTC(), Reason: n.Reason, Drained: n.Drained,
+		LastSeen: timeOrNil(n.Seen), CPUs: n.Inventory.CPUs, CPUsFree: n.Room.CPUs, Memory: n.Inventory.Memory, MemFree: n.Room.Memory,
+		Disk: n.Inventory.Disk, OS: n.Inventory.OS, Arch: n.Inventory.Arch, Address: n.Inventory.Address, Version: n.Inventory.Version,
+		Limits: n.Inventory.Limits, FakeGPUs: hasFake(n), Jobs: n.Jobs, GPUs: make([]api.GPU, len(n.Inventory.GPUs)),
+	}
+	if out.Jobs == nil {
+		out.Jobs = []id.Job{}
+	}
+	for i, g := range n.Inventory.GPUs {
+		a := api.GPU{Index: g.Index, UUID: g.UUID, Model: g.Model, Memory: g.Memory, Driver: g.Driver, Fake: g.Fake, Error: g.Error, State: fleet.GPUIdle}
+		for _, h := range n.Room.Holds {
+			if h.GPUs&fleet.Mask([]int{g.Index}) != 0 {
+				a.State, a.Job = fleet.GPURunning, h.Job
+			}
+		}
+		if a.State == fleet.GPUIdle && slices.Contains(n.Foreign, g.Index) {
+			a.State = fleet.GPUForeign
+		}
+		if g.Error != "" {
+			a.State = fleet.GPUError
+		}
+		out.GPUs[i] = a
+	}
+	return out
+}
+
+// nodeState is the word people see: a node in order is running or idle.
+func nodeState(n *yardmaster.NodeInfo) string {
+	switch n.State {
+	case fleet.Ready:
+		if slices.ContainsFunc(n.Inventory.GPUs, func(g fleet.GPU) bool { return g.Error != "" }) {
+			return "error"
+		}
+		if len(n.Jobs) > 0 {
+			return "running"
+		}
+		return "idle"
+	case fleet.Suspect, fleet.Lost, fleet.Removed:
+	}
+	return string(n.State)
+}
+
+func toUser(u *tenant.User, usage float64) api.User {
+	return api.User{ID: u.ID, Role: u.Role, Disabled: u.Disabled, Created: u.Created.UTC(), Usage: usage}
+}
+
+func (s *Server) toToken(t *tenant.Token) api.Token {
+	return api.Token{ID: t.ID, Kind: t.Kind, Owner: t.Owner, Scope: t.Scope, Note: t.Note, Class: t.Class, Pool: t.Pool, UsesLeft: t.UsesLeft,
+		Created: t.Created.UTC(), Expires: t.Expires.UTC(), Revoked: t.Revoked, LastUsed: s.used.get(t.ID)}
+}
+
+func toEvent(e *yardmaster.Event) api.Event {
+	return api.Event{Seq: e.Seq, At: e.At.UTC(), Kind: e.Kind, Actor: e.Actor, Owner: e.Owner, Job: e.Job, Run: e.Run, Node: e.Node, From: e.From, To: e.To, Reason: e.Reason}
+}
+
+// toAssignments is what an agent is told of the orders for its node.
+func (s *Server) toAssignments(orders []yardmaster.Order, generation uint64) api.Assignments {
+	out := api.Assignments{Server: s.start, Generation: generation, Runs: make([]api.Assignment, len(orders))}
+	for i := range orders {
+		o := &orders[i]
+		out.Runs[i] = api.Assignment{Run: o.Run, Job: o.Job, Epoch: o.Epoch, Rank: o.Rank, Stop: o.Stop, Launch: api.Launch(o.Launch)}
+	}
+	return out
+}
+
+func fromReport(n id.Node, r *api.Report) yardmaster.NodeReport {
+	out := yardmaster.NodeReport{Node: n, Inventory: r.Inventory, Foreign: r.Foreign, Ranks: make([]yardmaster.RankReport, len(r.Ranks))}
+	for i := range r.Ranks {
+		out.Ranks[i] = yardmaster.RankReport(r.Ranks[i])
+	}
+	return out
+}

@@ -1,0 +1,114 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"trainyard/internal/api"
+	"trainyard/internal/id"
+	"trainyard/internal/store"
+	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster"
+)
+
+func (s *Server) eventRoutes() {
+	huma.Register(s.api, huma.Operation{OperationID: "list-events", Method: http.MethodGet, Path: "/api/v1/events", Summary: "Read the feed, oldest first",
+		Security: byToken, Tags: []string{"events"}}, s.listEvents)
+	huma.Register(s.api, streaming(huma.Operation{OperationID: "follow-events", Method: http.MethodGet, Path: "/api/v1/events/follow", Summary: "Follow the feed live",
+		Description: "Each item is an Event; its id is its number. With a cursor the feed goes on after it and leaves nothing out.",
+		Security:    byToken, Tags: []string{"events"}}), s.followEvents)
+}
+
+type eventInput struct {
+	Paging
+	Kind string `query:"kind" maxLength:"60" doc:"only this kind, or all kinds that begin so: job lets job.running through"`
+	Job  string `query:"job" maxLength:"40"`
+	Node string `query:"node" maxLength:"63"`
+}
+
+// eventFilter says what of the feed the caller may see: an admin all of it,
+// others what concerns their own things.
+func (s *Server) eventFilter(ctx context.Context, in *eventInput) (store.EventFilter, error) {
+	who := callerOf(ctx)
+	f := store.EventFilter{Kind: in.Kind, Job: id.Job(in.Job), Node: id.Node(in.Node), Limit: in.Limit}
+	if !who.May(tenant.ReadEvents, "") {
+		f.Owner = who.User
+	}
+	if err := allow(ctx, tenant.ReadEvents, f.Owner); err != nil {
+		return f, err
+	}
+	after, err := parseSeq(in.Cursor)
+	f.After = after
+	return f, err
+}
+
+func (s *Server) listEvents(ctx context.Context, in *eventInput) (*body[api.EventPage], error) {
+	f, err := s.eventFilter(ctx, in)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	events, err := s.Store.Events(ctx, f)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	page := api.EventPage{Events: []api.Event{}, Next: strconv.FormatUint(f.After, 10)}
+	for i := range events {
+		page.Events = append(page.Events, toEvent(&events[i]))
+		page.Next = strconv.FormatUint(events[i].Seq, 10)
+	}
+	return &body[api.EventPage]{page}, nil
+}
+
+func (s *Server) followEvents(ctx context.Context, in *eventInput) (*huma.StreamResponse, error) {
+	f, err := s.eventFilter(ctx, in)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	if in.Cursor == "" {
+		f.After = s.Feed.last()
+	}
+	f.Limit = followBatch
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		req, w := humago.Unwrap(hc)
+		out := newEventStream(w)
+		if err := s.sendEvents(req.Context(), f, out); err != nil && req.Context().Err() == nil {
+			s.Log.WarnContext(req.Context(), "following events ended", "error", err)
+			out.send("", "error", toProblem(err))
+		}
+	}}, nil
+}
+
+// sendEvents sends the feed from memory, and from the store what is older.
+func (s *Server) sendEvents(ctx context.Context, f store.EventFilter, out *eventStream) error {
+	for {
+		events, changed, ok := s.Feed.after(f.After)
+		if !ok {
+			var err error
+			if events, err = s.Store.Events(ctx, f); err != nil {
+				return err
+			}
+			ok = len(events) < f.Limit
+		}
+		for i := range events {
+			e := &events[i]
+			f.After = e.Seq
+			if lets(&f, e) && !out.send(strconv.FormatUint(e.Seq, 10), "", toEvent(e)) {
+				return nil
+			}
+		}
+		if ok && !s.waitAny(ctx, out, []<-chan struct{}{changed}) {
+			return nil
+		}
+	}
+}
+
+// lets reports whether a filter lets an event through, as the store does.
+func lets(f *store.EventFilter, e *yardmaster.Event) bool {
+	kind := f.Kind == "" || e.Kind == f.Kind || strings.HasPrefix(e.Kind, f.Kind+".")
+	return kind && (f.Owner == "" || e.Owner == f.Owner) && (f.Job == "" || e.Job == f.Job) && (f.Node == "" || e.Node == f.Node)
+}

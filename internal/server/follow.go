@@ -1,0 +1,164 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"trainyard/internal/clock"
+)
+
+// streaming marks an operation as a live feed in the description.
+func streaming(op huma.Operation) huma.Operation {
+	op.Responses = map[string]*huma.Response{"200": {
+		Description: "Server-sent events; each item's id is the cursor to go on after it.",
+		Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: "string"}}},
+	}}
+	return op
+}
+
+// followBatch is how many lines are sent between two looks at the caller.
+const followBatch = 500
+
+func (s *Server) followLogs(ctx context.Context, in *logInput) (*huma.StreamResponse, error) {
+	r, err := s.openLogs(ctx, in)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		req, w := humago.Unwrap(hc)
+		out := newEventStream(w)
+		if err := s.sendLogs(req.Context(), r, out); err != nil && req.Context().Err() == nil {
+			s.Log.WarnContext(req.Context(), "following logs ended", "job", r.job.ID, "error", err)
+			out.send("", "error", toProblem(err))
+		}
+	}}, nil
+}
+
+// sendLogs sends lines as they come, and the job whenever its state changes.
+func (s *Server) sendLogs(ctx context.Context, r *logReader, out *eventStream) error {
+	seen := r.job.Seq
+	if !out.send("", "state", toJob(&r.job)) {
+		return nil
+	}
+	for {
+		_, feed, _ := s.Feed.after(s.Feed.last())
+		if err := r.refresh(ctx); err != nil {
+			return err
+		}
+		lines, wait, done, err := r.next(ctx, followBatch)
+		if err != nil {
+			return err
+		}
+		for i := range lines {
+			cursor := ""
+			if i == len(lines)-1 {
+				cursor = r.at.String()
+			}
+			if !out.send(cursor, "", lines[i]) {
+				return nil
+			}
+		}
+		if r.job.Seq != seen {
+			seen = r.job.Seq
+			if !out.send("", "state", toJob(&r.job)) {
+				return nil
+			}
+		}
+		if done {
+			out.send("", "end", toJob(&r.job))
+			return nil
+		}
+		if len(lines) == followBatch {
+			continue
+		}
+		if !s.waitAny(ctx, out, append(slices.Clone(wait), feed)) {
+			return nil
+		}
+	}
+}
+
+// keepAlive is how often something is sent on a quiet stream, so that proxies leave it open.
+const keepAlive = 10 * time.Second
+
+// waitAny waits until one of the channels is closed. It returns false when the caller is gone.
+func (s *Server) waitAny(ctx context.Context, out *eventStream, channels []<-chan struct{}) bool {
+	woken := make(chan struct{}, 1)
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	for _, c := range channels {
+		go func() {
+			select {
+			case <-c:
+				select {
+				case woken <- struct{}{}:
+				default:
+				}
+			case <-waiting.Done():
+			}
+		}()
+	}
+	for {
+		switch clock.Wait(ctx, keepAlive, woken) {
+		case clock.Woken:
+			return true
+		case clock.Ended:
+			return false
+		case clock.Passed:
+			if !out.comment() {
+				return false
+			}
+		}
+	}
+}
+
+// eventStream writes server-sent events.
+type eventStream struct {
+	w http.ResponseWriter
+	c *http.ResponseController
+}
+
+func newEventStream(w http.ResponseWriter) *eventStream {
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no")
+	s := &eventStream{w, http.NewResponseController(w)}
+	w.WriteHeader(http.StatusOK)
+	s.flush()
+	return s
+}
+
+// send writes one item, and reports whether the caller is still there.
+func (e *eventStream) send(cursor, kind string, v any) bool {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return false
+	}
+	var head string
+	if cursor != "" {
+		head += "id: " + cursor + "\n"
+	}
+	if kind != "" {
+		head += "event: " + kind + "\n"
+	}
+	if _, err := e.w.Write([]byte(head + "data: " + string(data) + "\n\n")); err != nil {
+		return false
+	}
+	return e.flush()
+}
+
+// comment writes a line that means nothing.
+func (e *eventStream) comment() bool {
+	if _, err := e.w.Write([]byte(": still here\n\n")); err != nil {
+		return false
+	}
+	return e.flush()
+}
+
+func (e *eventStream) flush() bool { return e.c.Flush() == nil }

@@ -1,0 +1,197 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"trainyard/internal/clock"
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/tenant"
+)
+
+// caller is who makes a request.
+type caller struct {
+	tenant.Caller
+	token id.Token
+}
+
+type callerKey struct{}
+type nodeKey struct{}
+
+// Operations are guarded by one of these, named in their security.
+var (
+	byToken = []map[string][]string{{"token": {}}}
+	byNode  = []map[string][]string{{"node": {}}}
+)
+
+// authenticate finds out who asks, by what the operation's security names, and
+// limits how often they may.
+func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
+	r, w := humago.Unwrap(ctx)
+	var err error
+	for _, scheme := range ctx.Operation().Security {
+		if _, ok := scheme["token"]; ok {
+			var c caller
+			if c, err = s.person(r); err == nil {
+				ctx = huma.WithValue(ctx, callerKey{}, c)
+			}
+		}
+		if _, ok := scheme["node"]; ok {
+			var n id.Node
+			if n, err = s.node(r); err == nil {
+				ctx = huma.WithValue(ctx, nodeKey{}, n)
+			}
+		}
+	}
+	if err != nil {
+		writeProblem(w, err)
+		return
+	}
+	next(ctx)
+}
+
+// person returns who presents an access token.
+func (s *Server) person(r *http.Request) (caller, error) {
+	bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok {
+		return caller{}, fault.New(fault.Unknown, "token_missing", "this call needs an access token").
+			WithRemedy("trainyard login, or send the header Authorization: Bearer TOKEN")
+	}
+	now := s.Clock.Now()
+	who, token, err := s.Directory.Authenticate(bearer, now)
+	if err != nil {
+		return caller{}, err
+	}
+	if !s.limiter.allow(string(token)) {
+		return caller{}, tooOften()
+	}
+	s.used.set(token, now)
+	return caller{who, token}, nil
+}
+
+// node returns which node's certificate the connection shows.
+func (s *Server) node(r *http.Request) (id.Node, error) {
+	if r.TLS == nil {
+		return "", fault.New(fault.Unknown, "certificate_missing", "agents must connect by TLS with a node's certificate")
+	}
+	return s.CA.NodeOf(r.TLS, s.Clock.Now())
+}
+
+func tooOften() error {
+	return fault.New(fault.OverLimit, "too_often", "too many requests").WithRemedy("wait a second, or ask an admin for a higher limit")
+}
+
+// callerOf returns who makes the request; authenticate has put it there.
+func callerOf(ctx context.Context) caller {
+	c, _ := ctx.Value(callerKey{}).(caller)
+	return c
+}
+
+func nodeOf(ctx context.Context) id.Node {
+	n, _ := ctx.Value(nodeKey{}).(id.Node)
+	return n
+}
+
+// allow answers Denied unless the caller may do this to a thing of this owner.
+func allow(ctx context.Context, a tenant.Action, owner id.User) error {
+	c := callerOf(ctx)
+	if c.May(a, owner) {
+		return nil
+	}
+	e := fault.New(fault.Denied, "not_allowed", "%s may not do this", c.User)
+	if c.Role == tenant.Admin {
+		return e.WithRemedy("this token's scope is %s: use one with a wider scope", c.Scope)
+	}
+	return e.WithRemedy("ask an admin")
+}
+
+// limiter is a token bucket for each key.
+type limiter struct {
+	rate  float64
+	burst float64
+	clock clock.Clock
+	mu    sync.Mutex
+	keys  map[string]*bucket
+}
+
+type bucket struct {
+	left float64
+	at   time.Time
+}
+
+func newLimiter(rate float64, burst int, clk clock.Clock) *limiter {
+	return &limiter{rate: rate, burst: float64(max(burst, 1)), clock: clk, keys: map[string]*bucket{}}
+}
+
+// allow takes one from the key's bucket, and reports whether there was one.
+func (l *limiter) allow(key string) bool {
+	if l.rate <= 0 {
+		return true
+	}
+	now := l.clock.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b, ok := l.keys[key]
+	if !ok {
+		b = &bucket{left: l.burst, at: now}
+		l.keys[key] = b
+	}
+	b.left = min(l.burst, b.left+l.rate*now.Sub(b.at).Seconds())
+	b.at = now
+	if b.left < 1 {
+		return false
+	}
+	b.left--
+	return true
+}
+
+// sweep forgets buckets that are full again.
+func (l *limiter) sweep() {
+	now := l.clock.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k, b := range l.keys {
+		if b.left+l.rate*now.Sub(b.at).Seconds() >= l.burst {
+			delete(l.keys, k)
+		}
+	}
+}
+
+// lastUsed remembers when tokens were used, in memory only: writing it down at
+// every request would cost more than it is worth.
+type lastUsed struct {
+	mu    sync.Mutex
+	times map[id.Token]time.Time
+}
+
+func newLastUsed() *lastUsed { return &lastUsed{times: map[id.Token]time.Time{}} }
+
+func (u *lastUsed) set(t id.Token, at time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.times[t] = at
+}
+
+func (u *lastUsed) get(t id.Token) *time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	at, ok := u.times[t]
+	if !ok {
+		return nil
+	}
+	return &at
+}
+
+func stack() string { return string(debug.Stack()) }
+
+func errInternal() error {
+	return fault.New(fault.Internal, "internal", "something went wrong inside the yard").WithRemedy("the server's log says what")
+}

@@ -1,0 +1,364 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"trainyard/internal/api"
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/spec"
+	"trainyard/internal/store"
+	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster"
+)
+
+// Paging is the part of every list request that says which page.
+type Paging struct {
+	Cursor string `query:"cursor" maxLength:"40000" doc:"next of the page before"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
+}
+
+type body[T any] struct{ Body T }
+
+func (s *Server) jobRoutes() {
+	huma.Register(s.api, huma.Operation{OperationID: "submit-jobs", Method: http.MethodPost, Path: "/api/v1/jobs", Summary: "Submit a job file",
+		DefaultStatus: http.StatusCreated, Security: byToken, MaxBodyBytes: 4 << 20, Tags: []string{"jobs"}}, s.submit)
+	huma.Register(s.api, huma.Operation{OperationID: "list-jobs", Method: http.MethodGet, Path: "/api/v1/jobs", Summary: "List jobs, newest first",
+		Security: byToken, Tags: []string{"jobs"}}, s.listJobs)
+	huma.Register(s.api, huma.Operation{OperationID: "get-job", Method: http.MethodGet, Path: "/api/v1/jobs/{job}", Summary: "Show a job",
+		Security: byToken, Tags: []string{"jobs"}}, s.getJob)
+	for _, verb := range []struct {
+		name, summary string
+		message       func(j id.Job, by id.User) yardmaster.Message
+	}{
+		{"cancel", "End a job: SIGTERM, its grace period, then SIGKILL", func(j id.Job, by id.User) yardmaster.Message { return yardmaster.Cancel{Job: j, By: by} }},
+		{"kill", "End a job at once", func(j id.Job, by id.User) yardmaster.Message { return yardmaster.Cancel{Job: j, By: by, Kill: true} }},
+		{"pause", "Take a job off its nodes until it is resumed", func(j id.Job, by id.User) yardmaster.Message { return yardmaster.Pause{Job: j, By: by} }},
+		{"resume", "Put a paused job back into the line", func(j id.Job, by id.User) yardmaster.Message { return yardmaster.Resume{Job: j, By: by} }},
+	} {
+		huma.Register(s.api, huma.Operation{OperationID: verb.name + "-job", Method: http.MethodPost, Path: "/api/v1/jobs/{job}/" + verb.name,
+			Summary: verb.summary, Security: byToken, Tags: []string{"jobs"}}, s.changeJob(verb.message))
+	}
+}
+
+// do hands a message to the loop and waits for the answer no longer than is sensible.
+func (s *Server) do(ctx context.Context, m yardmaster.Message) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	return s.Loop.Do(ctx, m)
+}
+
+func (s *Server) query(ctx context.Context, fn func(*yardmaster.Yard)) error {
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	return s.Loop.Query(ctx, fn)
+}
+
+type submitInput struct {
+	Key  string `header:"Idempotency-Key" maxLength:"200" doc:"the same key submits once, however often it is sent"`
+	Body api.SubmitRequest
+}
+
+func (s *Server) submit(ctx context.Context, in *submitInput) (*body[api.SubmitReply], error) {
+	who := callerOf(ctx)
+	if err := allow(ctx, tenant.SubmitJob, who.User); err != nil {
+		return nil, toProblem(err)
+	}
+	file, err := spec.Parse([]byte(in.Body.File), spec.Options{
+		Env: func(k string) (string, bool) { v, ok := in.Body.Env[k]; return v, ok }, Now: s.Clock.Now(), Location: time.UTC,
+	})
+	if err != nil {
+		return nil, toProblem(err)
+	}
+	reply := api.SubmitReply{Jobs: []api.Job{}}
+	msg := yardmaster.Submit{Owner: who.User, Key: in.Key, Jobs: make([]yardmaster.NewJob, len(file.Jobs))}
+	for i := range file.Jobs {
+		e := &file.Jobs[i]
+		overrideEnv(&e.Spec, in.Body.Env)
+		msg.Jobs[i] = yardmaster.NewJob{Spec: &e.Spec, Workdir: in.Body.Workdir}
+		for _, n := range e.Notes {
+			if !slices.Contains(reply.Notes, n) {
+				reply.Notes = append(reply.Notes, n)
+			}
+		}
+	}
+	if in.Body.DryRun {
+		reply.Plan, err = s.preview(ctx, file)
+		return &body[api.SubmitReply]{reply}, problemOrNil(err)
+	}
+	if err := s.checkWorkdir(ctx, in.Body.Workdir); err != nil {
+		return nil, toProblem(err)
+	}
+	if in.Key != "" {
+		msg.KeyHash = hashOf(&in.Body)
+		if done, err := s.submittedBefore(ctx, &msg, &reply); done || err != nil {
+			return &body[api.SubmitReply]{reply}, problemOrNil(err)
+		}
+	}
+	answer, err := s.do(ctx, msg)
+	if err != nil {
+		return nil, toProblem(err)
+	}
+	sub, _ := answer.(yardmaster.Submitted)
+	if sub.Replay {
+		if done, err := s.submittedBefore(ctx, &msg, &reply); done || err != nil {
+			return &body[api.SubmitReply]{reply}, problemOrNil(err)
+		}
+	}
+	now := s.Clock.Now()
+	for i, j := range sub.Jobs {
+		sp := msg.Jobs[i].Spec
+		reply.Jobs = append(reply.Jobs, api.Job{ID: j, Seq: 1, Name: sp.Name, Owner: who.User, Project: id.Project(sp.Project), State: job.Pending,
+			Status: job.StatusPending, Reason: "waits for its turn", Priority: sp.Priority, Resources: resourcesText(&sp.Resources), Submitted: now, Since: now})
+	}
+	return &body[api.SubmitReply]{reply}, nil
+}
+
+func problemOrNil(err error) error {
+	if err == nil {
+		return nil
+	}
+	return toProblem(err)
+}
+
+// overrideEnv lets values that came with the request stand in for those in the file.
+func overrideEnv(s *job.Spec, env map[string]string) {
+	for k, v := range env {
+		if _, ok := s.Env[k]; ok {
+			s.Env[k] = v
+		}
+	}
+}
+
+// hashOf is the digest of a request, to tell a repeated submission from another one.
+func hashOf(r *api.SubmitRequest) string {
+	text, err := json.Marshal(r)
+	if err != nil { // strings and maps of strings always encode
+		return err.Error()
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// submittedBefore fills the reply if this key was accepted before.
+func (s *Server) submittedBefore(ctx context.Context, m *yardmaster.Submit, reply *api.SubmitReply) (bool, error) {
+	first, err := s.Store.JobByKey(ctx, m.Owner, m.Key)
+	if fault.KindOf(err) == fault.NotFound {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if first.KeyHash != m.KeyHash {
+		return true, fault.New(fault.Conflict, "key_reused", "this idempotency key was used for another submission, job %s", first.ID).
+			WithField("Idempotency-Key").WithRemedy("use a new key for each submission")
+	}
+	jobs := []job.Job{first}
+	if first.Pipeline != "" {
+		if jobs, err = s.Store.Pipeline(ctx, first.Pipeline); err != nil {
+			return true, err
+		}
+	}
+	reply.Replay = true
+	for i := range jobs {
+		reply.Jobs = append(reply.Jobs, toJob(&jobs[i]))
+	}
+	return true, nil
+}
+
+// preview says what would happen to the jobs of a file.
+func (s *Server) preview(ctx context.Context, file *spec.File) ([]api.PlannedJob, error) {
+	var plan []api.PlannedJob
+	err := s.query(ctx, func(y *yardmaster.Yard) {
+		for i := range file.Jobs {
+			sp := &file.Jobs[i].Spec
+			why, fits := y.Preview(s.Clock.Now(), sp)
+			p := api.PlannedJob{Name: sp.Name, Resources: resourcesText(&sp.Resources), Fits: fits[:min(len(fits), 20)], FitCount: len(fits),
+				Why: toWhy(&yardmaster.WhyReport{Why: why})}
+			if len(sp.Needs) > 0 {
+				p.Why = &api.Why{Blocker: "needs", Sentence: "waits until the jobs it needs have succeeded"}
+			}
+			plan = append(plan, p)
+		}
+	})
+	return plan, err
+}
+
+type listJobsInput struct {
+	Paging
+	State   []string  `query:"state,explode" maxItems:"10" doc:"only these states"`
+	Owner   string    `query:"owner" maxLength:"63"`
+	Project string    `query:"project" maxLength:"63"`
+	Name    string    `query:"name" maxLength:"63" doc:"part of the name"`
+	Node    string    `query:"node" maxLength:"63" doc:"has or had a run there"`
+	Since   time.Time `query:"since" doc:"submitted at or after"`
+}
+
+func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*body[api.JobPage], error) {
+	f := store.JobFilter{Owner: id.User(in.Owner), Project: id.Project(in.Project), Name: in.Name, Node: id.Node(in.Node), Since: in.Since, Limit: in.Limit + 1}
+	who := callerOf(ctx)
+	if f.Owner == "" && !who.May(tenant.ReadJob, "") {
+		f.Owner = who.User
+	}
+	if err := allow(ctx, tenant.ReadJob, f.Owner); err != nil {
+		return nil, toProblem(err)
+	}
+	for _, st := range in.State {
+		if !slices.Contains(job.States(), job.State(st)) {
+			return nil, toProblem(fault.New(fault.Invalid, "unknown_state", "%q is no state of a job", st).WithField("state").WithRemedy("use one of %v", job.States()))
+		}
+		f.States = append(f.States, job.State(st))
+	}
+	if in.Cursor != "" {
+		before, ok := id.Job(in.Cursor).Number()
+		if !ok {
+			return nil, toProblem(badCursor(in.Cursor))
+		}
+		f.Before = before
+	}
+	jobs, err := s.Store.Jobs(ctx, f)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	page := api.JobPage{Jobs: []api.Job{}}
+	if len(jobs) > in.Limit {
+		jobs = jobs[:in.Limit]
+		page.Next = string(jobs[len(jobs)-1].ID)
+	}
+	for i := range jobs {
+		page.Jobs = append(page.Jobs, toJob(&jobs[i]))
+	}
+	if err := s.addNodes(ctx, page.Jobs); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &body[api.JobPage]{page}, nil
+}
+
+// addNodes fills in where live jobs run.
+func (s *Server) addNodes(ctx context.Context, jobs []api.Job) error {
+	for i := range jobs {
+		j := &jobs[i]
+		if !j.State.Live() {
+			continue
+		}
+		run, err := s.Store.Run(ctx, id.NewRun(j.ID, j.Epoch))
+		if fault.KindOf(err) == fault.NotFound {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for k := range run.Ranks {
+			j.Nodes = append(j.Nodes, run.Ranks[k].Node)
+		}
+	}
+	return nil
+}
+
+func badCursor(c string) error {
+	return fault.New(fault.Invalid, "bad_cursor", "%q is no cursor of this list", c).WithField("cursor").
+		WithRemedy("use the value that an earlier answer gave, or leave it out")
+}
+
+type jobInput struct {
+	Job string `path:"job" maxLength:"40"`
+}
+
+// readJob returns a job that the caller may see. One they may not see is not there.
+func (s *Server) readJob(ctx context.Context, name string) (job.Job, error) {
+	j, err := s.Store.Job(ctx, id.Job(name))
+	if err != nil {
+		return job.Job{}, err
+	}
+	if !callerOf(ctx).May(tenant.ReadJob, j.Owner) {
+		return job.Job{}, fault.New(fault.NotFound, "job_not_found", "there is no job %s", name)
+	}
+	return j, nil
+}
+
+func (s *Server) getJob(ctx context.Context, in *jobInput) (*body[api.JobDetail], error) {
+	j, err := s.readJob(ctx, in.Job)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	runs, err := s.Store.Runs(ctx, j.ID)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	d := api.JobDetail{Job: toJob(&j), Runs: make([]api.Run, len(runs))}
+	for i := range runs {
+		d.Runs[i] = toRun(&runs[i])
+	}
+	if n := len(runs); n > 0 && j.State.Live() {
+		for k := range runs[n-1].Ranks {
+			d.Nodes = append(d.Nodes, runs[n-1].Ranks[k].Node)
+		}
+	}
+	if d.Spec, err = json.Marshal(j.Spec); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	err = s.query(ctx, func(y *yardmaster.Yard) {
+		if why, ok := y.Why(s.Clock.Now(), j.ID); ok {
+			d.Why = toWhy(&why)
+		}
+		for _, n := range d.Nodes {
+			if info, err := y.NodeByName(n); err == nil && hasFake(&info) {
+				d.FakeGPUs = len(j.Spec.Resources.GPU) > 0 || j.Spec.Resources.GPUs.Min > 0
+			}
+		}
+	})
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &body[api.JobDetail]{d}, nil
+}
+
+func (s *Server) changeJob(message func(id.Job, id.User) yardmaster.Message) func(context.Context, *jobInput) (*body[api.Job], error) {
+	return func(ctx context.Context, in *jobInput) (*body[api.Job], error) {
+		j, err := s.readJob(ctx, in.Job)
+		if err != nil {
+			return nil, s.fail(ctx, err)
+		}
+		if err := allow(ctx, tenant.ChangeJob, j.Owner); err != nil {
+			return nil, toProblem(err)
+		}
+		answer, err := s.do(ctx, message(j.ID, callerOf(ctx).User))
+		if fault.KindOf(err) == fault.NotFound && j.State.Final() {
+			err = fault.New(fault.Conflict, "job_state", "job %s is %s and cannot be changed any more", j.ID, j.State)
+		}
+		if err != nil {
+			return nil, s.fail(ctx, err)
+		}
+		changed, _ := answer.(job.Job)
+		return &body[api.Job]{toJob(&changed)}, nil
+	}
+}
+
+// fail turns an error into an answer and logs it if it is the yard's own fault.
+func (s *Server) fail(ctx context.Context, err error) error {
+	if k := fault.KindOf(err); k == fault.Internal || k == fault.Unavailable {
+		s.Log.ErrorContext(ctx, "request failed", "error", err, "kind", k)
+	}
+	return toProblem(err)
+}
+
+func parseSeq(cursor string) (uint64, error) {
+	if cursor == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(cursor, 10, 64)
+	if err != nil {
+		return 0, badCursor(cursor)
+	}
+	return n, nil
+}

@@ -1,0 +1,213 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"trainyard/internal/api"
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/runlog"
+)
+
+// logCursor is how far someone has read a job's output: the run, and for each
+// rank the offset of a frame and how many lines from there on were seen.
+type logCursor struct {
+	epoch int
+	ranks []rankCursor
+}
+
+type rankCursor struct {
+	offset int64
+	skip   int
+}
+
+// String writes the cursor for the wire: "2/100+3/0+0".
+func (c logCursor) String() string {
+	var out strings.Builder
+	out.WriteString(strconv.Itoa(c.epoch))
+	for _, r := range c.ranks {
+		fmt.Fprintf(&out, "/%d+%d", r.offset, r.skip)
+	}
+	return out.String()
+}
+
+// maxRanks is more than any run has.
+const maxRanks = 4096
+
+func parseLogCursor(s string) (logCursor, error) {
+	bad := fault.New(fault.Invalid, "bad_cursor", "%q is no cursor of this list", s).WithField("cursor").
+		WithRemedy("use the value that an earlier answer gave, or leave it out")
+	parts := strings.Split(s, "/")
+	epoch, err := strconv.Atoi(parts[0])
+	if err != nil || epoch < 1 || len(parts) > maxRanks {
+		return logCursor{}, bad
+	}
+	c := logCursor{epoch: epoch}
+	for _, p := range parts[1:] {
+		left, right, ok := strings.Cut(p, "+")
+		offset, err1 := strconv.ParseInt(left, 10, 64)
+		skip, err2 := strconv.Atoi(right)
+		if !ok || err1 != nil || err2 != nil || offset < 0 || skip < 0 {
+			return logCursor{}, bad
+		}
+		c.ranks = append(c.ranks, rankCursor{offset, skip})
+	}
+	return c, nil
+}
+
+// logFilter chooses lines.
+type logFilter struct {
+	stream string         // "" for all
+	grep   *regexp.Regexp // nil for all
+}
+
+func (f *logFilter) lets(l *runlog.Line) bool {
+	return (f.stream == "" || l.Stream.String() == f.stream) && (f.grep == nil || f.grep.Match(l.Text))
+}
+
+// chunk is how much of a log is looked at in one go.
+const chunk = 1 << 20
+
+// readLines returns up to most lines of one rank from a cursor on, and the
+// cursor after them. more is false when all that is here has been read. A line
+// that has no end yet is returned as partial when nothing follows it.
+func (b *Logbook) readLines(ctx context.Context, run id.Run, rank int, at rankCursor, f *logFilter, most int) (lines []api.LogLine, next rankCursor, more bool, err error) {
+	raw, err := b.Read(ctx, run, rank, at.offset, chunk)
+	if err != nil || len(raw) == 0 {
+		return nil, at, false, err
+	}
+	full := false
+	end, err := eachLine(raw, at.offset, func(before rankCursor, l *runlog.Line) bool {
+		if before.offset == at.offset && before.skip < at.skip || !f.lets(l) {
+			return true
+		}
+		if full = len(lines) == most; full {
+			return false
+		}
+		lines = append(lines, toLogLine(run, rank, l))
+		return true
+	})
+	if err != nil {
+		return nil, at, false, fmt.Errorf("log of %s rank %d: %w", run, rank, err)
+	}
+	if end.offset == at.offset && !full {
+		return lines, at, false, nil // the first frame is not whole yet
+	}
+	return lines, end, full || len(raw) == chunk, nil
+}
+
+// eachLine calls fn for the lines of a piece of a log that begins with a frame
+// at base, until fn returns false, and returns the cursor to go on from. A line
+// that goes on after a full piece is left for the next one.
+func eachLine(raw []byte, base int64, fn func(before rankCursor, l *runlog.Line) bool) (rankCursor, error) {
+	dec := runlog.NewDecoder(bytes.NewReader(raw))
+	var asm runlog.Assembler
+	at := rankCursor{offset: base} // before the next line
+	give := func(lines []runlog.Line) bool {
+		for i := range lines {
+			if !fn(at, &lines[i]) {
+				return false
+			}
+			at.skip++
+		}
+		return true
+	}
+	for {
+		frame, err := dec.Next()
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			if len(raw) == chunk && at.offset > base {
+				return at, nil
+			}
+			if !give(asm.Flush()) {
+				return at, nil
+			}
+			return rankCursor{offset: base + dec.Offset()}, nil
+		}
+		if err != nil {
+			return at, err
+		}
+		if !give(asm.Add(frame)) {
+			return at, nil
+		}
+		if asm.Empty() {
+			at = rankCursor{offset: base + dec.Offset()}
+		}
+	}
+}
+
+func toLogLine(run id.Run, rank int, l *runlog.Line) api.LogLine {
+	out := api.LogLine{At: l.At.UTC(), Run: run, Rank: rank, Stream: l.Stream.String(), Partial: l.Partial}
+	if utf8.Valid(l.Text) {
+		out.Text = string(l.Text)
+	} else {
+		out.Raw = l.Text
+		out.Text = strings.ToValidUTF8(string(l.Text), "\uFFFD")
+	}
+	return out
+}
+
+// tail returns a cursor after which the last n lines of a rank that the filter
+// lets through follow. It looks back in growing steps.
+func (b *Logbook) tail(ctx context.Context, run id.Run, rank int, f *logFilter, n int) (rankCursor, error) {
+	starts, err := b.frameStarts(ctx, run, rank)
+	if err != nil {
+		return rankCursor{}, err
+	}
+	for back := 1; ; back *= 4 {
+		first := max(0, len(starts)-back)
+		var before []rankCursor
+		at := rankCursor{offset: starts[first]}
+		for more := true; more; {
+			raw, err := b.Read(ctx, run, rank, at.offset, chunk)
+			if err != nil || len(raw) == 0 {
+				return at, err
+			}
+			skip := at
+			end, err := eachLine(raw, at.offset, func(c rankCursor, l *runlog.Line) bool {
+				if (c.offset != skip.offset || c.skip >= skip.skip) && f.lets(l) {
+					before = append(before, c)
+				}
+				return true
+			})
+			if err != nil {
+				return rankCursor{}, fmt.Errorf("log of %s rank %d: %w", run, rank, err)
+			}
+			more = len(raw) == chunk && end != at
+			at = end
+		}
+		if len(before) >= n {
+			return before[len(before)-n], nil
+		}
+		if first == 0 {
+			return rankCursor{}, nil
+		}
+	}
+}
+
+// frameStarts returns offsets at which frames begin, about a chunk apart. The first is 0.
+func (b *Logbook) frameStarts(ctx context.Context, run id.Run, rank int) ([]int64, error) {
+	starts := []int64{0}
+	for {
+		at := starts[len(starts)-1]
+		raw, err := b.Read(ctx, run, rank, at, chunk)
+		if err != nil || len(raw) < chunk {
+			return starts, err
+		}
+		dec := runlog.NewDecoder(bytes.NewReader(raw))
+		for err == nil {
+			_, err = dec.Next()
+		}
+		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, fmt.Errorf("log of %s rank %d: %w", run, rank, err)
+		}
+		starts = append(starts, at+dec.Offset())
+	}
+}

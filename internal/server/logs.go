@@ -1,0 +1,205 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"regexp"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"trainyard/internal/api"
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+func (s *Server) logRoutes() {
+	huma.Register(s.api, huma.Operation{OperationID: "read-logs", Method: http.MethodGet, Path: "/api/v1/jobs/{job}/logs", Summary: "Read or search a job's output",
+		Security: byToken, Tags: []string{"logs"}}, s.readLogs)
+	huma.Register(s.api, streaming(huma.Operation{OperationID: "follow-logs", Method: http.MethodGet, Path: "/api/v1/jobs/{job}/logs/follow",
+		Summary:     "Follow a job's output live",
+		Description: "Lines as LogLine; kind state with the Job when its state changes; kind end with the Job when it has ended and all was sent.",
+		Security:    byToken, Tags: []string{"logs"}}), s.followLogs)
+}
+
+type logInput struct {
+	Paging
+	Job    string `path:"job" maxLength:"40"`
+	Run    string `query:"run" maxLength:"50" doc:"only this run; else from the first run on"`
+	Rank   int    `query:"rank" minimum:"-1" maximum:"4095" default:"-1" doc:"only this rank"`
+	Stream string `query:"stream" enum:"stdout,stderr,yard" doc:"only this stream"`
+	Grep   string `query:"grep" maxLength:"1000" doc:"only lines that match this regular expression"`
+	Tail   int    `query:"tail" minimum:"0" maximum:"100000" doc:"begin with the last so many lines of the newest run"`
+}
+
+// logReader reads a job's output run after run, rank after rank.
+type logReader struct {
+	s      *Server
+	job    job.Job
+	run    job.Run
+	only   bool // one run only
+	rank   int  // -1 for all
+	filter logFilter
+	at     logCursor
+}
+
+func (s *Server) openLogs(ctx context.Context, in *logInput) (*logReader, error) {
+	j, err := s.readJob(ctx, in.Job)
+	if err != nil {
+		return nil, err
+	}
+	r := &logReader{s: s, job: j, rank: in.Rank, filter: logFilter{stream: in.Stream}, at: logCursor{epoch: 1}}
+	if in.Grep != "" {
+		if r.filter.grep, err = regexp.Compile(in.Grep); err != nil {
+			return nil, fault.New(fault.Invalid, "bad_pattern", "%q is no regular expression: %v", in.Grep, err).WithField("grep")
+		}
+	}
+	switch {
+	case in.Cursor != "":
+		if r.at, err = parseLogCursor(in.Cursor); err != nil {
+			return nil, err
+		}
+	case in.Run != "":
+		owner, epoch, ok := id.Run(in.Run).Split()
+		if !ok || owner != j.ID {
+			return nil, fault.New(fault.NotFound, "run_not_found", "job %s has no run %s", j.ID, in.Run).WithField("run")
+		}
+		r.at.epoch = epoch
+	case in.Tail > 0:
+		r.at.epoch = max(j.Epoch, 1)
+	}
+	r.only = in.Run != ""
+	if err := r.load(ctx); err != nil && (r.only || fault.KindOf(err) != fault.NotFound) {
+		return nil, err
+	}
+	if in.Tail > 0 && in.Cursor == "" {
+		return r, r.toTail(ctx, in.Tail)
+	}
+	return r, nil
+}
+
+// load reads the run that the cursor is in. A job without runs has none.
+func (r *logReader) load(ctx context.Context) error {
+	run, err := r.s.Store.Run(ctx, id.NewRun(r.job.ID, r.at.epoch))
+	if err != nil {
+		return err
+	}
+	r.run = run
+	for len(r.at.ranks) < len(run.Ranks) {
+		r.at.ranks = append(r.at.ranks, rankCursor{})
+	}
+	r.at.ranks = r.at.ranks[:len(run.Ranks)]
+	return nil
+}
+
+// toTail moves the cursor so that about the last n lines of each rank follow.
+func (r *logReader) toTail(ctx context.Context, n int) error {
+	for rank := range r.run.Ranks {
+		if r.rank >= 0 && r.rank != rank {
+			continue
+		}
+		at, err := r.s.Logbook.tail(ctx, r.run.ID, rank, &r.filter, n)
+		if err != nil {
+			return err
+		}
+		r.at.ranks[rank] = at
+	}
+	return nil
+}
+
+// next returns up to most lines that are here and have not been read, and
+// channels that tell when there may be more. done is true when the job has
+// ended and all of its output has been read.
+func (r *logReader) next(ctx context.Context, most int) (lines []api.LogLine, wait []<-chan struct{}, done bool, err error) {
+	for {
+		if r.run.ID == "" {
+			if err := r.load(ctx); err != nil {
+				if fault.KindOf(err) == fault.NotFound {
+					return lines, nil, r.job.State.Final(), nil
+				}
+				return nil, nil, false, err
+			}
+		}
+		allEnded := true
+		wait = wait[:0]
+		for rank := range r.run.Ranks {
+			if r.rank >= 0 && r.rank != rank {
+				continue
+			}
+			for len(lines) < most {
+				got, next, more, err := r.s.Logbook.readLines(ctx, r.run.ID, rank, r.at.ranks[rank], &r.filter, most-len(lines))
+				if err != nil {
+					return nil, nil, false, err
+				}
+				lines = append(lines, got...)
+				r.at.ranks[rank] = next
+				if !more {
+					break
+				}
+			}
+			if len(lines) >= most {
+				return lines, nil, false, nil
+			}
+			st, err := r.s.Logbook.State(ctx, r.run.ID, rank)
+			if err != nil {
+				return nil, nil, false, err
+			}
+			if st.size > r.at.ranks[rank].offset && st.ended {
+				allEnded = false // more came in between
+			}
+			allEnded = allEnded && r.complete(rank, st)
+			wait = append(wait, st.changed)
+		}
+		if !allEnded {
+			return lines, wait, false, nil
+		}
+		if r.only || r.at.epoch >= r.job.Epoch {
+			return lines, wait, r.only || r.job.State.Final(), nil
+		}
+		r.at = logCursor{epoch: r.at.epoch + 1}
+		r.run = job.Run{}
+	}
+}
+
+// complete reports whether all that a rank will ever print is here. The log of
+// a rank whose node was lost stays open: its agent may come back with the rest.
+func (r *logReader) complete(rank int, st logState) bool {
+	k := &r.run.Ranks[rank]
+	return st.ended || k.State == job.RunEnded && (k.Cause == job.CauseNodeLost || k.Started.IsZero() && st.size == 0)
+}
+
+// refresh reads the job and run again.
+func (r *logReader) refresh(ctx context.Context) error {
+	j, err := r.s.Store.Job(ctx, r.job.ID)
+	if err != nil {
+		return err
+	}
+	r.job = j
+	if r.run.ID == "" {
+		return nil
+	}
+	run, err := r.s.Store.Run(ctx, r.run.ID)
+	if err == nil {
+		r.run = run
+	}
+	return err
+}
+
+func (s *Server) readLogs(ctx context.Context, in *logInput) (*body[api.LogPage], error) {
+	r, err := s.openLogs(ctx, in)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	lines, _, done, err := r.next(ctx, in.Limit)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	page := api.LogPage{Lines: lines, Ended: done}
+	if page.Lines == nil {
+		page.Lines = []api.LogLine{}
+	}
+	if !done {
+		page.Next = r.at.String()
+	}
+	return &body[api.LogPage]{page}, nil
+}

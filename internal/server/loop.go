@@ -1,0 +1,238 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"trainyard/internal/clock"
+	"trainyard/internal/engine"
+	"trainyard/internal/fault"
+	"trainyard/internal/store"
+	"trainyard/internal/yardmaster"
+)
+
+// Loop is the shell around the yardmaster: the one goroutine that feeds it.
+// It takes all messages that have arrived, lets the yardmaster handle them,
+// commits what changed in one transaction, and only then answers the callers,
+// hands out the orders and tells the feed. While a commit is under way the
+// next messages gather, so that many share one commit when many come.
+type Loop struct {
+	yard    *yardmaster.Yard
+	store   store.Store
+	engine  engine.Engine
+	clock   clock.Clock
+	log     *slog.Logger
+	after   []func(*yardmaster.Batch) // told of every committed batch, in order
+	in      chan request
+	stuck   atomic.Pointer[string] // why commits fail now
+	metrics *loopMetrics
+}
+
+// maxBatch bounds how many messages share a commit.
+const maxBatch = 2048
+
+type request struct {
+	message yardmaster.Message
+	query   func(*yardmaster.Yard)
+	done    chan answer
+}
+
+type answer struct {
+	reply any
+	err   error
+}
+
+// LoopConfig is what a loop needs.
+type LoopConfig struct {
+	Yard   *yardmaster.Yard
+	Store  store.Store
+	Engine engine.Engine
+	Clock  clock.Clock
+	Log    *slog.Logger
+	After  []func(*yardmaster.Batch)
+}
+
+// NewLoop returns a loop; Run starts it.
+func NewLoop(c LoopConfig) *Loop {
+	return &Loop{
+		yard: c.Yard, store: c.Store, engine: c.Engine, clock: c.Clock, log: c.Log, after: c.After,
+		in: make(chan request, maxBatch), metrics: newLoopMetrics(),
+	}
+}
+
+// Do hands in a message and returns the answer once what it changed is stored.
+func (l *Loop) Do(ctx context.Context, m yardmaster.Message) (any, error) {
+	return l.ask(ctx, request{message: m})
+}
+
+// Query lets fn look at the yard between two messages. It must not keep what it sees.
+func (l *Loop) Query(ctx context.Context, fn func(*yardmaster.Yard)) error {
+	_, err := l.ask(ctx, request{query: fn})
+	return err
+}
+
+func (l *Loop) ask(ctx context.Context, r request) (any, error) {
+	if why := l.stuck.Load(); why != nil {
+		return nil, storeDown(*why)
+	}
+	r.done = make(chan answer, 1)
+	select {
+	case l.in <- r:
+	case <-ctx.Done():
+		return nil, fault.New(fault.Unavailable, "busy", "the yard is too busy to take this now").WithCause(ctx.Err())
+	}
+	select {
+	case a := <-r.done:
+		return a.reply, a.err
+	case <-ctx.Done():
+		return nil, fault.New(fault.Unavailable, "no_answer", "the yard did not answer in time; it is not known whether the request took effect").
+			WithRemedy("ask again; with the same idempotency key a submission is accepted once").WithCause(ctx.Err())
+	}
+}
+
+func storeDown(why string) error {
+	return fault.New(fault.Unavailable, "store_down", "the yard cannot store anything now: %s", why).WithRemedy("try again later")
+}
+
+// Stuck returns why commits fail now, and "" if they do not.
+func (l *Loop) Stuck() string {
+	if why := l.stuck.Load(); why != nil {
+		return *why
+	}
+	return ""
+}
+
+// tickEvery is how often time passes for the yard when nothing else happens.
+const tickEvery = 50 * time.Millisecond
+
+// Run feeds the yardmaster until ctx ends or the store has another writer.
+func (l *Loop) Run(ctx context.Context) error {
+	ticks := make(chan struct{}, 1)
+	go clock.Every(ctx, l.clock, tickEvery, func(time.Time) {
+		select {
+		case ticks <- struct{}{}:
+		default:
+		}
+	})
+	batch := make([]request, 0, maxBatch)
+	for {
+		batch = batch[:0]
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticks:
+			if due := l.yard.NextTimer(); due.IsZero() || due.After(l.clock.Now()) {
+				if len(l.in) == 0 && !l.yard.Idle(l.clock.Now()) {
+					continue
+				}
+			}
+			batch = append(batch, request{message: yardmaster.Tick{}})
+		case r := <-l.in:
+			batch = append(batch, r)
+		}
+		if err := l.handle(ctx, l.gather(batch)); err != nil {
+			return err
+		}
+	}
+}
+
+// gather adds the messages that have arrived meanwhile.
+func (l *Loop) gather(batch []request) []request {
+	for len(batch) < maxBatch {
+		select {
+		case r := <-l.in:
+			batch = append(batch, r)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// handle lets the yardmaster handle a batch, commits, and answers.
+func (l *Loop) handle(ctx context.Context, batch []request) error {
+	began := l.clock.Now()
+	answers := make([]answer, len(batch))
+	for i := range batch {
+		if batch[i].query == nil {
+			answers[i].reply, answers[i].err = l.yard.Step(l.clock.Now(), batch[i].message)
+		}
+	}
+	if l.yard.Wanted() {
+		l.yard.Round(l.clock.Now())
+		l.metrics.round(l.clock.Now().Sub(began))
+	}
+	for i := range batch {
+		if batch[i].query != nil {
+			answers[i].err = l.look(batch[i].query)
+		}
+	}
+	b := l.yard.Take()
+	if !b.Empty() {
+		if err := l.commit(ctx, b); err != nil {
+			for i := range batch {
+				batch[i].answer(answer{err: storeDown(err.Error())})
+			}
+			return err
+		}
+		l.engine.Carry(b.Orders, b.Closed)
+		for _, tell := range l.after {
+			tell(b)
+		}
+	}
+	for i := range batch {
+		batch[i].answer(answers[i])
+	}
+	l.metrics.batch(len(batch), l.clock.Now().Sub(began))
+	return nil
+}
+
+// look runs a query. One that panics has read wrongly and changed nothing, so
+// it fails alone; a message that panics leaves a state that nobody knows, and
+// the process must end and begin again from the store.
+func (l *Loop) look(query func(*yardmaster.Yard)) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			l.log.Error("query panicked", "panic", p, "stack", stack())
+			err = errInternal()
+		}
+	}()
+	query(l.yard)
+	return nil
+}
+
+func (r *request) answer(a answer) {
+	if r.done != nil {
+		r.done <- a
+	}
+}
+
+// commit stores a batch. What the yardmaster has decided cannot be taken back,
+// so a commit that fails is tried again until it goes through; meanwhile the
+// server says that it is not ready and takes nothing new. Only when another
+// server has taken over the store is there nothing left to try.
+func (l *Loop) commit(ctx context.Context, b *yardmaster.Batch) error {
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		err := l.store.Commit(ctx, b)
+		if err == nil {
+			if l.stuck.Swap(nil) != nil {
+				l.log.InfoContext(ctx, "store works again")
+			}
+			return nil
+		}
+		var f *fault.Error
+		if errors.As(err, &f) && f.Code == "not_writer" {
+			return fmt.Errorf("commit: %w", err)
+		}
+		why := err.Error()
+		l.stuck.Store(&why)
+		l.log.ErrorContext(ctx, "commit failed, trying again", "error", err, "cause", errors.Unwrap(err), "wait", wait)
+		if !clock.Sleep(ctx, wait) {
+			return fmt.Errorf("commit: %w", err)
+		}
+	}
+}

@@ -1,0 +1,162 @@
+// Package server is the yard's edge to people and agents: HTTP handlers, live
+// feeds, uploads, and the loop that feeds the yardmaster.
+//
+// Handlers decide nothing about jobs: they check who asks (auth, tenant), turn
+// wire types into messages, hand them to the loop and turn the answer back.
+// Lists and history are read from the store. Only here are kinds of failure
+// mapped to HTTP statuses. cmd/trainyard builds a Server and serves its
+// Handler.
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"path"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"trainyard/internal/auth"
+	"trainyard/internal/blob"
+	"trainyard/internal/clock"
+	"trainyard/internal/id"
+	"trainyard/internal/store"
+	"trainyard/internal/yardmaster"
+)
+
+// Assignments tells what each node shall run; the engine of our agents does.
+type Assignments interface {
+	Desired(n id.Node) (orders []yardmaster.Order, generation uint64, changed <-chan struct{})
+	Generation(n id.Node) uint64
+}
+
+// Config is what an operator can set, and the names of what is in use.
+type Config struct {
+	Version     string
+	PolicyName  string
+	StoreKind   string
+	Interval    time.Duration // how often agents report
+	Lease       time.Duration // how long agents may run on without contact
+	NodeCertTTL time.Duration
+	Rate        float64 // requests per second of one token; 0 for no limit
+	Burst       int
+	MaxFile     int64         // bytes of one uploaded file
+	Timeout     time.Duration // for an answer of the loop
+}
+
+// Deps is what a server works with.
+type Deps struct {
+	Loop        *Loop
+	Store       store.Store
+	Blobs       blob.Store
+	Logbook     *Logbook
+	Assignments Assignments
+	CA          *auth.CA
+	Directory   *auth.Directory
+	Feed        *Feed
+	Clock       clock.Clock
+	Log         *slog.Logger
+	Registry    *prometheus.Registry
+}
+
+// Server answers HTTP.
+type Server struct {
+	Config
+	Deps
+	start   string // names this start of the server to agents
+	started time.Time
+	limiter *limiter
+	used    *lastUsed
+	health  *health
+	writers writers
+	mux     *http.ServeMux
+	api     huma.API
+}
+
+// New returns a server; Handler is what it serves.
+func New(c Config, d Deps, start string) *Server {
+	s := &Server{Config: c, Deps: d, start: start, started: d.Clock.Now(), mux: http.NewServeMux()}
+	s.limiter = newLimiter(c.Rate, c.Burst, d.Clock)
+	s.used = newLastUsed()
+	s.health = newHealth(d.Loop, d.Store, d.Clock)
+	s.api = humago.New(s.mux, describe(c.Version))
+	s.api.UseMiddleware(s.authenticate)
+	s.routes()
+	return s
+}
+
+func (s *Server) routes() {
+	s.jobRoutes()
+	s.logRoutes()
+	s.nodeRoutes()
+	s.accountRoutes()
+	s.eventRoutes()
+	s.fileRoutes()
+	s.agentRoutes()
+	s.opsRoutes()
+}
+
+// Run does what a server does beside answering, until ctx ends.
+func (s *Server) Run(ctx context.Context) {
+	go s.health.run(ctx)
+	clock.Every(ctx, s.Clock, time.Minute, func(time.Time) {
+		if err := s.Logbook.Sweep(); err != nil {
+			s.Log.ErrorContext(ctx, "closing idle logs failed", "error", err)
+		}
+		s.limiter.sweep()
+	})
+}
+
+// Handler answers requests.
+func (s *Server) Handler() http.Handler { return s.recovered(s.mux) }
+
+// recovered answers a request whose handler panicked, and logs it.
+func (s *Server) recovered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if p := recover(); p != nil {
+				if p == http.ErrAbortHandler { //nolint:errorlint // a sentinel value, compared as net/http does
+					panic(p)
+				}
+				s.Log.ErrorContext(r.Context(), "handler panicked", "path", r.URL.Path, "panic", p, "stack", stack())
+				writeProblem(w, errInternal())
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// describe is the head of the OpenAPI description.
+func describe(version string) huma.Config {
+	c := huma.DefaultConfig("Trainyard", version)
+	c.Info.Description = "The API of a Trainyard server: jobs, nodes, users, tokens, events and files for people; join, assignments, reports and output for agents."
+	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
+	c.CreateHooks = nil // no $schema links in answers
+	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
+	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"token": {Type: "http", Scheme: "bearer", Description: "an access token"},
+		"node":  {Type: "mutualTLS", Description: "a node's certificate"},
+	}
+	return c
+}
+
+// schemaName names a type in the description: wire types by their name, nouns
+// with their package in front, because both have a GPU.
+func schemaName(t reflect.Type, hint string) string {
+	name := huma.DefaultSchemaNamer(t, hint)
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	if pkg := path.Base(t.PkgPath()); t.Name() != "" && pkg != "api" && pkg != "server" && pkg != "." {
+		return strings.ToUpper(pkg[:1]) + pkg[1:] + name
+	}
+	return name
+}
+
+// OpenAPI returns the description of the API as YAML.
+func (s *Server) OpenAPI() ([]byte, error) { return s.api.OpenAPI().YAML() }

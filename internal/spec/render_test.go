@@ -1,0 +1,270 @@
+package spec
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"trainyard/internal/job"
+)
+
+// specs draws specs that Parse can give.
+func specs() *rapid.Generator[job.Spec] {
+	return rapid.Custom(func(t *rapid.T) job.Spec {
+		name := rapid.StringMatching(`[a-z0-9]([a-z0-9._-]{0,20}[a-z0-9])?`)
+		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[ \t\na-z:#'"|>&*!%@{}\[\],\\-]{1,30}`)).
+			Filter(func(s string) bool { return !strings.Contains(s, "\x00") && strings.TrimSpace(s) != "" })
+		line := text.Filter(func(s string) bool { return !strings.ContainsAny(s, "\n\r") && len(s) <= maxLine })
+		opt := func(g *rapid.Generator[string], label string) string {
+			return rapid.OneOf(rapid.Just(""), g).Draw(t, label)
+		}
+		span := rapid.Custom(func(t *rapid.T) job.Duration {
+			return job.Duration(rapid.Int64Range(1000, maxTime.Milliseconds()).Draw(t, "ms") * int64(time.Millisecond))
+		})
+		s := basic(nil)
+		s.Name, s.Project, s.Framework = opt(name, "name"), opt(name, "project"), opt(line, "framework")
+		s.Run, s.Setup = text.Draw(t, "run"), opt(text, "setup")
+		s.Workdir = opt(rapid.StringMatching(`[a-z.]{1,5}(/[a-zA-Z .]{1,5}){0,2}`), "workdir")
+		s.Place = rapid.SampledFrom([]job.Place{job.PlaceAny, job.PlaceLocal, job.PlaceCloud}).Draw(t, "place")
+		s.Objective = rapid.SampledFrom([]job.Objective{job.ObjectiveTime, job.ObjectiveCost, job.ObjectiveBalanced}).Draw(t, "objective")
+		s.Priority, s.Retry = rapid.IntRange(0, maxRank).Draw(t, "priority"), rapid.IntRange(0, maxRetry).Draw(t, "retry")
+		s.Expect, s.MaxDuration = span.Draw(t, "expect"), span.Draw(t, "max_duration")
+		s.Grace = job.Duration(time.Duration(rapid.IntRange(1, 3600).Draw(t, "grace")) * time.Second)
+		s.Resources = drawResources(t)
+		if m := (job.Model{Kind: opt(line, "kind"), Params: rapid.SampledFrom([]float64{0, 1, 25.6e6, 7e9, 1234567.5, 1e18}).Draw(t, "size")}); m != (job.Model{}) {
+			s.Model = &m
+		}
+		if rapid.Bool().Draw(t, "has target") {
+			s.Target = &job.Target{Metric: line.Draw(t, "metric"), AtMost: ptr(rapid.Float64().Draw(t, "at_most"))}
+		}
+		if rapid.Bool().Draw(t, "has checkpoint") {
+			s.Checkpoint = &job.Checkpoint{Dir: "a b/c", Every: span.Draw(t, "every")}
+		}
+		if rapid.Bool().Draw(t, "has deadline") {
+			s.Deadline = ptr(now.Add(time.Duration(rapid.Int64Range(0, 1e17).Draw(t, "deadline"))))
+		}
+		if env := rapid.MapOf(rapid.StringMatching(`[A-Z_a-z][A-Z_a-z0-9]{0,8}`),
+			rapid.String().Filter(func(s string) bool { return !strings.Contains(s, "\x00") })).Draw(t, "env"); len(env) > 0 {
+			s.Env = env
+		}
+		if params := rapid.MapOf(rapid.String(), drawPlain(2)).Draw(t, "params"); len(params) > 0 {
+			s.Params = params
+		}
+		return s
+	})
+}
+
+func drawResources(t *rapid.T) job.Resources {
+	count := func(label string, least, most int) job.Range {
+		r := job.Range{Min: rapid.IntRange(least, most).Draw(t, label)}
+		if rapid.Bool().Draw(t, label+" bounded") {
+			r.Max = rapid.IntRange(r.Min, most).Draw(t, label+" most")
+		}
+		return r
+	}
+	r := job.Resources{Nodes: count("nodes", 1, maxNodes), CPUs: job.CPUs(rapid.Int64Range(100, 4096000).Draw(t, "cpus"))}
+	if rapid.Bool().Draw(t, "has memory") {
+		r.Memory = job.Bytes(rapid.Int64Range(1<<20, 1<<50).Draw(t, "memory"))
+	}
+	if !rapid.Bool().Draw(t, "has gpus") {
+		return r
+	}
+	r.GPUs = count("gpus", 1, maxGPUs)
+	for _, model := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"A100", "H100", "RTX 4090", "n/a", "No"}), 0, 3, rapid.ID).Draw(t, "gpu") {
+		r.GPU = append(r.GPU, job.GPUKind{Model: model, Memory: rapid.SampledFrom([]job.Bytes{0, 1 << 20, 80 << 30}).Draw(t, "memory")})
+	}
+	if rapid.Bool().Draw(t, "has gpu_memory") {
+		r.GPUMemory = job.ByteRange{Min: job.Bytes(rapid.Int64Range(1<<20, 1<<40).Draw(t, "least")), Max: 1 << 41}
+	}
+	return r
+}
+
+// drawPlain draws what params may hold.
+func drawPlain(depth int) *rapid.Generator[any] {
+	kinds := []*rapid.Generator[any]{
+		rapid.Just[any](nil), rapid.Bool().AsAny(), rapid.String().AsAny(), rapid.Float64().AsAny(),
+		rapid.Map(rapid.IntRange(-1<<53, 1<<53), func(i int) any { return float64(i) }),
+		rapid.SampledFrom([]any{"", "null", "~", "1", "1e3", "yes", "<<", "2026-12-01", "0x1", "- a", "a: b", "=", "|", "\n", " a\n b\n"}),
+	}
+	key := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"<<", "", "null", "1", "a: b", "?"}))
+	if depth > 0 {
+		inside := drawPlain(depth - 1)
+		kinds = append(kinds,
+			rapid.Map(rapid.SliceOfN(inside, 0, 3), func(l []any) any { return append([]any{}, l...) }),
+			rapid.Map(rapid.MapOfN(key, inside, 0, 3), func(m map[string]any) any { return m }))
+	}
+	return rapid.OneOf(kinds...)
+}
+
+func TestWhatIsWrittenIsReadBack(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		want := specs().Draw(t, "spec")
+		text, err := Render(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, err := Parse(text, Options{})
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, text)
+		}
+		if diff := cmp.Diff(want, file.Jobs[0].Spec); diff != "" {
+			t.Fatalf("(-written +read)\n%s\n%s", diff, text)
+		}
+		// What is stored as JSON must be what was read.
+		var stored job.Spec
+		blob, err := json.Marshal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(blob, &stored); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := Render(stored); err != nil || !bytes.Equal(again, text) {
+			t.Fatalf("after storing (%v):\n%s\nbefore:\n%s", err, again, text)
+		}
+	})
+}
+
+func TestRenderedFileReadsWell(t *testing.T) {
+	t.Parallel()
+	in := `run: |
+  python prepare.py
+  python train.py --lr 0.1
+name: train
+env: [SEED=1, "NOTE=a: b", EMPTY=]
+resources: {gpu: [A100:80GB, H100:2], memory: 32768MB, cpus: 1}
+params: {lr: 0.1, layers: [64, 64]}
+model: {params: 25600000}
+place: any
+target: {at_most: 0.35, metric: val_loss}
+deadline: 2026-12-01T09:00
+`
+	want := `name: train
+run: |
+  python prepare.py
+  python train.py --lr 0.1
+model:
+  params: 25.6M
+params:
+  layers: [64, 64]
+  lr: 0.1
+resources:
+  gpus: 2
+  gpu: ['A100:80GB', H100]
+  memory: 32GB
+deadline: 2026-12-01T09:00:00Z
+target:
+  metric: val_loss
+  at_most: 0.35
+env:
+  EMPTY: ""
+  NOTE: 'a: b'
+  SEED: "1"
+`
+	file, err := Parse([]byte(in), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Render(file.Jobs[0].Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestFieldsThatAreRefusedAreWrittenAllTheSame(t *testing.T) {
+	t.Parallel()
+	s := basic(func(s *job.Spec) {
+		s.Image, s.Data, s.Budget, s.Secrets = "img:1", []string{"d1", "d2"}, 40e6, []string{"KEY"}
+		s.Resources.GPUShare, s.Resources.GPUs = 0.5, job.Range{Min: 1, Max: 1}
+	})
+	got, err := Render(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "run: a\nimage: img:1\ndata: [d1, d2]\nresources:\n  gpus: 1\n  gpu_share: 0.5\nbudget: $40\nsecrets: KEY\n"
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestRenderRefusesWhatYAMLCannotHold(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*job.Spec){
+		"text that is no UTF-8": func(s *job.Spec) { s.Run = "\xff" },
+		"odd parameter":         func(s *job.Spec) { s.Params = map[string]any{"c": make(chan int)} },
+		"odd number":            func(s *job.Spec) { s.Params = map[string]any{"c": []any{1 / zero()}} },
+		"odd variable":          func(s *job.Spec) { s.Env = map[string]string{"A": "\xff"} },
+		"nothing":               func(s *job.Spec) { *s = job.Spec{} },
+	} {
+		if text, err := Render(basic(change)); err == nil {
+			t.Errorf("%s is written as\n%s", name, text)
+		}
+	}
+}
+
+func zero() float64 { return 0 }
+
+func FuzzParse(f *testing.F) {
+	_, cases := badCases(f)
+	for _, c := range cases {
+		f.Add([]byte(c.text))
+	}
+	for _, text := range []string{
+		"run: a\n", "name: a\nrun: [a, b]\nenv: {A: 1, B: '', C: \"x\\ty\"}\n---\nname: b\nrun: |\n  x\n\n   y\nneeds: a\n",
+		"run: >-\n  a\n  b\nresources: {gpus: 1..8, gpu: [A100:80GB, 'RTX 4090'], gpu_memory: 24GB.., nodes: 2+, cpus: 0.5, memory: 1.5gb}\n",
+		"run: a\nmodel: {params: 25.6M}\nparams: {a: [1, -0.5, 1e-9, ~, yes, 0x1F, .5], b: {c: d}}\ntarget: {metric: m, at_least: -3}\n",
+		"run: \"a\\r\\n\\u2028\\x85\\U0001F600\"\ncheckpoint: {dir: a/b, every: 90s}\ndeadline: 2030-01-01T00:00:00+02:00\nexpect: 1w2d3h4m5s6ms\n",
+		"%YAML 1.2\n---\nrun: 'a'\n...\n", "? run\n: a\n",
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		file, err := Parse(text, Options{})
+		if err != nil {
+			if file != nil {
+				t.Error("both a file and an error")
+			}
+			checkErrors(t, err)
+			return
+		}
+		var rendered [][]byte
+		for _, e := range file.Jobs {
+			one, err := Render(e.Spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rendered = append(rendered, one)
+		}
+		all := bytes.Join(rendered, []byte("---\n"))
+		again, err := Parse(all, Options{})
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, all)
+		}
+		if len(again.Jobs) != len(file.Jobs) {
+			t.Fatalf("%d jobs became %d", len(file.Jobs), len(again.Jobs))
+		}
+		for i := range file.Jobs {
+			if diff := cmp.Diff(file.Jobs[i].Spec, again.Jobs[i].Spec); diff != "" {
+				t.Fatalf("(-read +read again)\n%s\n%s", diff, all)
+			}
+		}
+	})
+}
+
+func BenchmarkParse(b *testing.B) {
+	text := []byte("name: train\nworkdir: .\nsetup: pip install -r requirements.txt\nrun: python train.py\nresources: {gpus: 1, cpus: 8, memory: 32GB}\nexpect: 6h\nenv: {SEED: 1}\n")
+	for b.Loop() {
+		if _, err := Parse(text, Options{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

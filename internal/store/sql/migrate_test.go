@@ -1,0 +1,236 @@
+package sql
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/job"
+	"trainyard/internal/store"
+)
+
+// released are the digests of migrations; a text that databases were made with
+// must not change. A new migration adds a line here and a file testdata/schema-NNNN.sql.
+func released() map[string]string {
+	return map[string]string{
+		"migrations/0001_first.sql": "a8d87680e3a900ee1481b9dd8ec01465a8c3d83d92dfb84080b8fb45d02868ea",
+	}
+}
+
+func TestMigrationsNeverChange(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob("migrations/*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256(text)
+		got[path] = hex.EncodeToString(sum[:])
+	}
+	if diff := cmp.Diff(released(), got); diff != "" {
+		t.Errorf("write a new migration instead of changing one (-released +found):\n%s", diff)
+	}
+}
+
+// openAt makes a store of an earlier schema with the rows of its fixture.
+func openAt(t *testing.T, url string, version int) {
+	t.Helper()
+	eng, err := engineOf(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, err := readMigrations(migrationFiles, eng.name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := bare(t, url)
+	if err := s.migrate(t.Context(), steps[:version]); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := os.ReadFile(fmt.Sprintf("testdata/schema-%04d.sql", version))
+	if err != nil {
+		t.Fatalf("every schema needs rows to migrate from: %v", err)
+	}
+	for _, statement := range statements(string(rows)) {
+		if _, err := s.write.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// bare opens a database without changing it.
+func bare(t *testing.T, url string) *Store {
+	t.Helper()
+	eng, err := engineOf(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write, read, err := eng.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := open(t, engines()["sqlite"](t)) // for its clock and log
+	return &Store{engine: eng, write: write, read: read, clock: o.clock, log: o.log, pinging: make(chan struct{}, 1)}
+}
+
+// The fixtures hold the same things at every schema, so what is read after the migration is the same.
+func TestEveryEarlierSchemaMigrates(t *testing.T) {
+	t.Parallel()
+	for version := 1; version <= len(released()); version++ {
+		t.Run(fmt.Sprintf("from %04d", version), func(t *testing.T) {
+			t.Parallel()
+			onEngines(t, func(t engineTest) {
+				openAt(t.T, t.url, version)
+				s := writer(t, t.url, "server-2")
+				checkFixture(t.T, s)
+				if err := s.Commit(t.Context(), batchOf(100)); err != nil {
+					t.Errorf("commit after the migration: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func checkFixture(t *testing.T, s *Store) {
+	t.Helper()
+	state, err := s.Load(t.Context(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]int{
+		"jobs": len(state.Jobs), "runs": len(state.Runs), "nodes": len(state.Nodes), "users": len(state.Users),
+		"tokens": len(state.Tokens), "orders": len(state.Orders), "needs": len(state.Needs),
+		"last job": int(state.LastJob), "last event": int(state.LastEvent),
+	}
+	want := map[string]int{
+		"jobs": 2, "runs": 1, "nodes": 1, "users": 1, "tokens": 1, "orders": 1, "needs": 1, "last job": 2, "last event": 3,
+	}
+	if diff := cmp.Diff(want, counts); diff != "" {
+		t.Errorf("loaded (-want +got):\n%s", diff)
+	}
+	jobs, err := s.Jobs(t.Context(), store.JobFilter{Node: "gpu-1", Name: "train", Owner: "ada", Limit: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(jobs) != 1 || jobs[0].ID != "j2" || jobs[0].State != job.Running || jobs[0].Spec.Run != "python train.py" ||
+		!jobs[0].Submitted.Equal(time.Date(2026, 3, 1, 12, 0, 1, 0, time.UTC)) {
+		t.Errorf("jobs = %+v, want j2 as the fixture has it", jobs)
+	}
+	events, err := s.Events(t.Context(), store.EventFilter{Kind: "job", Job: "j2", Limit: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(events) != 2 || events[1].To != "running" {
+		t.Errorf("events = %+v, want the fixture's two of j2", events)
+	}
+}
+
+func TestNewerSchemaIsRefused(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t engineTest) {
+		s := open(t, t.url)
+		if _, err := s.write.ExecContext(t.Context(), `UPDATE meta SET schema_version = 99`); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Open(t.Context(), t.url, Options{})
+		wantKind(t, err, fault.Conflict, "schema_too_new")
+		if err == nil || !strings.Contains(err.Error(), "schema 99") || !strings.Contains(err.Error(), "newer one") {
+			t.Errorf("error = %v, want one that names the schema and the remedy", err)
+		}
+	})
+}
+
+// nextSchema is all migrations and one more, whose text differs between the engines.
+func nextSchema(t *testing.T, engine, text string) []migration {
+	t.Helper()
+	files := fstest.MapFS{
+		"migrations/0002_next.sqlite.sql":   {Data: []byte(text)},
+		"migrations/0002_next.postgres.sql": {Data: []byte(text)},
+	}
+	first, err := migrationFiles.ReadFile("migrations/0001_first.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files["migrations/0001_first.sql"] = &fstest.MapFile{Data: first}
+	steps, err := readMigrations(files, engine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(steps) != 2 {
+		t.Fatalf("%d migrations for %s, want 2", len(steps), engine)
+	}
+	return steps
+}
+
+func TestMigrationIsDoneWholeOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t engineTest) {
+		s := open(t, t.url)
+		bad := nextSchema(t.T, s.engine.name(), "ALTER TABLE nodes ADD COLUMN zone TEXT;\nALTER TABLE nowhere ADD COLUMN zone TEXT;\n")
+		if err := s.migrate(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "0002_next") {
+			t.Errorf("error = %v, want one that names the migration", err)
+		}
+		good := nextSchema(t.T, s.engine.name(), "-- a zone; for later\nALTER TABLE nodes ADD COLUMN zone TEXT;\n")
+		if err := s.migrate(t.Context(), good); err != nil {
+			t.Fatal(err)
+		}
+		if version, err := s.schemaVersion(t.Context()); err != nil || version != 2 {
+			t.Errorf("version = %d, error %v, want 2", version, err)
+		}
+	})
+}
+
+func TestMigrationWaitsForTheWriter(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t engineTest) {
+		first, second := writer(t, t.url, "server-1"), open(t, t.url)
+		steps := nextSchema(t.T, first.engine.name(), "ALTER TABLE nodes ADD COLUMN zone TEXT;\n")
+		short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		err := second.migrate(short, steps)
+		if fault.KindOf(err) != fault.Unavailable || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error = %v, want it to wait until its time is over", err)
+		}
+		if err := first.Commit(t.Context(), batchOf(1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := second.migrate(t.Context(), steps); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestMigrationsMustBeNumberedWithoutGaps(t *testing.T) {
+	t.Parallel()
+	for _, names := range [][]string{{"0002_a"}, {"0001_a", "0003_b"}, {"0001_a", "0001_b"}, {"first"}} {
+		files := fstest.MapFS{}
+		for _, name := range names {
+			files["migrations/"+name+".sql"] = &fstest.MapFile{Data: []byte("SELECT 1;")}
+		}
+		if _, err := readMigrations(files, "sqlite"); err == nil {
+			t.Errorf("%v: want an error", names)
+		}
+	}
+}

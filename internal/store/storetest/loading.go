@@ -1,0 +1,84 @@
+package storetest
+
+import (
+	"time"
+
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/yardmaster"
+)
+
+func loading() []contract {
+	return []contract{
+		{"an empty store loads as nothing", loadsNothing},
+		{"jobs that ended long ago are left out", leavesOutOld},
+		{"the ends of needed jobs are told", tellsNeeds},
+		{"only runs that have not ended are loaded", loadsLiveRuns},
+		{"the greatest numbers are those ever given", loadsGreatest},
+	}
+}
+
+func loadsNothing(h *harness) {
+	state := h.load(h.store(), time.Time{})
+	h.same("state", state, yardmaster.State{})
+}
+
+func leavesOutOld(h *harness) {
+	b := &yardmaster.Batch{}
+	for i, state := range job.States() {
+		for age := range 3 {
+			j := plainJob(uint64(10*i+age+1), "ada", "aged", state)
+			if state.Final() {
+				j.Ended = dayOne.Add(time.Duration(age-1) * time.Microsecond) // just before, at, just after
+			}
+			b.Jobs = append(b.Jobs, j)
+		}
+	}
+	s := h.with(b)
+	var want []id.Job
+	for _, j := range b.Jobs {
+		if !j.State.Final() || !j.Ended.Before(dayOne) {
+			want = append(want, j.ID)
+		}
+	}
+	h.same("jobs", jobIDs(h.load(s, dayOne).Jobs), want)
+	h.same("jobs of all times", jobIDs(h.load(s, time.Time{}).Jobs), jobIDs(b.Jobs))
+}
+
+func tellsNeeds(h *harness) {
+	old, recent := plainJob(1, "ada", "old", job.Succeeded), plainJob(2, "ada", "recent", job.Failed)
+	old.Ended, recent.Ended = dayOne.Add(-time.Hour), dayOne.Add(time.Hour)
+	gone := plainJob(3, "ada", "needed by nobody who waits", job.Cancelled)
+	gone.Ended = dayOne.Add(-time.Hour)
+	running := plainJob(4, "ada", "running", job.Running)
+	waiting, paused := plainJob(5, "ada", "waiting", job.Pending), plainJob(6, "ada", "paused", job.Paused)
+	waiting.Needs = []id.Job{"j1", "j2", "j4", "j99"}
+	paused.Needs = []id.Job{"j1"}
+	ended := plainJob(7, "ada", "ended", job.Cancelled)
+	ended.Needs, ended.Ended = []id.Job{"j3"}, dayOne.Add(time.Hour)
+	s := h.with(&yardmaster.Batch{Jobs: []job.Job{old, recent, gone, running, waiting, paused, ended}})
+	state := h.load(s, dayOne)
+	h.same("needs", state.Needs, map[id.Job]job.State{"j1": job.Succeeded, "j2": job.Failed})
+	h.same("jobs", jobIDs(state.Jobs), []id.Job{"j2", "j4", "j5", "j6", "j7"})
+}
+
+func loadsLiveRuns(h *harness) {
+	b := &yardmaster.Batch{Jobs: []job.Job{plainJob(1, "ada", "live", job.Running)}}
+	for i, state := range []job.RunState{job.RunEnded, job.RunOrdered, job.RunPreparing, job.RunRunning, job.RunStopping} {
+		b.Runs = append(b.Runs, sampleRun("j1", i+1, state, "gpu-1"))
+	}
+	s := h.with(b)
+	h.same("runs", h.load(s, dayOne).Runs, b.Runs[1:])
+}
+
+func loadsGreatest(h *harness) {
+	old := plainJob(1000, "ada", "old", job.Succeeded)
+	s := h.with(&yardmaster.Batch{
+		Jobs:   []job.Job{old, plainJob(999, "ada", "new", job.Pending)},
+		Events: []yardmaster.Event{sampleEvent(12345), sampleEvent(99)},
+	})
+	state := h.load(s, old.Ended.Add(time.Hour))
+	h.same("jobs", jobIDs(state.Jobs), []id.Job{"j999"})
+	h.same("last job", state.LastJob, uint64(1000))
+	h.same("last event", state.LastEvent, uint64(12345))
+}

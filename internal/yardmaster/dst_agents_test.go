@@ -1,0 +1,180 @@
+package yardmaster_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/yardmaster"
+)
+
+// lease is how long an agent lets its runs go on without an answer from the
+// yard. It is shorter than the yard's LostAfter.
+const lease = 4 * time.Minute
+
+// agent is the model of a node's agent and of the processes it runs. Its times
+// are true times, which clock steps do not touch.
+type agent struct {
+	node    id.Node
+	inv     fleet.Inventory
+	foreign []int
+	up      bool // can reach the yard
+	gone    bool // was told that it is no longer a node
+	contact time.Time
+	procs   map[string]*proc
+	well    map[string]bool // what ended well, by order
+}
+
+// proc is one rank of a run on its node.
+type proc struct {
+	order   yardmaster.Order
+	state   job.RunState
+	ready   time.Time // prepared by then
+	over    time.Time // ends by itself then
+	ends    job.Cause // of this
+	started time.Time
+	ended   time.Time
+	stopped bool
+	rep     yardmaster.RankReport
+}
+
+func (p *proc) alive() bool { return p.state == job.RunPreparing || p.state == job.RunRunning }
+
+// end ends a process and fixes what will be reported of it.
+func (p *proc) end(at time.Time, cause job.Cause, code int, signalled bool) {
+	p.state, p.ended = job.RunEnded, at
+	p.rep = yardmaster.RankReport{ExitCode: code, Cause: cause, Signalled: signalled}
+}
+
+func newAgent(node id.Node, inv fleet.Inventory, now time.Time) *agent {
+	return &agent{node: node, inv: inv, up: true, contact: now, procs: map[string]*proc{}, well: map[string]bool{}}
+}
+
+// sync takes over what the node shall run: new runs begin, runs that are no
+// longer wanted are gone, runs that shall stop begin to.
+func (a *agent) sync(rng *rand.Rand, wanted map[string]yardmaster.Order, now time.Time, calm bool) {
+	maps.DeleteFunc(a.procs, func(key string, _ *proc) bool { _, ok := wanted[key]; return !ok })
+	for _, key := range slices.Sorted(maps.Keys(wanted)) {
+		o := wanted[key]
+		p, ok := a.procs[key]
+		if !ok {
+			p = a.begin(rng, o, now, calm)
+			a.procs[key] = p
+		}
+		p.order.Stop = o.Stop
+		if o.Stop == job.StopNone || !p.alive() {
+			continue
+		}
+		if o.Stop == job.StopKill || p.started.IsZero() {
+			p.end(now, job.CauseCancelled, 137, true)
+		} else if !p.stopped { // SIGTERM, and some grace
+			p.stopped = true
+			p.over = now.Add(time.Duration(rng.IntN(3000)) * time.Millisecond)
+		}
+	}
+}
+
+// begin starts a process whose fate is drawn here.
+func (a *agent) begin(rng *rand.Rand, o yardmaster.Order, now time.Time, calm bool) *proc {
+	p := &proc{order: o, state: job.RunPreparing, ready: now.Add(time.Duration(rng.IntN(2000)) * time.Millisecond)}
+	p.over = p.ready.Add(time.Duration(rng.IntN(40_000)) * time.Millisecond)
+	if rng.IntN(50) == 0 {
+		p.over = p.over.Add(time.Duration(rng.IntN(600)) * time.Second)
+	}
+	if calm && rng.IntN(3) > 0 {
+		return p
+	}
+	switch n := rng.IntN(100); {
+	case n < 12:
+		p.ends = job.CauseUserCode
+	case n < 17:
+		p.ends = job.CauseHostOOM
+	case n < 22:
+		p.ends = job.CauseGPUOOM
+	case n < 24:
+		p.ends = job.CauseSetupFailed
+	case n < 27:
+		p.ends = job.CauseLaunchFailed
+	case n < 29:
+		p.ends = job.CauseImageFailed
+	}
+	if p.ends == job.CauseSetupFailed || p.ends == job.CauseLaunchFailed || p.ends == job.CauseImageFailed {
+		p.over = p.ready // before it runs
+	}
+	return p
+}
+
+// progress lets the processes go on until now.
+func (a *agent) progress(now time.Time) {
+	for _, key := range slices.Sorted(maps.Keys(a.procs)) {
+		p := a.procs[key]
+		if p.alive() && now.Sub(a.contact) > lease {
+			p.end(now, job.CauseNodeLost, 143, true)
+			continue
+		}
+		if p.state == job.RunPreparing && !p.ready.After(now) && p.over.After(p.ready) {
+			p.state, p.started = job.RunRunning, p.ready
+		}
+		if !p.alive() || p.over.After(now) {
+			continue
+		}
+		if p.state == job.RunPreparing && p.ends == job.CauseNone {
+			p.started = p.ready // it ran and ended since we last looked
+		}
+		switch {
+		case p.stopped:
+			p.end(now, job.CauseCancelled, 143, true)
+		case p.ends == job.CauseNone:
+			p.end(p.over, job.CauseNone, 0, false)
+			a.well[key] = true
+		default:
+			p.end(p.over, p.ends, 1, false)
+		}
+	}
+}
+
+// crash ends all processes at once, as when the machine reboots. What ran is remembered.
+func (a *agent) crash(now time.Time) {
+	for _, p := range a.procs {
+		if p.alive() {
+			p.end(now, job.CauseNodeLost, 0, false)
+		}
+	}
+}
+
+// report tells the yard of everything the agent has.
+func (a *agent) report() yardmaster.NodeReport {
+	m := yardmaster.NodeReport{Node: a.node, Foreign: a.foreign, Inventory: &a.inv}
+	for _, key := range slices.Sorted(maps.Keys(a.procs)) {
+		p := a.procs[key]
+		rep := p.rep
+		rep.Run, rep.Rank, rep.State, rep.Started, rep.Ended = p.order.Run, p.order.Rank, p.state, p.started, p.ended
+		if p.state == job.RunRunning && p.stopped {
+			rep.State = job.RunStopping
+		}
+		m.Ranks = append(m.Ranks, rep)
+	}
+	return m
+}
+
+// checkOverlap reports two runs of one job that are alive at the same time.
+func checkOverlap(agents []*agent) error {
+	running := map[id.Job]yardmaster.Order{}
+	for _, a := range agents {
+		for _, p := range a.procs {
+			if !p.alive() {
+				continue
+			}
+			if o, ok := running[p.order.Job]; ok && o.Run != p.order.Run {
+				return fmt.Errorf("%s on %s and %s on %s are alive at the same time", o.Run, o.Node, p.order.Run, p.order.Node)
+			}
+			running[p.order.Job] = p.order
+		}
+	}
+	return nil
+}

@@ -1,0 +1,224 @@
+package yardmaster_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster"
+)
+
+// record is a store in memory. It applies batches, refuses those that tell an
+// impossible story, and gives back what the real store promises at load.
+type record struct {
+	jobs      map[id.Job]job.Job
+	runs      map[id.Run]job.Run
+	nodes     map[id.Node]fleet.Node
+	users     map[id.User]tenant.User
+	tokens    map[id.Token]tenant.Token
+	orders    map[string]yardmaster.Order
+	lastJob   uint64
+	lastEvent uint64
+	lastAt    time.Time // of the last event since the yard was started
+	events    map[string]int
+}
+
+func newRecord() *record {
+	return &record{
+		jobs: map[id.Job]job.Job{}, runs: map[id.Run]job.Run{}, nodes: map[id.Node]fleet.Node{}, users: map[id.User]tenant.User{},
+		tokens: map[id.Token]tenant.Token{}, orders: map[string]yardmaster.Order{}, events: map[string]int{},
+	}
+}
+
+// commit applies a batch.
+func (s *record) commit(b *yardmaster.Batch) error {
+	if err := s.checkEvents(b); err != nil {
+		return err
+	}
+	for _, j := range b.Jobs {
+		if err := s.commitJob(b, j); err != nil {
+			return err
+		}
+	}
+	for _, r := range b.Runs {
+		if err := s.commitRun(r); err != nil {
+			return err
+		}
+	}
+	for _, n := range b.Nodes {
+		if old, ok := s.nodes[n.ID]; ok && (n.Seq <= old.Seq || old.State == fleet.Removed) {
+			return fmt.Errorf("node %s changed from %+v to %+v", n.ID, old, n)
+		}
+		s.nodes[n.ID] = n
+	}
+	for _, u := range b.Users {
+		if old, ok := s.users[u.ID]; ok && u.Seq <= old.Seq {
+			return fmt.Errorf("user %s has number %d after %d", u.ID, u.Seq, old.Seq)
+		}
+		s.users[u.ID] = u
+	}
+	for _, t := range b.Tokens {
+		if old, ok := s.tokens[t.ID]; ok && t.Seq <= old.Seq {
+			return fmt.Errorf("token %s has number %d after %d", t.ID, t.Seq, old.Seq)
+		}
+		s.tokens[t.ID] = t
+	}
+	for _, o := range b.Orders {
+		s.orders[o.Key()] = o
+	}
+	for _, key := range b.Closed {
+		delete(s.orders, key)
+	}
+	return s.checkTouched(b)
+}
+
+func (s *record) checkEvents(b *yardmaster.Batch) error {
+	for _, e := range b.Events {
+		s.lastEvent++
+		s.events[e.Kind]++
+		switch {
+		case e.Seq != s.lastEvent:
+			return fmt.Errorf("event %d follows %d", e.Seq, s.lastEvent-1)
+		case e.At.Before(s.lastAt):
+			return fmt.Errorf("event %d is earlier than the one before it", e.Seq)
+		case e.Kind == "" || e.Actor == "" || e.Reason == "":
+			return fmt.Errorf("event tells too little: %+v", e)
+		case e.Kind == "yard.bug" || e.Kind == "plan.dropped":
+			return fmt.Errorf("event %+v", e)
+		}
+		s.lastAt = e.At
+	}
+	return nil
+}
+
+// commitJob checks that events lead from the state that is known to the new one.
+func (s *record) commitJob(b *yardmaster.Batch, j job.Job) error {
+	old, known := s.jobs[j.ID]
+	number, _ := j.ID.Number()
+	switch {
+	case !known && number != s.lastJob+1:
+		return fmt.Errorf("job %s follows j%d", j.ID, s.lastJob)
+	case known && old.State.Final():
+		return fmt.Errorf("job %s was %s and changed to %+v", j.ID, old.State, j)
+	case j.Seq <= old.Seq:
+		return fmt.Errorf("job %s has number %d after %d", j.ID, j.Seq, old.Seq)
+	case j.Epoch < old.Epoch:
+		return fmt.Errorf("job %s went from epoch %d to %d", j.ID, old.Epoch, j.Epoch)
+	}
+	s.lastJob = max(s.lastJob, number)
+	at := old.State
+	for _, e := range b.Events {
+		if e.Job != j.ID || e.To == "" || e.Kind == "run.ended" {
+			continue
+		}
+		if e.Kind != "job.submitted" && (e.From != string(at) || !leads(at, job.State(e.To))) {
+			return fmt.Errorf("event %+v of a job that was %s", e, at)
+		}
+		at = job.State(e.To)
+	}
+	if at != j.State {
+		return fmt.Errorf("events leave job %s %q and it is %q", j.ID, at, j.State)
+	}
+	s.jobs[j.ID] = j
+	return nil
+}
+
+// leads reports whether some event leads from one state to the other.
+func leads(from, to job.State) bool {
+	return slices.ContainsFunc(job.Events(), func(ev job.Event) bool {
+		got, err := from.After(ev)
+		return err == nil && got == to
+	})
+}
+
+func (s *record) commitRun(r job.Run) error {
+	old, known := s.runs[r.ID]
+	switch {
+	case known && old.State == job.RunEnded:
+		return fmt.Errorf("run %s had ended and changed to %+v", r.ID, r)
+	case r.Seq <= old.Seq:
+		return fmt.Errorf("run %s has number %d after %d", r.ID, r.Seq, old.Seq)
+	case !known && r.Epoch > 1 && s.runs[id.NewRun(r.Job, r.Epoch-1)].State != job.RunEnded:
+		return fmt.Errorf("run %s begins before the one before it has ended", r.ID)
+	case r.State == job.RunEnded && (r.Ended.IsZero() || r.Reason == ""):
+		return fmt.Errorf("run %s ended and does not say when and why", r.ID)
+	}
+	for i := range old.Ranks {
+		if old.Ranks[i].State == job.RunEnded && r.Ranks[i].State != job.RunEnded {
+			return fmt.Errorf("rank %d of run %s had ended and is %s", i, r.ID, r.Ranks[i].State)
+		}
+	}
+	s.runs[r.ID] = r
+	return nil
+}
+
+// checkTouched compares what a batch touched in the store as a whole.
+func (s *record) checkTouched(b *yardmaster.Batch) error {
+	for _, r := range b.Runs {
+		r = s.runs[r.ID]
+		for _, k := range r.Ranks {
+			_, open := s.orders[fmt.Sprintf("%s/%d", r.ID, k.Rank)]
+			if open == (k.State == job.RunEnded) {
+				return fmt.Errorf("stored: rank %d of run %s is %s; open order: %v", k.Rank, r.ID, k.State, open)
+			}
+		}
+	}
+	for _, j := range b.Jobs {
+		run, ok := s.runs[id.NewRun(j.ID, j.Epoch)]
+		if j.State.Live() != (ok && run.State != job.RunEnded) {
+			return fmt.Errorf("stored: job %s is %s and its run %+v", j.ID, j.State, run)
+		}
+	}
+	return nil
+}
+
+// load returns what the store promises at a restart.
+func (s *record) load(recent time.Time) (yardmaster.State, error) {
+	state := yardmaster.State{LastJob: s.lastJob, LastEvent: s.lastEvent, Needs: map[id.Job]job.State{}}
+	for _, j := range s.jobs {
+		if j.State.Final() && j.Ended.Before(recent) {
+			continue
+		}
+		state.Jobs = append(state.Jobs, j)
+		for _, n := range j.Needs {
+			if need := s.jobs[n]; !j.State.Final() && need.State.Final() {
+				state.Needs[n] = need.State
+			}
+		}
+	}
+	for _, r := range s.runs {
+		if r.State != job.RunEnded {
+			state.Runs = append(state.Runs, r)
+		}
+	}
+	state.Nodes = slices.Collect(maps.Values(s.nodes))
+	state.Users = slices.Collect(maps.Values(s.users))
+	state.Tokens = slices.Collect(maps.Values(s.tokens))
+	state.Orders = slices.Collect(maps.Values(s.orders))
+	// What is kept is text: nothing may depend on pointers that are shared in memory.
+	text, err := json.Marshal(state)
+	if err != nil {
+		return state, err
+	}
+	var copied yardmaster.State
+	err = json.Unmarshal(text, &copied)
+	s.lastAt = time.Time{}
+	return copied, err
+}
+
+// ordersOf returns what a node shall run, by key.
+func (s *record) ordersOf(n id.Node) map[string]yardmaster.Order {
+	mine := map[string]yardmaster.Order{}
+	for key, o := range s.orders {
+		if o.Node == n {
+			mine[key] = o
+		}
+	}
+	return mine
+}

@@ -1,0 +1,309 @@
+package yardmaster
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/queue"
+)
+
+// CheckInvariants looks at the whole state of a yard and says what of it does
+// not agree with the rest. shrunk names nodes whose hardware became less while
+// runs were on them: those alone may hold more than they have.
+func CheckInvariants(y *Yard, shrunk map[id.Node]bool) error {
+	for _, check := range []func(*Yard) error{checkJobs, checkNeeds, checkLine, checkRuns, checkOrders, checkUsers, checkKeys, checkTimers} {
+		if err := check(y); err != nil {
+			return err
+		}
+	}
+	return checkRooms(y, shrunk)
+}
+
+// JobOf returns a job as the yard knows it.
+func JobOf(y *Yard, j id.Job) (job.Job, bool) {
+	r, ok := y.jobs[j]
+	if !ok {
+		return job.Job{}, false
+	}
+	return r.Job, true
+}
+
+// JobsInMemory lists the jobs that the yard holds, in order.
+func JobsInMemory(y *Yard) []id.Job { return slices.Sorted(maps.Keys(y.jobs)) }
+
+// Now returns the time as the yard takes it.
+func Now(y *Yard) time.Time { return y.now }
+
+// RateOf returns how much a user has in use, in GPUs.
+func RateOf(y *Yard, u id.User) float64 { return y.user(u).rate }
+
+// UsageOf returns a user's decayed use.
+func UsageOf(y *Yard, u id.User) float64 { return y.usage(u) }
+
+// TimerCount returns how many things will fall due.
+func TimerCount(y *Yard) int { return len(y.timers) }
+
+// HeldJob returns the job for which nodes are kept, "" if there is none.
+func HeldJob(y *Yard) id.Job {
+	if y.held == nil {
+		return ""
+	}
+	return y.held.Job
+}
+
+// Settled reports an error if something is marked as changed after Take.
+func Settled(y *Yard) error {
+	if b := y.Take(); !b.Empty() {
+		return fmt.Errorf("a second Take returned %+v", b)
+	}
+	for _, r := range y.jobs {
+		if r.dirty {
+			return fmt.Errorf("job %s is still marked after Take", r.ID)
+		}
+	}
+	for _, r := range y.runs {
+		if r.dirty {
+			return fmt.Errorf("run %s is still marked after Take", r.ID)
+		}
+	}
+	for _, r := range y.orders {
+		if r.dirty {
+			return fmt.Errorf("order %s is still marked after Take", r.Key())
+		}
+	}
+	return nil
+}
+
+func checkJobs(y *Yard) error {
+	for _, r := range y.jobs {
+		switch {
+		case r.State.Live() != (r.run != nil):
+			return fmt.Errorf("job %s is %s and its live run is %v", r.ID, r.State, r.run)
+		case r.run != nil && y.runs[r.run.ID] != r.run:
+			return fmt.Errorf("job %s has run %s, which is not live", r.ID, r.run.ID)
+		case r.item != nil && (!r.State.Waiting() || len(r.waits) > 0 || r.NotBefore.After(y.now)):
+			return fmt.Errorf("job %s is in line: %s, waits for %v, not before %s", r.ID, r.State, r.waits, r.NotBefore)
+		case r.item == nil && r.State.Waiting() && len(r.waits) == 0 && !r.NotBefore.After(y.ticked):
+			return fmt.Errorf("job %s is %s, may run, and is not in line", r.ID, r.State)
+		case r.State.Final() == r.Ended.IsZero():
+			return fmt.Errorf("job %s is %s and ended at %s", r.ID, r.State, r.Ended)
+		case r.Reason == "":
+			return fmt.Errorf("job %s is %s without a reason", r.ID, r.State)
+		case r.State == job.Failed && r.Cause == job.CauseNone:
+			return fmt.Errorf("job %s failed of nothing", r.ID)
+		case r.State == job.Succeeded && r.Cause != job.CauseNone:
+			return fmt.Errorf("job %s succeeded with cause %s", r.ID, r.Cause)
+		}
+	}
+	return nil
+}
+
+func checkNeeds(y *Yard) error {
+	for _, r := range y.jobs {
+		if r.State.Final() {
+			continue
+		}
+		for _, n := range r.waits {
+			d, ok := y.jobs[n]
+			if !ok || d.State.Final() {
+				return fmt.Errorf("job %s waits for %s, which has ended", r.ID, n)
+			}
+			if !slices.Contains(y.needed[n], r.ID) {
+				return fmt.Errorf("job %s waits for %s and will not be told of its end", r.ID, n)
+			}
+		}
+	}
+	for n := range y.needed {
+		if d, ok := y.jobs[n]; !ok || d.State.Final() {
+			return fmt.Errorf("jobs still wait for %s, which has ended", n)
+		}
+	}
+	return nil
+}
+
+func checkLine(y *Yard) error {
+	inLine := map[id.Job]*queue.Item{}
+	walk := y.line.Walk(y.usage)
+	for it := walk.Next(func(*queue.Shape) bool { return true }); it != nil; it = walk.Next(func(*queue.Shape) bool { return true }) {
+		if inLine[it.Job] != nil {
+			return fmt.Errorf("job %s is in line twice", it.Job)
+		}
+		inLine[it.Job] = it
+	}
+	for _, r := range y.jobs {
+		if r.item != inLine[r.ID] {
+			return fmt.Errorf("job %s has item %v and the line has %v", r.ID, r.item, inLine[r.ID])
+		}
+		if r.item != nil && r.item.Shape.Need != fleet.NeedOf(r.Spec, r.Floor, r.Avoid) {
+			return fmt.Errorf("job %s is in line with the need %+v", r.ID, r.item.Shape.Need)
+		}
+		delete(inLine, r.ID)
+	}
+	if len(inLine) > 0 {
+		return fmt.Errorf("the line has %v, which are not there", inLine)
+	}
+	return nil
+}
+
+func checkRuns(y *Yard) error {
+	for key, run := range y.runs {
+		r, ok := y.jobs[run.Job]
+		switch {
+		case !ok || r.run != run:
+			return fmt.Errorf("run %s is live and its job does not have it", run.ID)
+		case key != run.ID || run.ID != id.NewRun(run.Job, run.Epoch) || run.Epoch != r.Epoch:
+			return fmt.Errorf("run %s has epoch %d and its job %d", run.ID, run.Epoch, r.Epoch)
+		case run.State == job.RunEnded:
+			return fmt.Errorf("run %s has ended and is live", run.ID)
+		case (run.Stop != job.StopNone) != (run.State == job.RunStopping):
+			return fmt.Errorf("run %s is %s and told to stop by %q", run.ID, run.State, run.Stop)
+		}
+		left := 0
+		for i := range run.Ranks {
+			if k := &run.Ranks[i]; k.State != job.RunEnded {
+				left++
+				n, ok := y.nodes[k.Node]
+				if at, here := n.runs[run.ID]; !ok || !here || at != i {
+					return fmt.Errorf("rank %d of run %s is on %s, which does not know it", i, run.ID, k.Node)
+				}
+			}
+		}
+		if left == 0 {
+			return fmt.Errorf("run %s is live and all its ranks have ended", run.ID)
+		}
+	}
+	return nil
+}
+
+func checkOrders(y *Yard) error {
+	want := 0
+	for _, run := range y.runs {
+		for i := range run.Ranks {
+			k := &run.Ranks[i]
+			o, ok := y.orders[orderKey(run.ID, i)]
+			if ok != (k.State != job.RunEnded) {
+				return fmt.Errorf("rank %d of run %s is %s; open order: %v", i, run.ID, k.State, ok)
+			}
+			if !ok {
+				continue
+			}
+			want++
+			if o.Node != k.Node || o.Epoch != run.Epoch || o.Rank != i || o.Stop != run.Stop || o.Job != run.Job {
+				return fmt.Errorf("order %s does not agree with its run: %+v, %+v", o.Key(), o.Order, run.Run)
+			}
+		}
+	}
+	if want != len(y.orders) {
+		return fmt.Errorf("%d orders are open for %d ranks", len(y.orders), want)
+	}
+	return nil
+}
+
+func checkUsers(y *Yard) error {
+	rates, alive := map[id.User]float64{}, map[id.User]int{}
+	for _, r := range y.jobs {
+		if !r.State.Final() {
+			alive[r.Owner]++
+		}
+		if r.run == nil {
+			continue
+		}
+		for _, k := range r.run.Ranks {
+			if k.State != job.RunEnded {
+				rates[r.Owner] += queue.Weight(len(k.GPUs), 1, float64(k.CPUs)/1000)
+			}
+		}
+	}
+	for _, u := range y.users {
+		if math.Abs(u.rate-rates[u.ID]) > 1e-6 {
+			return fmt.Errorf("user %s is charged for %g GPUs and uses %g", u.ID, u.rate, rates[u.ID])
+		}
+		if u.alive != alive[u.ID] {
+			return fmt.Errorf("user %s has %d jobs and is counted with %d", u.ID, alive[u.ID], u.alive)
+		}
+		if usage := y.usage(u.ID); usage < 0 || math.IsNaN(usage) || math.IsInf(usage, 0) {
+			return fmt.Errorf("user %s has used %g", u.ID, usage)
+		}
+	}
+	return nil
+}
+
+func checkKeys(y *Yard) error {
+	for key, ids := range y.keys {
+		if r, ok := y.jobs[ids[0]]; !ok || r.Key != key.key || r.Owner != key.owner {
+			return fmt.Errorf("key %v is kept for %v, which does not have it", key, ids)
+		}
+	}
+	return nil
+}
+
+func checkTimers(y *Yard) error {
+	if most := 64 + 2*len(y.nodes) + 8*len(y.jobs); len(y.timers) > most {
+		return fmt.Errorf("%d timers are set for %d nodes and %d jobs", len(y.timers), len(y.nodes), len(y.jobs))
+	}
+	return nil
+}
+
+func checkRooms(y *Yard, shrunk map[id.Node]bool) error {
+	for _, n := range y.nodes {
+		room, ok := y.table.Get(n.ID)
+		if n.State == fleet.Removed {
+			if ok || len(n.runs) > 0 {
+				return fmt.Errorf("node %s was removed and is still in the table", n.ID)
+			}
+			continue
+		}
+		if !ok {
+			return fmt.Errorf("node %s is not in the table", n.ID)
+		}
+		if err := checkRoom(y, n, room, shrunk[n.ID]); err != nil {
+			return err
+		}
+	}
+	if y.table.Len() > len(y.nodes) {
+		return fmt.Errorf("the table has %d rooms for %d nodes", y.table.Len(), len(y.nodes))
+	}
+	return nil
+}
+
+func checkRoom(y *Yard, n *nodeRecord, room *fleet.Room, shrunk bool) error {
+	if room.Open != (n.State == fleet.Ready && !n.Drained) {
+		return fmt.Errorf("node %s is %s, drained %v, and open is %v", n.ID, n.State, n.Drained, room.Open)
+	}
+	if len(room.Holds) != len(n.runs) {
+		return fmt.Errorf("node %s has %d runs and %d holds", n.ID, len(n.runs), len(room.Holds))
+	}
+	var gpus uint64
+	cpus, memory := n.Inventory.CPUs, n.Inventory.Memory
+	for _, h := range room.Holds {
+		rank, here := n.runs[h.Run]
+		run := y.runs[h.Run]
+		if !here || run == nil {
+			return fmt.Errorf("node %s is held by %s, which does not run there", n.ID, h.Run)
+		}
+		k := &run.Ranks[rank]
+		if k.Node != n.ID || fleet.Mask(k.GPUs) != h.GPUs || k.CPUs != h.CPUs || k.Memory != h.Memory {
+			return fmt.Errorf("node %s: hold %+v does not agree with rank %+v", n.ID, h, k)
+		}
+		if gpus&h.GPUs != 0 {
+			return fmt.Errorf("node %s: run %s has GPUs that another one has too", n.ID, h.Run)
+		}
+		gpus |= h.GPUs
+		cpus -= h.CPUs
+		memory -= h.Memory
+	}
+	if room.Free != room.Sound&^gpus || room.CPUs != cpus || room.Memory != memory {
+		return fmt.Errorf("node %s: free is %b, %s and %s, and should be %b, %s and %s", n.ID,
+			room.Free, room.CPUs, room.Memory, room.Sound&^gpus, cpus, memory)
+	}
+	if !shrunk && (cpus < 0 || memory < 0) {
+		return fmt.Errorf("node %s is overbooked: %s CPUs and %s are left", n.ID, cpus, memory)
+	}
+	return nil
+}

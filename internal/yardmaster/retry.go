@@ -1,0 +1,115 @@
+package yardmaster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// again sends a job back into the line, after a while if the catalogue says so.
+func (y *Yard) again(r *jobRecord, h job.Handling, cause job.Cause, reason string) {
+	if h.Backoff {
+		wait := job.Backoff(r.Tried[cause], y.cfg.BackoffBase, y.cfg.BackoffMost)
+		r.NotBefore = y.now.Add(wait)
+		reason = fmt.Sprintf("%s; runs again in %s at the earliest", reason, job.Duration(wait))
+	} else {
+		reason += "; runs again"
+	}
+	y.must(y.moveJob(r, job.EventRetry, theYard, reason))
+	y.wake(r)
+}
+
+// wake puts a waiting job into the line, now or when its back-off is over.
+func (y *Yard) wake(r *jobRecord) {
+	if len(r.waits) > 0 {
+		return
+	}
+	if !r.NotBefore.After(y.now) {
+		y.enqueue(r)
+		return
+	}
+	j := r.ID
+	y.after(r.NotBefore, func(y *Yard) {
+		r, ok := y.jobs[j]
+		if ok && r.State.Waiting() && !r.NotBefore.After(y.now) {
+			y.wake(r)
+		}
+	})
+}
+
+func bump(tried map[job.Cause]int, c job.Cause) map[job.Cause]int {
+	tried = maps.Clone(tried)
+	if tried == nil {
+		tried = map[job.Cause]int{}
+	}
+	tried[c]++
+	return tried
+}
+
+// avoid keeps a job off a node that failed it, as long as another node could run it.
+func (y *Yard) avoid(r *jobRecord, n id.Node) {
+	if slices.Contains(r.Avoid, n) {
+		return
+	}
+	avoid := append(slices.Clone(r.Avoid), n)
+	if y.fits(fleet.NeedOf(r.Spec, r.Floor, avoid)) {
+		r.Avoid = avoid
+	} else {
+		r.Avoid = nil // better a node that failed it once than none
+	}
+}
+
+// escalate raises what a job that ran out of memory asks for, if some node has that much.
+func (y *Yard) escalate(r *jobRecord, cause job.Cause, rank *job.Rank, reason string) (bool, string) {
+	floor := r.Floor
+	more := ""
+	if cause == job.CauseHostOOM {
+		had := max(rank.Memory, floor.Memory)
+		if had == 0 {
+			if n, ok := y.nodes[rank.Node]; ok {
+				had = n.Inventory.Memory / 2
+			}
+		}
+		floor.Memory = 2 * had
+		more = floor.Memory.Short() + " of memory"
+	} else {
+		floor.GPUMemory = max(floor.GPUMemory, y.gpuMemory(rank))
+		more = "GPUs of more than " + floor.GPUMemory.Short()
+	}
+	if floor == r.Floor { // it had no GPU, or its node is unknown
+		return false, reason
+	}
+	if !y.fits(fleet.NeedOf(r.Spec, floor, r.Avoid)) {
+		return false, fmt.Sprintf("%s; no node that it may use has %s", reason, more)
+	}
+	r.Floor = floor
+	return true, fmt.Sprintf("%s; it will be given %s", reason, more)
+}
+
+// gpuMemory returns the memory of the smallest GPU that a rank had.
+func (y *Yard) gpuMemory(k *job.Rank) job.Bytes {
+	var least job.Bytes
+	if n, ok := y.nodes[k.Node]; ok {
+		for _, g := range n.Inventory.GPUs {
+			if slices.Contains(k.GPUs, g.Index) && (least == 0 || g.Memory < least) {
+				least = g.Memory
+			}
+		}
+	}
+	return least
+}
+
+// fits reports whether enough nodes could meet the need if they were empty.
+func (y *Yard) fits(need fleet.Need) bool {
+	m, found := fleet.NewMatcher(need), 0
+	for _, n := range y.nodes {
+		if room, ok := y.table.Get(n.ID); ok && n.State != fleet.Removed && m.Eligible(room) {
+			found++
+		}
+	}
+	return found >= need.Nodes
+}

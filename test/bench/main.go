@@ -1,0 +1,131 @@
+// Command bench measures Trainyard's core and its opponent on this machine.
+//
+//	go run ./test/bench -out build/bench/bench-core.json
+//
+// Each section starts what it needs in a folder and on ports of its own, measures,
+// and stops it again, also when interrupted. The figures are printed as a
+// table and written as one flat JSON object. A figure that could not be
+// measured is left out and makes the command fail: none is ever made up.
+//
+// It decides nothing and asserts nothing; `make bench-core` calls it, and
+// people compare the figures with the aims.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"trainyard/internal/clock"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(2)
+	case err != nil:
+		_, _ = fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// settings is what every section is built with.
+type settings struct {
+	clock clock.Clock
+	quick bool      // shorter runs, for trying the benchmark itself
+	notes io.Writer // progress, for people
+}
+
+// section is one group of measurements that share what they start.
+type section interface {
+	// Name is the word that -only takes.
+	Name() string
+	// Run measures. The figures it returns are kept even beside an error.
+	Run(ctx context.Context) ([]figure, error)
+}
+
+// sections lists all of them, in the order in which they run.
+func sections(s settings) []section {
+	return []section{
+		slurmSection{s},
+	}
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	out := flags.String("out", "build/bench/bench-core.json", "write the figures to `file`")
+	only := flags.String("only", "", "run only these `sections`, separated by commas")
+	quick := flags.Bool("quick", false, "short runs: to try the benchmark, not to quote its figures")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+
+	s := settings{clock: clock.Wall{}, quick: *quick, notes: stderr}
+	chosen, err := choose(sections(s), *only)
+	if err != nil {
+		return err
+	}
+	machine := describeMachine(s.clock)
+	if err := writeLine(stdout, machine); err != nil {
+		return err
+	}
+	figures, failures := measure(ctx, s, chosen)
+	if len(figures) == 0 { // an earlier run's file is better than an empty one
+		return failures
+	}
+	figures = append(figures, factors(figures)...)
+	return errors.Join(failures, printTable(stdout, figures), writeJSON(*out, figures))
+}
+
+// measure runs the sections one after the other. One that fails does not keep
+// the others from being measured; an interrupt does.
+func measure(ctx context.Context, s settings, chosen []section) ([]figure, error) {
+	var figures []figure
+	var failures error
+	for _, sec := range chosen {
+		if ctx.Err() != nil {
+			return figures, errors.Join(failures, errors.New("interrupted"))
+		}
+		_, _ = fmt.Fprintf(s.notes, "== %s\n", sec.Name())
+		got, err := sec.Run(ctx)
+		figures = append(figures, got...)
+		if err != nil {
+			failures = errors.Join(failures, fmt.Errorf("section %s: %w", sec.Name(), err))
+		}
+	}
+	return figures, failures
+}
+
+// choose returns the sections that only names, or all if it names none.
+func choose(all []section, only string) ([]section, error) {
+	if only == "" {
+		return all, nil
+	}
+	names := make([]string, 0, len(all))
+	for _, sec := range all {
+		names = append(names, sec.Name())
+	}
+	wanted := strings.Split(only, ",")
+	for _, name := range wanted {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("no section %q; there are: %s", name, strings.Join(names, ", "))
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(sec section) bool {
+		return !slices.Contains(wanted, sec.Name())
+	}), nil
+}
