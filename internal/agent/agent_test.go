@@ -48,7 +48,7 @@ func config(t *testing.T, y *fakeYard, rt *fakeRuntime) agent.Config {
 		Inventory: func(context.Context) (inventory.Found, error) {
 			return inventory.Found{Inventory: fleet.Inventory{OS: "test", CPUs: 4000}}, nil
 		},
-		Log: slog.New(slog.DiscardHandler), Clock: clock.Wall{},
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Clock: clock.Wall{},
 	}
 }
 
@@ -135,10 +135,10 @@ func TestARunFromAssignmentToForgetting(t *testing.T) {
 
 	// A yard that lost its memory asks for it again.
 	y.assign(assignment("j1.1"))
-	got := y.awaitState("j1.1", job.RunEnded)
-	if got.Cause != job.CauseLaunchFailed || !strings.Contains(got.Reason, "not started again") {
-		t.Errorf("a run that was over: %+v", got)
-	}
+	y.await("the refusal", func() bool {
+		got, _ := y.last("j1.1")
+		return got.State == job.RunEnded && got.Cause == job.CauseLaunchFailed && strings.Contains(got.Reason, "not started again")
+	})
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	if rt.starts[rankKey{"j1.1", 0}] != 1 {

@@ -35,6 +35,9 @@ func (a *Agent) join(ctx context.Context) error {
 	} else if err := a.sameYard(identity); err != nil {
 		return err
 	}
+	if err := a.remember(a.memory.Lease); err != nil {
+		return err
+	}
 	a.identity = identity
 	a.yard.Store(api.NewClient(a.cfg.Server, "", identity.TLS()))
 	return nil

@@ -244,6 +244,4 @@ func golden(t *testing.T, name, got string) {
 
 func ago(d time.Duration) time.Time { return now.Add(-d) }
 
-func ptr[T any](v T) *T { return &v }
-
 func noContent(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }

@@ -136,7 +136,7 @@ func (a *app) followEvents(ctx context.Context, client *api.Client, f api.EventF
 	if f.Cursor == "" {
 		f.Tail = backlog
 	}
-	return live.Follower{Note: a.Note}.Persist(ctx, func(alive func()) (bool, error) {
+	err := live.Follower{Note: a.Note}.Persist(ctx, func(alive func()) (bool, error) {
 		over := false
 		err := client.FollowEvents(ctx, f, func(e api.Event, cursor string) error {
 			alive()
@@ -151,6 +151,10 @@ func (a *app) followEvents(ctx context.Context, client *api.Client, f api.EventF
 		})
 		return over, err
 	})
+	if ctx.Err() != nil {
+		return exit.With(exit.Interrupted) // the way to end it; there is nothing to say
+	}
+	return err
 }
 
 // event writes one entry of a feed that is followed.

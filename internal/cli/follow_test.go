@@ -23,7 +23,7 @@ func line(n int) api.LogLine {
 }
 
 func ended(state job.State, code int) api.Job {
-	j := api.Job{ID: "j1", Name: "train", State: state, Status: job.StatusOf(state, job.CauseUserCode), Started: ptr(ago(125e9)), Ended: ptr(now)}
+	j := api.Job{ID: "j1", Name: "train", State: state, Status: job.StatusOf(state, job.CauseUserCode), Started: new(ago(125e9)), Ended: new(now)}
 	if state != job.Cancelled {
 		j.ExitCode = &code
 	}

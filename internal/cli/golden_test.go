@@ -2,6 +2,9 @@ package cli
 
 import (
 	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,12 +28,12 @@ func someJobs() []api.Job {
 		{
 			ID: "j7", Name: "resnet50", Owner: "grace", State: job.Running, Status: job.StatusRunning, Epoch: 2, Project: "vision",
 			Reason: "runs on box1", Resources: "8x A100:80GB", Submitted: ago(3 * time.Hour), Since: ago(2 * time.Hour),
-			Started: ptr(ago(167 * time.Minute)), Nodes: []id.Node{"box1"}, FakeGPUs: true,
+			Started: new(ago(167 * time.Minute)), Nodes: []id.Node{"box1"}, FakeGPUs: true,
 		},
 		{
 			ID: "j6", Name: "evil\x1b[2J\nname", Owner: "ada", State: job.Failed, Status: job.StatusOutOfMemory, Cause: job.CauseHostOOM, Epoch: 1,
 			Reason: "the program used more memory than it had", Resources: "1 CPU, 256MB", Submitted: ago(26 * time.Hour), Since: ago(20 * time.Hour),
-			Started: ptr(ago(25 * time.Hour)), Ended: ptr(ago(20 * time.Hour)), ExitCode: ptr(137),
+			Started: new(ago(25 * time.Hour)), Ended: new(ago(20 * time.Hour)), ExitCode: new(137),
 		},
 	}
 }
@@ -48,16 +51,16 @@ func someNodes() []api.Node {
 	}
 	return []api.Node{
 		{
-			ID: "box1", Class: fleet.Local, State: "running", Since: ago(time.Hour), LastSeen: ptr(ago(2 * time.Second)), CPUs: 16000, CPUsFree: 8000,
+			ID: "box1", Class: fleet.Local, State: "running", Since: ago(time.Hour), LastSeen: new(ago(2 * time.Second)), CPUs: 16000, CPUsFree: 8000,
 			Memory: 64 << 30, MemFree: 40 << 30, Disk: 1 << 40, OS: "linux", Arch: "amd64", Address: "10.0.0.1", Version: "1.2.3", Limits: "cgroup v2",
 			GPUs: gpus(8, "NVIDIA A100-SXM4-80GB", 80, 8, true), FakeGPUs: true, Jobs: []id.Job{"j7"},
 		},
 		{
-			ID: "box2", Class: fleet.Reserved, Pool: "spare", State: "idle", Drained: true, LastSeen: ptr(ago(time.Second)), CPUs: 4000, CPUsFree: 4000,
+			ID: "box2", Class: fleet.Reserved, Pool: "spare", State: "idle", Drained: true, LastSeen: new(ago(time.Second)), CPUs: 4000, CPUsFree: 4000,
 			Memory: 15 << 30, MemFree: 15 << 30, OS: "linux", Arch: "arm64", Address: "10.0.0.2", Version: "1.2.3",
 		},
 		{
-			ID: "box3", Class: fleet.OnDemand, State: "lost", Reason: "silent for 5m", LastSeen: ptr(ago(2 * time.Hour)), CPUs: 8000, CPUsFree: 8000,
+			ID: "box3", Class: fleet.OnDemand, State: "lost", Reason: "silent for 5m", LastSeen: new(ago(2 * time.Hour)), CPUs: 8000, CPUsFree: 8000,
 			Memory: 32 << 30, MemFree: 32 << 30, OS: "linux", Arch: "amd64", GPUs: gpus(2, "NVIDIA GeForce RTX 4090", 24, 0, false),
 		},
 	}
@@ -68,15 +71,15 @@ func detail() api.JobDetail {
 	d.Spec = json.RawMessage(`{"name":"llama-sft","run":"python train.py\npython eval.py","resources":{"gpus":"8","gpu":["A100:80GB"],"nodes":"1","cpus":"8"},"place":"any","env":{"SEED":"1"}}`)
 	d.Epoch = 1
 	d.Runs = []api.Run{{
-		ID: "j9.1", Epoch: 1, State: job.RunEnded, Cause: job.CauseNodeLost, Ordered: ago(2 * time.Hour), Started: ptr(ago(2 * time.Hour)), Ended: ptr(ago(time.Hour)),
+		ID: "j9.1", Epoch: 1, State: job.RunEnded, Cause: job.CauseNodeLost, Ordered: ago(2 * time.Hour), Started: new(ago(2 * time.Hour)), Ended: new(ago(time.Hour)),
 		Ranks: []api.Rank{
 			{Rank: 0, Node: "box3", GPUs: []int{0, 1}, State: job.RunEnded, Cause: job.CauseNodeLost, Reason: "the node stopped answering"},
-			{Rank: 1, Node: "box4", GPUs: []int{0, 1}, State: job.RunEnded, ExitCode: ptr(143), Signal: "SIGTERM", Reason: "stopped with rank 0"},
+			{Rank: 1, Node: "box4", GPUs: []int{0, 1}, State: job.RunEnded, ExitCode: new(143), Signal: "SIGTERM", Reason: "stopped with rank 0"},
 		},
 	}}
 	d.Why = &api.Why{
-		Blocker: "resources", Sentence: "It waits for 8 GPUs that j7 holds.", Position: 1, Start: ptr(now.Add(90 * time.Minute)),
-		Holders:  []api.Holder{{Job: "j7", Owner: "grace", Node: "box1", GPUs: 8, CPUs: 8000, Until: ptr(now.Add(90 * time.Minute))}},
+		Blocker: "resources", Sentence: "It waits for 8 GPUs that j7 holds.", Position: 1, Start: new(now.Add(90 * time.Minute)),
+		Holders:  []api.Holder{{Job: "j7", Owner: "grace", Node: "box1", GPUs: 8, CPUs: 8000, Until: new(now.Add(90 * time.Minute))}},
 		Remedies: []string{"ask for 2 GPUs: they are free on box3"},
 	}
 	return d
@@ -95,7 +98,7 @@ func full(t *testing.T) *yard {
 		{ID: "root", Role: tenant.Admin, Created: ago(90 * 24 * time.Hour), Disabled: true},
 	}})
 	y.answer("GET /api/v1/tokens", api.TokenPage{Tokens: []api.Token{
-		{ID: "aaaaaaaaaa", Kind: tenant.AccessToken, Owner: "ada", Scope: tenant.ScopeSubmit, Note: "laptop", Created: ago(time.Hour), Expires: now.Add(29 * 24 * time.Hour), LastUsed: ptr(ago(time.Minute))},
+		{ID: "aaaaaaaaaa", Kind: tenant.AccessToken, Owner: "ada", Scope: tenant.ScopeSubmit, Note: "laptop", Created: ago(time.Hour), Expires: now.Add(29 * 24 * time.Hour), LastUsed: new(ago(time.Minute))},
 		{ID: "bbbbbbbbbb", Kind: tenant.JoinToken, Owner: "root", Class: "local", Pool: "a100", UsesLeft: 3, Created: ago(time.Minute), Expires: now.Add(time.Hour)},
 		{ID: "cccccccccc", Kind: tenant.AccessToken, Owner: "ada", Scope: tenant.ScopeRead, Created: ago(48 * time.Hour), Expires: ago(time.Hour)},
 	}})
@@ -192,23 +195,83 @@ func TestEveryCommandHasExamplesAndAGroup(t *testing.T) {
 
 func TestJobsWithoutFlagsShowsActiveAndRecentlyEnded(t *testing.T) {
 	t.Parallel()
-	y := full(t)
+	y := newYard(t)
+	y.answer("GET /api/v1/whoami", api.Whoami{User: "ada"})
+	all := append(someJobs(), api.Job{ID: "j5", State: job.Succeeded, Ended: new(ago(25 * time.Hour))}, api.Job{ID: "j4", State: job.Paused})
+	y.mux.HandleFunc("GET /api/v1/jobs", func(w http.ResponseWriter, r *http.Request) {
+		page := api.JobPage{}
+		for _, j := range all {
+			if slices.Contains(r.URL.Query()["state"], string(j.State)) {
+				page.Jobs = append(page.Jobs, j)
+			}
+		}
+		reply(w, http.StatusOK, page)
+	})
 	p := newPerson(t).at(t, y)
-	if code := p.types(t.Context(), "jobs", "--owner", "me", "--name", "x", "--node", "box1", "--limit", "2"); code != exit.OK {
+	if code := p.types(t.Context(), "jobs", "--owner", "me", "--name", "x", "--node", "box1", "-q"); code != exit.OK || p.stderr.String() != "" {
 		t.Fatalf("exit code %d: %s", code, p.stderr)
+	}
+	if got := p.stdout.String(); got != "j9\nj7\nj6\nj4\n" {
+		t.Errorf("listed %q: want those that have not ended and those that ended within a day, newest first", got)
 	}
 	want := []string{
 		"GET /api/v1/whoami",
-		"GET /api/v1/jobs?limit=2&name=x&node=box1&owner=ada&state=pending&state=starting&state=running&state=recovering&state=pausing&state=paused&state=cancelling",
-		"GET /api/v1/jobs?limit=2&name=x&node=box1&owner=ada&since=2026-02-28T12%3A00%3A00Z&state=succeeded&state=failed&state=cancelled",
+		"GET /api/v1/jobs?limit=50&name=x&node=box1&owner=ada&state=pending&state=starting&state=running&state=recovering&state=pausing&state=paused&state=cancelling",
+		"GET /api/v1/jobs?limit=500&name=x&node=box1&owner=ada&since=2026-01-29T12%3A00%3A00Z&state=succeeded&state=failed&state=cancelled",
 	}
 	if diff := cmp.Diff(want, y.called()); diff != "" {
 		t.Errorf("calls differ (-want +got):\n%s", diff)
 	}
-	if got := strings.Count(p.stdout.String(), "\n"); got != 3 {
-		t.Errorf("%d lines for a limit of 2:\n%s", got, p.stdout)
+	p = newPerson(t).at(t, y)
+	if code := p.types(t.Context(), "jobs", "--limit", "2"); code != exit.OK {
+		t.Fatalf("exit code %d: %s", code, p.stderr)
 	}
-	if !strings.Contains(p.stderr.String(), "more with --limit") {
-		t.Errorf("stderr says nothing of more: %q", p.stderr)
+	if got := strings.Count(p.stdout.String(), "\n"); got != 3 || !strings.Contains(p.stderr.String(), "The newest 2 are shown; more with --limit.") {
+		t.Errorf("%d lines for a limit of 2:\n%s%s", got, p.stdout, p.stderr)
+	}
+	p = newPerson(t).at(t, y)
+	if code := p.types(t.Context(), "jobs", "-q", "--since", "2d", "--state", "succeeded", "--state", "Paused"); code != exit.OK || p.stdout.String() != "j5\nj4\n" {
+		t.Errorf("exit code %d, listed %q: %s", code, p.stdout, p.stderr)
+	}
+}
+
+func TestTheNewestEventsAreShown(t *testing.T) {
+	t.Parallel()
+	for _, knowsTail := range []bool{true, false} {
+		y := newYard(t)
+		y.mux.HandleFunc("GET /api/v1/events", func(w http.ResponseWriter, r *http.Request) {
+			q := r.URL.Query()
+			number := func(name string) int {
+				n, err := strconv.Atoi(q.Get(name))
+				if err != nil && q.Get(name) != "" {
+					t.Error(err)
+				}
+				return n
+			}
+			after := number("cursor")
+			if q.Get("cursor") == "" && knowsTail {
+				after = 1200 - number("tail")
+			}
+			page := api.EventPage{Events: []api.Event{}, Next: strconv.Itoa(after)}
+			for n := after + 1; n <= min(1200, after+number("limit")); n++ {
+				page.Events, page.Next = append(page.Events, api.Event{Seq: uint64(n)}), strconv.Itoa(n)
+			}
+			reply(w, http.StatusOK, page)
+		})
+		p := newPerson(t).at(t, y)
+		if code := p.types(t.Context(), "events", "--limit", "3", "-o", "json"); code != exit.OK {
+			t.Fatalf("exit code %d: %s", code, p.stderr)
+		}
+		var page api.EventPage
+		if err := json.Unmarshal([]byte(p.stdout.String()), &page); err != nil {
+			t.Fatal(err)
+		}
+		if len(page.Events) != 3 || page.Events[0].Seq != 1198 || page.Next != "1200" {
+			t.Errorf("a server that knows tail %v: %+v", knowsTail, page)
+		}
+		p = newPerson(t).at(t, y)
+		if code := p.types(t.Context(), "events", "--after", "7", "--limit", "2"); code != exit.OK || !strings.Contains(p.stdout.String(), "\n8 ") || strings.Contains(p.stdout.String(), "\n10 ") {
+			t.Errorf("--after: exit code %d: %s", code, p.stdout)
+		}
 	}
 }

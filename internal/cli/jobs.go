@@ -259,6 +259,7 @@ const watchEvery = 2 * time.Second
 // watchJobs shows the list again and again until Ctrl-C: in place on a
 // terminal, one below the other elsewhere and then only when it changed.
 func (a *app) watchJobs(ctx context.Context, client *api.Client, q jobsQuery) error {
+	outer := ctx
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	inPlace := a.OnTerminal(a.Stdout)
@@ -287,6 +288,9 @@ func (a *app) watchJobs(ctx context.Context, client *api.Client, q jobsQuery) er
 			stop(err)
 		}
 	})
+	if outer.Err() != nil {
+		return exit.With(exit.Interrupted) // the way to end it; there is nothing to say
+	}
 	return context.Cause(ctx)
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -101,20 +102,14 @@ func (a *app) readToken(ctx context.Context, token string) (string, error) {
 	switch {
 	case token == "-", token == "" && !a.OnTerminal(a.Stdin):
 		text, err := a.In.ReadString('\n')
-		if err != nil && err != io.EOF {
+		if err != nil && !errors.Is(err, io.EOF) {
 			return "", fmt.Errorf("read the token: %w", err)
 		}
 		return strings.TrimSpace(text), nil
 	case token != "":
 		return strings.TrimSpace(token), nil
 	}
-	const question = "Token: "
-	if a.ReadSecret == nil {
-		return a.Ask(ctx, question)
-	}
-	_, _ = fmt.Fprint(a.Stderr, question)
-	defer a.Note("")
-	return a.Line(ctx, a.ReadSecret)
+	return a.Secret(ctx, "Token: ")
 }
 
 // pin fetches the server's CA and makes sure that it is the right one: the one

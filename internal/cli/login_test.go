@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -110,7 +111,7 @@ func TestLoginAsksAboutTheCAAndForTheToken(t *testing.T) {
 	t.Parallel()
 	y, p := openYard(t), newPerson(t)
 	p.terminal, p.env.Stdin = true, strings.NewReader("y\n")
-	p.env.ReadSecret = func() (string, error) { return accessToken(t), nil }
+	p.env.ReadSecret = func(context.Context) (string, error) { return accessToken(t), nil }
 	if code := p.types(t.Context(), "login", y.URL); code != exit.OK {
 		t.Fatalf("exit code %d: %s", code, p.stderr)
 	}

@@ -249,7 +249,7 @@ func (a *app) drain() *cobra.Command {
 		Long:    "Let nothing new onto nodes. What runs there runs to its end; with --stop it is stopped, with its grace time, and starts again elsewhere.",
 		Example: "  trainyard drain box1\n  trainyard drain box1 --stop",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.eachNode(cmd.Context(), args, func(c *api.Client, n id.Node) (api.Node, error) {
+			return a.eachNode(args, func(c *api.Client, n id.Node) (api.Node, error) {
 				return c.DrainNode(cmd.Context(), n, api.DrainRequest{Stop: stop})
 			})
 		},
@@ -264,7 +264,7 @@ func (a *app) undrain() *cobra.Command {
 		Use: "undrain NODE...", Short: "Let jobs onto nodes again", Args: exit.Args(1, 0, "node"),
 		Example: "  trainyard undrain box1",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.eachNode(cmd.Context(), args, func(c *api.Client, n id.Node) (api.Node, error) {
+			return a.eachNode(args, func(c *api.Client, n id.Node) (api.Node, error) {
 				return c.UndrainNode(cmd.Context(), n)
 			})
 		},
@@ -274,7 +274,7 @@ func (a *app) undrain() *cobra.Command {
 }
 
 // eachNode changes nodes one by one and shows them as they are then.
-func (a *app) eachNode(ctx context.Context, names []string, call func(*api.Client, id.Node) (api.Node, error)) error {
+func (a *app) eachNode(names []string, call func(*api.Client, id.Node) (api.Node, error)) error {
 	client, err := a.connect()
 	if err != nil {
 		return err

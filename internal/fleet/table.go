@@ -132,13 +132,13 @@ func (t *Table) Book(n id.Node, h Hold) {
 			holds = append(holds, old)
 		}
 	}
-	at, _ := slices.BinarySearchFunc(holds, h, compareHolds)
+	at, _ := slices.BinarySearchFunc(holds, h, CompareHolds)
 	r.Holds = slices.Insert(holds, at, h)
 	r.recount()
 }
 
-// compareHolds orders by expected end, unknown ends last, then by run.
-func compareHolds(a, b Hold) int {
+// CompareHolds orders by expected end, unknown ends last, then by run.
+func CompareHolds(a, b Hold) int {
 	switch {
 	case a.Ends.IsZero() != b.Ends.IsZero():
 		if a.Ends.IsZero() {

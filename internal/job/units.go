@@ -99,10 +99,9 @@ type Duration time.Duration
 
 // ParseDuration reads 90s, 10m, 6h, 1h30m, 2d or 1w.
 func ParseDuration(s string) (Duration, error) {
-	bad := fmt.Errorf("%q is no length of time: write a number and a unit, as in 90s, 10m, 6h or 2d", s)
 	rest := strings.ToLower(strings.ReplaceAll(strings.TrimSpace(s), " ", ""))
 	if rest == "" {
-		return 0, bad
+		return 0, badDuration(s)
 	}
 	units := []struct {
 		name string
@@ -112,11 +111,11 @@ func ParseDuration(s string) (Duration, error) {
 	for rest != "" {
 		n := strings.IndexFunc(rest, func(c rune) bool { return (c < '0' || c > '9') && c != '.' })
 		if n <= 0 {
-			return 0, bad
+			return 0, badDuration(s)
 		}
 		f, err := parsePlain(rest[:n])
 		if err != nil {
-			return 0, bad
+			return 0, badDuration(s)
 		}
 		rest = rest[n:]
 		found := false
@@ -128,10 +127,14 @@ func ParseDuration(s string) (Duration, error) {
 			}
 		}
 		if !found || total >= math.MaxInt64 {
-			return 0, bad
+			return 0, badDuration(s)
 		}
 	}
 	return Duration(total), nil
+}
+
+func badDuration(s string) error {
+	return fmt.Errorf("%q is no length of time: write a number and a unit, as in 90s, 10m, 6h or 2d", s)
 }
 
 // String writes the length of time as it is written in a job file.
@@ -202,7 +205,6 @@ type Range struct{ Min, Max int }
 
 // ParseRange reads 4, 1..8, 2.., ..8 (from 1) or 4+.
 func ParseRange(s string) (Range, error) {
-	bad := fmt.Errorf("%q is no count: write a number or a range, as in 4, 1..8 or 2..", s)
 	text := strings.TrimSpace(s)
 	if n, ok := strings.CutSuffix(text, "+"); ok {
 		text = n + ".."
@@ -213,24 +215,28 @@ func ParseRange(s string) (Range, error) {
 		hi = lo
 	}
 	if lo == "" && hi == "" {
-		return Range{}, bad
+		return Range{}, badRange(s)
 	}
 	r := Range{Min: 1}
 	var err error
 	if lo != "" {
 		if r.Min, err = parseCount(lo); err != nil {
-			return Range{}, bad
+			return Range{}, badRange(s)
 		}
 	}
 	if hi != "" {
 		if r.Max, err = parseCount(hi); err != nil {
-			return Range{}, bad
+			return Range{}, badRange(s)
 		}
 		if r.Max < r.Min {
 			return Range{}, fmt.Errorf("%q is an empty range: the first number must not be greater than the second", s)
 		}
 	}
 	return r, nil
+}
+
+func badRange(s string) error {
+	return fmt.Errorf("%q is no count: write a number or a range, as in 4, 1..8 or 2..", s)
 }
 
 func parseCount(s string) (int, error) {

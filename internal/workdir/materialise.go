@@ -61,6 +61,10 @@ func Materialise(ctx context.Context, m api.Manifest, dir string, fetch Fetch) (
 			return err
 		}
 	}
+	// os.Rename refuses a folder that is there, even an empty one.
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("put working directory in place: %w", err)
+	}
 	if err := os.Rename(tmp, dir); err != nil {
 		return fmt.Errorf("put working directory in place: %w", err)
 	}

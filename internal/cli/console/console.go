@@ -10,6 +10,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -35,7 +36,7 @@ type Env struct {
 	IsTerminal     func(stream any) bool // asked about Stdin, Stdout and Stderr
 	Width          func() int            // of the terminal; 0 if unknown
 	// ReadSecret reads a line from the terminal without showing it; nil reads it from Stdin.
-	ReadSecret func() (string, error)
+	ReadSecret func(ctx context.Context) (string, error)
 }
 
 // System returns the real machine's Env.
@@ -54,18 +55,35 @@ func System(version string) Env {
 			}
 			return width
 		},
-		ReadSecret: func() (string, error) {
-			text, err := term.ReadPassword(int(os.Stdin.Fd()))
-			return string(text), err
-		},
+		ReadSecret: readSecret,
 	}
-	if dir, err := os.UserConfigDir(); err == nil { // XDG_CONFIG_HOME, or what the system uses in its place
+	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) { // also where the system itself does not know it
+		env.ConfigDir = filepath.Join(dir, "trainyard")
+	} else if dir, err := os.UserConfigDir(); err == nil {
 		env.ConfigDir = filepath.Join(dir, "trainyard")
 	}
 	if dir, err := os.UserCacheDir(); err == nil {
 		env.CacheDir = filepath.Join(dir, "trainyard")
 	}
 	return env
+}
+
+// readSecret reads a line from the terminal without showing it, and leaves the
+// terminal as it was even if ctx ends meanwhile.
+func readSecret(ctx context.Context) (string, error) {
+	fd := int(os.Stdin.Fd())
+	before, err := term.GetState(fd)
+	if err != nil {
+		return "", err
+	}
+	text, err := line(ctx, func() (string, error) {
+		text, err := term.ReadPassword(fd)
+		return string(text), err
+	})
+	if ctx.Err() != nil {
+		return "", errors.Join(ctx.Err(), term.Restore(fd, before))
+	}
+	return text, err
 }
 
 // Console is what a command has to do with while it runs.
@@ -149,12 +167,22 @@ func (c *Console) Confirm(ctx context.Context, question string) (bool, error) {
 // Ask shows a question and reads a line.
 func (c *Console) Ask(ctx context.Context, question string) (string, error) {
 	_, _ = fmt.Fprint(c.Stderr, question)
-	return c.Line(ctx, func() (string, error) { return c.In.ReadString('\n') })
+	return line(ctx, func() (string, error) { return c.In.ReadString('\n') })
 }
 
-// Line reads a line and gives up when ctx ends; reading goes on until the
+// Secret shows a question and reads a line that is not shown.
+func (c *Console) Secret(ctx context.Context, question string) (string, error) {
+	if c.ReadSecret == nil {
+		return c.Ask(ctx, question)
+	}
+	_, _ = fmt.Fprint(c.Stderr, question)
+	defer c.Note("") // the line end that was not shown either
+	return c.ReadSecret(ctx)
+}
+
+// line reads a line and gives up when ctx ends; reading goes on until the
 // process ends then, since a read from a terminal cannot be called off.
-func (c *Console) Line(ctx context.Context, read func() (string, error)) (string, error) {
+func line(ctx context.Context, read func() (string, error)) (string, error) {
 	type result struct {
 		text string
 		err  error
@@ -169,7 +197,7 @@ func (c *Console) Line(ctx context.Context, read func() (string, error)) (string
 		return "", ctx.Err()
 	case r := <-done:
 		text := strings.TrimSpace(r.text)
-		if r.err == io.EOF && text != "" {
+		if errors.Is(r.err, io.EOF) && text != "" {
 			r.err = nil
 		}
 		if r.err != nil {

@@ -17,7 +17,8 @@ import (
 type heldBack struct {
 	job   id.Job
 	at    time.Time        // when it is expected to start; zero if unknown
-	rooms map[int32]*spare // kept rooms; empty if the job fits on no open node
+	rooms map[int32]*spare // kept rooms
+	order []int32          // the same, in a fixed order
 	ids   []id.Node
 }
 
@@ -28,13 +29,16 @@ type spare struct {
 	memory job.Bytes
 }
 
-// hold keeps the nodes on which the job can start soonest.
+// hold keeps the nodes on which the job can start soonest. It returns nil if
+// there are not enough open nodes that could run it: keeping some would help
+// nobody, and a job behind it may need them more.
 func (f *fifo) hold(it *queue.Item, st *shapeState) *heldBack {
-	h := &heldBack{job: it.Job, rooms: map[int32]*spare{}}
+	f.bookStarts()
 	need := &st.match.Need
 	type candidate struct {
 		at    int32
 		when  time.Time // zero if unknown
+		sure  bool
 		holds int
 	}
 	var found []candidate
@@ -43,11 +47,11 @@ func (f *fifo) hold(it *queue.Item, st *shapeState) *heldBack {
 		if !room.Open || !st.match.Eligible(room) {
 			continue
 		}
-		when, _ := f.freeAt(room, st.match)
-		found = append(found, candidate{int32(i), when, len(room.Holds)})
+		when, sure := f.freeAt(room, st.match)
+		found = append(found, candidate{int32(i), when, sure, len(room.Holds)})
 	}
 	if len(found) < need.Nodes {
-		return h
+		return nil
 	}
 	// Among nodes of unknown end the emptiest is kept: it only gets emptier, so the choice stays.
 	slices.SortStableFunc(found, func(a, b candidate) int {
@@ -59,44 +63,70 @@ func (f *fifo) hold(it *queue.Item, st *shapeState) *heldBack {
 		}
 		return cmp.Or(a.when.Compare(b.when), cmp.Compare(a.holds, b.holds))
 	})
-	known := true
+	h := &heldBack{job: it.Job, rooms: map[int32]*spare{}}
+	sure := true
 	for _, c := range found[:need.Nodes] {
-		known = known && !c.when.IsZero()
+		sure = sure && c.sure
 		if c.when.After(h.at) {
 			h.at = c.when
 		}
 	}
-	if !known {
+	if !sure {
 		h.at = time.Time{}
 	}
 	for _, c := range found[:need.Nodes] {
 		room := f.trial.room(c.at)
 		h.rooms[c.at] = f.spareAt(room, st.match, h.at)
+		h.order = append(h.order, c.at)
 		h.ids = append(h.ids, room.Node.ID)
 	}
+	slices.Sort(h.order)
 	return h
 }
 
-// freeAt returns when the room will fit the need, and zero if that depends on an unknown end.
-func (f *fifo) freeAt(room *fleet.Room, m *fleet.Matcher) (time.Time, bool) {
+// bookStarts adds what this round has started to the holds of the trial's
+// rooms: it will end too, and that may be where the held-back job goes.
+func (f *fifo) bookStarts() {
+	for i := range f.plan.Starts {
+		s := &f.plan.Starts[i]
+		hold := fleet.Hold{Job: s.Item.Job, CPUs: s.Item.Shape.Need.CPUs, Memory: s.Item.Shape.Need.Memory}
+		if s.Item.Lasts > 0 {
+			hold.Ends = f.view.Now.Add(s.Item.Lasts)
+		}
+		for k, seat := range s.Seats {
+			room := f.trial.room(f.rooms[i][k])
+			hold.GPUs = seat.GPUs
+			at, _ := slices.BinarySearchFunc(room.Holds, hold, fleet.CompareHolds)
+			room.Holds = slices.Insert(slices.Clone(room.Holds), at, hold) // the view's own stay as they are
+		}
+	}
+}
+
+// freeAt returns when the room will fit the need, and whether that is sure. It
+// is zero if it depends on an end that nobody knows. A run that is past its
+// expected end is taken to last as long again as it is late: the node stays
+// the first choice for a while, and not for ever.
+func (f *fifo) freeAt(room *fleet.Room, m *fleet.Matcher) (when time.Time, sure bool) {
 	r := *room
-	when := f.view.Now
+	when, sure = f.view.Now, true
 	for i := 0; ; i++ {
 		if _, ok := m.Fits(&r); ok {
-			return when, true
+			return when, sure
 		}
-		if i == len(r.Holds) {
+		if i == len(r.Holds) || r.Holds[i].Ends.IsZero() {
 			return time.Time{}, false
 		}
 		h := &r.Holds[i]
-		// A run that is past its expected end may end at any time or never: unknown.
-		if h.Ends.IsZero() || h.Ends.Before(f.view.Now) {
-			return time.Time{}, false
+		ends := h.Ends
+		if late := f.view.Now.Sub(h.Ends); late > 0 {
+			ends, sure = f.view.Now.Add(late), false
 		}
 		r.Free |= h.GPUs & r.Sound
 		r.CPUs += h.CPUs
 		r.Memory += h.Memory
-		when = h.Ends
+		if ends.After(when) {
+			when = ends
+		}
 	}
 }
 
@@ -122,8 +152,8 @@ func (f *fifo) spareAt(room *fleet.Room, m *fleet.Matcher, at time.Time) *spare 
 	return s
 }
 
-func (h *heldBack) reservation(it *queue.Item) *place.Reservation {
-	return &place.Reservation{Job: it.Job, Nodes: h.ids, At: h.at}
+func (h *heldBack) reservation() *place.Reservation {
+	return &place.Reservation{Job: h.job, Nodes: h.ids, At: h.at}
 }
 
 // keeps reports whether the room is kept. Nothing is kept before a job is held back.
@@ -139,7 +169,7 @@ func (h *heldBack) keeps(at int32) bool {
 // go onto a kept node: then each such job must be looked at, because they last
 // differently long.
 func (h *heldBack) mayLet(st *shapeState) bool {
-	return len(h.rooms) >= st.match.Need.Nodes && !h.at.IsZero()
+	return h != nil && len(h.rooms) >= st.match.Need.Nodes && !h.at.IsZero() && !st.full
 }
 
 // backfill finds kept rooms that the job may use without delaying the one they are kept for.
@@ -148,13 +178,15 @@ func (h *heldBack) backfill(f *fifo, it *queue.Item, st *shapeState) []int32 {
 		return nil
 	}
 	need := &st.match.Need
-	inTime := it.Lasts > 0 && !f.view.Now.Add(it.Lasts).After(h.at)
+	inTime := h.inTime(f, it)
 	var seats []int32
-	for _, at := range h.sorted() {
+	fit := 0
+	for _, at := range h.order {
 		gpus, ok := st.match.Fits(f.trial.room(at))
 		if !ok {
 			continue
 		}
+		fit++
 		s := h.rooms[at]
 		take := min(need.MaxGPUs, bits.OnesCount64(gpus))
 		if !inTime && (s.gpus < take || s.cpus < need.CPUs || s.memory < need.Memory) {
@@ -164,24 +196,22 @@ func (h *heldBack) backfill(f *fifo, it *queue.Item, st *shapeState) []int32 {
 			return seats
 		}
 	}
+	st.full = fit < need.Nodes
 	return nil
 }
 
-// sorted returns the kept rooms in a fixed order.
-func (h *heldBack) sorted() []int32 {
-	list := make([]int32, 0, len(h.rooms))
-	for at := range h.rooms {
-		list = append(list, at)
-	}
-	slices.Sort(list)
-	return list
+// inTime reports whether a job that starts now will have ended when the kept nodes are needed.
+func (h *heldBack) inTime(f *fifo, it *queue.Item) bool {
+	return it.Lasts > 0 && !h.at.IsZero() && !f.view.Now.Add(it.Lasts).After(h.at)
 }
 
-// booked takes what was placed on a kept room off what it has to spare.
-func (h *heldBack) booked(at int32, gpus int, need *fleet.Need) {
-	if !h.keeps(at) {
+// booked takes what was placed on a kept room off what it has to spare. A job
+// that will have ended by then takes nothing.
+func (h *heldBack) booked(f *fifo, it *queue.Item, at int32, gpus int) {
+	if !h.keeps(at) || h.inTime(f, it) {
 		return
 	}
+	need := &it.Shape.Need
 	s := h.rooms[at]
 	s.gpus -= gpus
 	s.cpus -= need.CPUs

@@ -47,7 +47,9 @@ type fifo struct {
 	shapes map[*queue.Shape]*shapeState
 	closed int // shapes that cannot be started any more
 	held   *heldBack
+	passed bool // a job was passed over that no open nodes could run
 	plan   place.Plan
+	rooms  [][]int32 // of each start of the plan
 }
 
 // shapeState is how far the search for one shape has come. What is free only
@@ -56,6 +58,7 @@ type shapeState struct {
 	match  *fleet.Matcher
 	cursor cursor
 	out    bool // no room outside the kept nodes
+	full   bool // none on them either
 	closed bool // no room at all
 }
 
@@ -78,8 +81,11 @@ func (f *fifo) consider(it *queue.Item) {
 		st.out = true
 	}
 	if f.held == nil {
-		f.held = f.hold(it, st)
-		f.plan.Held = f.held.reservation(it)
+		if f.held = f.hold(it, st); f.held != nil {
+			f.plan.Held = f.held.reservation()
+		} else {
+			f.passed = true
+		}
 	} else if seats := f.held.backfill(f, it, st); seats != nil {
 		f.start(it, seats)
 		return
@@ -131,11 +137,12 @@ func (f *fifo) start(it *queue.Item, rooms []int32) {
 		room.Free &^= gpus
 		room.CPUs -= need.CPUs
 		room.Memory -= need.Memory
-		f.held.booked(at, bits.OnesCount64(gpus), need)
+		f.held.booked(f, it, at, bits.OnesCount64(gpus))
 		s.Seats = append(s.Seats, place.Seat{Node: room.Node.ID, GPUs: gpus})
 	}
 	s.Reason = f.reason(it, rooms)
 	f.plan.Starts = append(f.plan.Starts, s)
+	f.rooms = append(f.rooms, rooms)
 }
 
 func (f *fifo) reason(it *queue.Item, rooms []int32) string {
@@ -143,11 +150,14 @@ func (f *fifo) reason(it *queue.Item, rooms []int32) string {
 	if len(rooms) > 1 {
 		where = fmt.Sprintf("%s and %d more", where, len(rooms)-1)
 	}
+	if f.held == nil && f.passed {
+		return where + " has room for it, and no job ahead of it can run now"
+	}
 	if f.held == nil {
 		return "first in line, and " + where + " has room for it"
 	}
 	if f.held.keeps(rooms[0]) {
-		if it.Lasts > 0 && !f.held.at.IsZero() && !f.view.Now.Add(it.Lasts).After(f.held.at) {
+		if f.held.inTime(f, it) {
 			return fmt.Sprintf("%s is kept for %s but not needed before %s, and this job is expected to end before that",
 				where, f.held.job, f.held.at.Format(time.RFC3339))
 		}
