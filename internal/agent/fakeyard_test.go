@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"strconv"
@@ -80,7 +81,7 @@ func newYard(t *testing.T) *fakeYard {
 		t: t, ca: ca, token: secret.Text, ttl: 24 * time.Hour, changed: make(chan struct{}), serverID: "s1", lease: time.Minute,
 		logs: map[rankKey]*shelf{}, files: map[string][]byte{}, fetches: map[string]int{},
 	}
-	y.start("127.0.0.1:0")
+	y.start("")
 	t.Cleanup(y.stop)
 	return y
 }
@@ -100,7 +101,7 @@ func (y *fakeYard) start(addr string) {
 	mux.HandleFunc("POST /agent/v1/logs/{run}/{rank}", y.upload)
 	mux.HandleFunc("GET /agent/v1/files/{digest}", y.file)
 	server := &http.Server{TLSConfig: y.ca.ServerTLS(identity), Handler: y.between(mux), ErrorLog: discardLog()}
-	listener, err := net.Listen("tcp", addr)
+	listener, err := listen(addr)
 	if err != nil {
 		y.t.Fatal(err)
 	}
@@ -112,6 +113,20 @@ func (y *fakeYard) start(addr string) {
 			y.t.Error(err)
 		}
 	})
+}
+
+// listen opens a port; with no address any below those that the kernel gives to
+// outgoing connections, so that the yard finds it free when it starts again.
+func listen(addr string) (net.Listener, error) {
+	if addr != "" {
+		return net.Listen("tcp", addr)
+	}
+	for tries := 0; ; tries++ {
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 15000+mathrand.IntN(15000)))
+		if err == nil || tries == 100 {
+			return listener, err
+		}
+	}
 }
 
 // stop closes the port and every connection, as a killed server does.

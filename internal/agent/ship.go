@@ -88,7 +88,9 @@ func (s *shipper) deliver(ctx context.Context) {
 		data, err := s.read(&buf)
 		var final, moved bool
 		if err == nil {
-			final = complete && len(data) < api.MaxLogChunk
+			// Alone, never with data: the answer to data that the server already
+			// held looks like success, and the end would not have been taken.
+			final = complete && len(data) == 0
 			if len(data) == 0 && !final {
 				pause(ctx, pollLog, s.ended)
 				continue

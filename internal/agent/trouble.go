@@ -1,11 +1,20 @@
 package agent
 
+import (
+	"errors"
+
+	"trainyard/internal/fault"
+)
+
 // trouble logs what goes wrong at a place once, again when it changes, and when
 // it is over, so that a server that is away for a night leaves two lines and
 // not a million.
 func (a *Agent) trouble(place string, err error) {
 	text := ""
-	if err != nil {
+	var f *fault.Error
+	if errors.As(err, &f) {
+		text = f.Code // the sentence may name a connection, which is another each time
+	} else if err != nil {
 		text = err.Error()
 	}
 	a.mu.Lock()

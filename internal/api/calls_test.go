@@ -165,13 +165,13 @@ func TestProblemsComeBackAsTheFaultsTheyWere(t *testing.T) {
 		"many": {422, many, func(err error) error {
 			var list fault.List
 			if !errors.As(err, &list) || len(list) != 2 || list[0].Line != 1 || fault.KindOf(err) != fault.Invalid {
-				return fmt.Errorf("got %v", err)
+				return fmt.Errorf("got another error: %w", err)
 			}
 			return nil
 		}},
 		"no problem at all": {503, "busy", func(err error) error {
 			if fault.KindOf(err) != fault.Unavailable {
-				return fmt.Errorf("got %v", err)
+				return fmt.Errorf("got another error: %w", err)
 			}
 			return nil
 		}},

@@ -13,9 +13,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"trainyard/internal/fault"
 )
@@ -40,23 +42,18 @@ type Dir struct{ root string }
 
 var _ Store = (*Dir)(nil)
 
-// unfinished marks files that are being written.
-const unfinished = ".part-"
+// unfinished is the folder of files that are being written. All are in one, so
+// that a start need not look through everything for what a crash left.
+const unfinished = ".unfinished"
 
 // OpenDir opens a folder as a blob store and makes it if it is not there. What
 // a crash left half written is removed.
 func OpenDir(root string) (*Dir, error) {
-	if err := os.MkdirAll(root, 0o700); err != nil {
-		return nil, fmt.Errorf("make blob folder: %w", err)
-	}
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && strings.HasPrefix(d.Name(), unfinished) {
-			return os.Remove(path)
-		}
-		return err
-	})
-	if err != nil {
+	if err := os.RemoveAll(filepath.Join(root, unfinished)); err != nil {
 		return nil, fmt.Errorf("clean blob folder: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Join(root, unfinished), 0o700); err != nil {
+		return nil, fmt.Errorf("make blob folder: %w", err)
 	}
 	return &Dir{root}, nil
 }
@@ -64,14 +61,15 @@ func OpenDir(root string) (*Dir, error) {
 // path returns the file of a name. Names are made by the server; one that
 // would lead out of the folder is refused all the same.
 func (d *Dir) path(name string) (string, error) {
-	if !filepath.IsLocal(name) || strings.Contains(name, unfinished) {
+	first, _, _ := strings.Cut(name, "/")
+	if !fs.ValidPath(name) || !filepath.IsLocal(name) || name == "." || first == unfinished || strings.ContainsRune(name, 0) {
 		return "", fault.New(fault.Invalid, "blob_name", "%q cannot name a blob", name)
 	}
 	return filepath.Join(d.root, filepath.FromSlash(name)), nil
 }
 
-// Put writes to a file beside the target and renames it, so that a crash
-// leaves either nothing or all of it.
+// Put writes to a file apart and renames it, so that a crash leaves either
+// nothing or all of it.
 func (d *Dir) Put(ctx context.Context, name string, r io.Reader) error {
 	path, err := d.path(name)
 	if err != nil {
@@ -81,7 +79,7 @@ func (d *Dir) Put(ctx context.Context, name string, r io.Reader) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return unavailable("write", name, err)
 	}
-	f, err := os.CreateTemp(dir, unfinished+"*")
+	f, err := os.CreateTemp(filepath.Join(d.root, unfinished), "*")
 	if err != nil {
 		return unavailable("write", name, err)
 	}
@@ -131,14 +129,32 @@ func (d *Dir) Get(_ context.Context, name string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
+	if has, err := isFile(path); err != nil {
+		return nil, unavailable("look for", name, err)
+	} else if !has {
+		return nil, notFound(name)
+	}
 	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.New(fault.NotFound, "blob_not_found", "there is no %s", name)
+	if errors.Is(err, fs.ErrNotExist) { // deleted in between
+		return nil, notFound(name)
 	}
 	if err != nil {
 		return nil, unavailable("read", name, err)
 	}
 	return f, nil
+}
+
+func notFound(name string) error {
+	return fault.New(fault.NotFound, "blob_not_found", "there is no %s", name)
+}
+
+// isFile reports whether there is a file, and not a folder of blobs, at a path.
+func isFile(path string) (bool, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // a blob has the name that a folder would
+		return false, nil
+	}
+	return err == nil && info.Mode().IsRegular(), err
 }
 
 // Has reports whether there is a blob of this name.
@@ -147,20 +163,20 @@ func (d *Dir) Has(_ context.Context, name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	_, err = os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
+	has, err := isFile(path)
 	if err != nil {
 		return false, unavailable("look for", name, err)
 	}
-	return true, nil
+	return has, nil
 }
 
 // Delete removes a blob.
 func (d *Dir) Delete(_ context.Context, name string) error {
 	path, err := d.path(name)
 	if err != nil {
+		return err
+	}
+	if has, err := isFile(path); err != nil || !has {
 		return err
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -171,19 +187,25 @@ func (d *Dir) Delete(_ context.Context, name string) error {
 
 // List returns the names that begin with prefix.
 func (d *Dir) List(ctx context.Context, prefix string) ([]string, error) {
-	start, err := d.path(filepath.Dir(prefix + "x"))
-	if err != nil {
-		return nil, err
+	start := d.root
+	if dir := path.Dir(prefix + "x"); dir != "." {
+		var err error
+		if start, err = d.path(dir); err != nil {
+			return nil, err
+		}
 	}
 	var names []string
-	err = filepath.WalkDir(start, func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(start, func(file string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		if err != nil || entry.IsDir() || strings.HasPrefix(entry.Name(), unfinished) {
+		if err != nil || entry.IsDir() {
+			if file == filepath.Join(d.root, unfinished) {
+				return fs.SkipDir
+			}
 			return errors.Join(err, ctx.Err())
 		}
-		rel, err := filepath.Rel(d.root, path)
+		rel, err := filepath.Rel(d.root, file)
 		if err != nil {
 			return err
 		}

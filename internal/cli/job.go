@@ -87,9 +87,9 @@ func jobFile(fields json.RawMessage) ([]byte, error) {
 }
 
 func (a *app) jobFields(j api.Job, now time.Time) error {
-	status := console.Field{Name: "Status", Value: string(j.Status) + " since " + table.Ago(j.Since, now), Color: statusColor(j.Status)}
-	if ago, ok := strings.CutSuffix(status.Value, " ago"); ok {
-		status.Value = strings.Replace(ago, " since ", " for ", 1)
+	status := console.Field{Name: "Status", Value: string(j.Status), Color: statusColor(j.Status)}
+	if ago, ok := strings.CutSuffix(table.Ago(j.Since, now), " ago"); ok {
+		status.Value += " for " + ago
 	}
 	resources := j.Resources
 	if j.FakeGPUs {

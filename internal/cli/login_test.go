@@ -179,8 +179,8 @@ func TestContextsAreChosenByFlagEnvironmentAndFile(t *testing.T) {
 		t.Errorf("the environment's token was not used: %q", got)
 	}
 	run("jobs", "--all", "--context", "one")
-	if got := bearer(one); got != "Bearer ty_one" {
-		t.Errorf("the environment's token went to another yard: %q", got)
+	if got := bearer(one); got != "Bearer ty_one" || len(one.called()) != 2 {
+		t.Errorf("the flag did not win over the environment: %q, %v", got, one.called())
 	}
 	// A machine without logins has all from the environment.
 	caFile := filepath.Join(t.TempDir(), "ca.pem")

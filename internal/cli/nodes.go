@@ -182,7 +182,6 @@ func (a *app) showNode(ctx context.Context, name id.Node) error {
 
 func (a *app) nodeDetail(n api.Node) error {
 	now, state := a.Clock.Now(), nodeState(n)
-	limits := n.Limits
 	if err := a.Fields(
 		console.Field{Name: "Node", Value: string(n.ID)}, console.Field{Name: "State", Value: state, Color: nodeColor(state)}, console.Field{Name: "Reason", Value: n.Reason},
 		console.Field{Name: "Class", Value: string(n.Class)}, console.Field{Name: "Pool", Value: n.Pool},
@@ -190,7 +189,7 @@ func (a *app) nodeDetail(n api.Node) error {
 		console.Field{Name: "CPUs", Value: fmt.Sprintf("%s of %s free", n.CPUsFree, n.CPUs)},
 		console.Field{Name: "Memory", Value: fmt.Sprintf("%s of %s free", n.MemFree.Short(), n.Memory.Short())},
 		console.Field{Name: "Disk", Value: n.Disk.Short()}, console.Field{Name: "System", Value: strings.Trim(n.OS+" "+n.Arch, " ")},
-		console.Field{Name: "Address", Value: n.Address}, console.Field{Name: "Agent", Value: n.Version}, console.Field{Name: "Limits", Value: limits},
+		console.Field{Name: "Address", Value: n.Address}, console.Field{Name: "Agent", Value: n.Version}, console.Field{Name: "Limits", Value: n.Limits},
 		console.Field{Name: "Seen", Value: stamp(n.LastSeen, now)}, console.Field{Name: "Jobs", Value: jobList(n.Jobs)},
 	); err != nil {
 		return err
@@ -203,11 +202,7 @@ func (a *app) nodeDetail(n api.Node) error {
 	}
 	t := a.NewTable("GPU", "MODEL", "MEMORY", "STATE", "JOB", "DRIVER", "UUID", "ERROR")
 	for _, g := range n.GPUs {
-		model := g.Model
-		if g.Fake || n.FakeGPUs {
-			model += " (fake)"
-		}
-		t.Row(strconv.Itoa(g.Index), model, g.Memory.Short(), string(g.State), string(g.Job), g.Driver, g.UUID, g.Error)
+		t.Row(strconv.Itoa(g.Index), table.Model(g.Model, g.Fake || n.FakeGPUs), g.Memory.Short(), string(g.State), string(g.Job), g.Driver, g.UUID, g.Error)
 	}
 	return t.Write(a.Stdout)
 }

@@ -235,7 +235,7 @@ func (a *app) ship(ctx context.Context, client *api.Client, dir string) (string,
 	tree, err := workdir.Scan(ctx, dir, workdir.Options{
 		CacheDir: a.CacheDir, Clock: a.Clock,
 		Progress: func(files int, bytes int64) {
-			bar.Set("reading %s: %d files, %s", dir, files, job.Bytes(bytes).Short())
+			bar.Set("reading %s: %s, %s", dir, table.Count(files, "file"), job.Bytes(bytes).Short())
 		},
 	})
 	if err != nil {
@@ -248,6 +248,6 @@ func (a *app) ship(ctx context.Context, client *api.Client, dir string) (string,
 	}
 	content := ship.Content{Digest: tree.Digest, Manifest: tree.Manifest, Encoded: encoded, Open: tree.Open}
 	return tree.Digest, ship.Upload(ctx, client, content, func(files, of int, bytes int64) {
-		bar.Set("uploading: %d of %d files, %s", files, of, job.Bytes(bytes).Short())
+		bar.Set("uploading: %d of %s, %s", files, table.Count(of, "file"), job.Bytes(bytes).Short())
 	})
 }

@@ -116,9 +116,10 @@ func (k *GPUKind) UnmarshalText(text []byte) error {
 }
 
 // Matches reports whether a GPU of this model and memory is of the kind. A
-// model matches by its name's words, so that A100 accepts "NVIDIA A100-SXM4-80GB"
-// and not "NVIDIA A10"; memory matches within 7 %, because a card sold as 80GB
-// reports a little less or more.
+// model matches if its words are among the words of the GPU's name in the same
+// order, so that A100 and A100-80GB accept "NVIDIA A100-SXM4-80GB" and A10 does
+// not; memory matches within 7 %, because a card sold as 80GB reports a little
+// less or more.
 func (k GPUKind) Matches(model string, memory Bytes) bool {
 	if k.Memory != 0 {
 		ratio := float64(memory) / float64(k.Memory)
@@ -127,20 +128,12 @@ func (k GPUKind) Matches(model string, memory Bytes) bool {
 		}
 	}
 	wanted := words(k.Model)
-	have := words(model)
-	for start := 0; start+len(wanted) <= len(have); start++ {
-		match := true
-		for i, w := range wanted {
-			if !strings.EqualFold(w, have[start+i]) {
-				match = false
-				break
-			}
-		}
-		if match {
-			return true
+	for _, w := range words(model) {
+		if len(wanted) > 0 && strings.EqualFold(w, wanted[0]) {
+			wanted = wanted[1:]
 		}
 	}
-	return false
+	return len(wanted) == 0
 }
 
 // words splits a GPU's name: "NVIDIA A100-SXM4-80GB" has the words NVIDIA, A100, SXM4, 80GB.

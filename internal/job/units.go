@@ -103,11 +103,7 @@ func ParseDuration(s string) (Duration, error) {
 	if rest == "" {
 		return 0, badDuration(s)
 	}
-	units := []struct {
-		name string
-		size time.Duration
-	}{{"ms", time.Millisecond}, {"s", time.Second}, {"m", time.Minute}, {"h", time.Hour}, {"d", 24 * time.Hour}, {"w", 7 * 24 * time.Hour}}
-	var total float64
+	var total Duration
 	for rest != "" {
 		n := strings.IndexFunc(rest, func(c rune) bool { return (c < '0' || c > '9') && c != '.' })
 		if n <= 0 {
@@ -117,20 +113,29 @@ func ParseDuration(s string) (Duration, error) {
 		if err != nil {
 			return 0, badDuration(s)
 		}
-		rest = rest[n:]
-		found := false
-		for _, u := range units {
-			after, ok := strings.CutPrefix(rest, u.name)
-			if ok && (after == "" || after[0] >= '0' && after[0] <= '9') {
-				total, rest, found = total+f*float64(u.size), after, true
-				break
-			}
-		}
-		if !found || total >= math.MaxInt64 {
+		size, after, ok := cutTimeUnit(rest[n:])
+		if !ok || f*float64(size)+float64(total) >= math.MaxInt64 {
 			return 0, badDuration(s)
 		}
+		whole, part := math.Modf(f) // apart, so that long times stay exact
+		total += Duration(whole)*Duration(size) + Duration(math.Round(part*float64(size)))
+		rest = after
 	}
-	return Duration(total), nil
+	return total, nil
+}
+
+// cutTimeUnit returns the length of the unit that s begins with, and what follows: nothing or another number.
+func cutTimeUnit(s string) (size time.Duration, after string, ok bool) {
+	for _, u := range []struct {
+		name string
+		size time.Duration
+	}{{"ms", time.Millisecond}, {"s", time.Second}, {"m", time.Minute}, {"h", time.Hour}, {"d", 24 * time.Hour}, {"w", 7 * 24 * time.Hour}} {
+		after, ok = strings.CutPrefix(s, u.name)
+		if ok && (after == "" || after[0] >= '0' && after[0] <= '9') {
+			return u.size, after, true
+		}
+	}
+	return 0, "", false
 }
 
 func badDuration(s string) error {

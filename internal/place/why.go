@@ -64,6 +64,8 @@ func Explain(v *View, need fleet.Need, lasts time.Duration, self id.Job, held *R
 	case len(v.Rooms) == 0:
 		return Why{Blocker: BlockNoNode, Sentence: "no node has joined the yard",
 			Remedies: []string{"join a node: trainyard tokens create --join, then trainyard agent join on the machine"}}
+	case len(eligible) < need.Nodes && need.Avoid != "" && couldRun(v, need):
+		return avoided(need)
 	case len(eligible) < need.Nodes:
 		return noFit(v, m, len(eligible))
 	case len(open) < need.Nodes:
@@ -74,13 +76,33 @@ func Explain(v *View, need fleet.Need, lasts time.Duration, self id.Job, held *R
 		return Why{Blocker: BlockNone, Sentence: fmt.Sprintf("it can start on %s now", free[0].Node.ID), Start: v.Now}
 	}
 	if len(fit) >= need.Nodes {
-		return reserved(v, held, fit[0].Node.ID, lasts)
+		kept := slices.IndexFunc(fit, func(r *fleet.Room) bool { return keptFor(held, self, r.Node.ID) })
+		return reserved(v, held, fit[kept].Node.ID, lasts)
 	}
-	return busy(v, m, open, self, held)
+	return busy(m, open, len(fit), self, held)
 }
 
 func keptFor(held *Reservation, self id.Job, n id.Node) bool {
 	return held != nil && held.Job != self && slices.Contains(held.Nodes, n)
+}
+
+// couldRun reports whether the nodes could meet the need if the job avoided none of them.
+func couldRun(v *View, need fleet.Need) bool {
+	need.Avoid = ""
+	m, found := fleet.NewMatcher(need), 0
+	for i := range v.Rooms {
+		if m.Eligible(&v.Rooms[i]) {
+			found++
+		}
+	}
+	return found >= need.Nodes
+}
+
+// avoided says that only nodes are left on which the job failed before.
+func avoided(need fleet.Need) Why {
+	names := strings.Split(strings.Trim(need.Avoid, "|"), "|")
+	return Why{Blocker: BlockBackoff, Sentence: fmt.Sprintf("it failed on %s and no other node could run it; it will be let back there after a while", list(names)),
+		Remedies: []string{"add a node that could run it"}}
 }
 
 // noFit says what no node has, and what the best one has.
@@ -88,8 +110,8 @@ func noFit(v *View, m *fleet.Matcher, found int) Why {
 	need := m.Need
 	w := Why{Blocker: BlockNoFit}
 	if found > 0 {
-		w.Sentence = fmt.Sprintf("it needs %d nodes with %s each and the yard has %d", need.Nodes, needWords(need), found)
-		w.Remedies = []string{fmt.Sprintf("ask for at most %d nodes, or add nodes", found)}
+		w.Sentence = fmt.Sprintf("it needs %d nodes with %s each, and the yard has %d of them", need.Nodes, needWords(need), found)
+		w.Remedies = []string{fmt.Sprintf("ask for at most %s, or add nodes", plural(found, "node"))}
 		return w
 	}
 	w.Sentence = "no node of the yard has " + needWords(need)
@@ -105,7 +127,7 @@ func noFit(v *View, m *fleet.Matcher, found int) Why {
 		cpus, memory = max(cpus, r.Node.Inventory.CPUs), max(memory, r.Node.Inventory.Memory)
 	}
 	if !allowed {
-		w.Sentence = fmt.Sprintf("its place is %s and the yard has no such node", need.Place)
+		w.Sentence = fmt.Sprintf("its place is %s, and the yard has no %s node", need.Place, need.Place)
 		w.Remedies = []string{"set place: any, or add such a node"}
 		return w
 	}
@@ -119,9 +141,15 @@ func noFit(v *View, m *fleet.Matcher, found int) Why {
 
 func closed(eligible []*fleet.Room, need fleet.Need) Why {
 	w := Why{Blocker: BlockClosed}
+	const most = 3
 	var parts []string
+	more := 0
 	for _, r := range eligible {
-		if r.Open || len(parts) == 3 {
+		if r.Open {
+			continue
+		}
+		if len(parts) == most {
+			more++
 			continue
 		}
 		state := string(r.Node.State)
@@ -131,7 +159,10 @@ func closed(eligible []*fleet.Room, need fleet.Need) Why {
 		}
 		parts = append(parts, fmt.Sprintf("%s is %s", r.Node.ID, state))
 	}
-	w.Sentence = fmt.Sprintf("%s could run it, but %s", plural(len(eligible), "node"), strings.Join(parts, ", "))
+	if more > 0 {
+		parts = append(parts, fmt.Sprintf("%d more are closed too", more))
+	}
+	w.Sentence = fmt.Sprintf("%s could run it, but %s", plural(len(eligible), "node"), list(parts))
 	if need.Nodes > 1 {
 		w.Sentence = fmt.Sprintf("it needs %d nodes; ", need.Nodes) + w.Sentence
 	}
@@ -141,10 +172,10 @@ func closed(eligible []*fleet.Room, need fleet.Need) Why {
 func reserved(v *View, held *Reservation, n id.Node, lasts time.Duration) Why {
 	w := Why{Blocker: BlockReserved, Sentence: fmt.Sprintf("%s has room but is kept for %s, which is ahead of it", n, held.Job)}
 	if held.At.IsZero() {
-		w.Remedies = []string{"give the jobs that run there an expect, so that gaps can be used"}
+		w.Remedies = []string{"set expect for the jobs that run there, so that gaps can be used"}
 		return w
 	}
-	w.Sentence += fmt.Sprintf(" and starts at about %s", held.At.UTC().Format(time.RFC3339))
+	w.Sentence += fmt.Sprintf(" and is expected to start at %s", held.At.UTC().Format(time.RFC3339))
 	if gap := held.At.Sub(v.Now); gap > 0 && (lasts == 0 || lasts > gap) {
 		w.Remedies = []string{fmt.Sprintf("set expect or max_duration to at most %s, if it is that short", job.Duration(gap.Truncate(time.Second)))}
 	}
@@ -152,7 +183,7 @@ func reserved(v *View, held *Reservation, n id.Node, lasts time.Duration) Why {
 }
 
 // busy names those who hold what the job waits for.
-func busy(v *View, m *fleet.Matcher, open []*fleet.Room, self id.Job, held *Reservation) Why {
+func busy(m *fleet.Matcher, open []*fleet.Room, fit int, self id.Job, held *Reservation) Why {
 	need := m.Need
 	w := Why{Blocker: BlockResources}
 	type held1 struct {
@@ -183,18 +214,23 @@ func busy(v *View, m *fleet.Matcher, open []*fleet.Room, self id.Job, held *Rese
 		w.Holders = append(w.Holders, h.hold)
 		w.Nodes = append(w.Nodes, h.node)
 	}
-	w.Sentence = fmt.Sprintf("it needs %s; %s could run it and none has that much free", needWords(need), plural(len(open), "node"))
-	if need.Nodes > 1 {
-		w.Sentence = fmt.Sprintf("it needs %d nodes with %s each, free at the same time", need.Nodes, needWords(need))
+	switch {
+	case need.Nodes > 1:
+		w.Sentence = fmt.Sprintf("it needs %d nodes with %s each, free at the same time; %d of %d have that much free", need.Nodes, needWords(need), fit, len(open))
+	case len(open) == 1:
+		w.Sentence = fmt.Sprintf("it needs %s; only %s could run it and does not have that much free", needWords(need), open[0].Node.ID)
+	default:
+		w.Sentence = fmt.Sprintf("it needs %s; %d nodes could run it and none has that much free", needWords(need), len(open))
 	}
 	if held != nil && held.Job == self {
 		if w.Start = held.At; !held.At.IsZero() {
-			w.Sentence += fmt.Sprintf("; it is next and expected to start at about %s", held.At.UTC().Format(time.RFC3339))
+			w.Sentence += fmt.Sprintf("; it is next and expected to start at %s", held.At.UTC().Format(time.RFC3339))
 		} else {
-			w.Sentence += "; it is next, and " + nodeList(held.Nodes) + " is kept for it"
+			w.Sentence += "; it is next, and " + kept(held.Nodes) + " for it"
 		}
 	}
-	if most := mostFree(m, open); need.GPUs > 1 && need.Nodes == 1 && most > 0 {
+	unkept := slices.DeleteFunc(slices.Clone(open), func(r *fleet.Room) bool { return keptFor(held, self, r.Node.ID) })
+	if most := mostFree(m, unkept); need.GPUs > 1 && need.Nodes == 1 && most > 0 {
 		w.Remedies = append(w.Remedies, fmt.Sprintf("with gpus: %d it could start now", most))
 	}
 	if len(w.Holders) > 0 {
@@ -203,11 +239,11 @@ func busy(v *View, m *fleet.Matcher, open []*fleet.Room, self id.Job, held *Rese
 	return w
 }
 
-func nodeList(nodes []id.Node) string {
+func kept(nodes []id.Node) string {
 	if len(nodes) == 1 {
-		return string(nodes[0])
+		return string(nodes[0]) + " is kept"
 	}
-	return fmt.Sprintf("%s with %s", nodes[0], plural(len(nodes)-1, "other node"))
+	return fmt.Sprintf("%s and %s are kept", nodes[0], plural(len(nodes)-1, "other node"))
 }
 
 // mostFree returns the greatest number of GPUs with which the job would fit now.
@@ -222,41 +258,4 @@ func mostFree(m *fleet.Matcher, open []*fleet.Room) int {
 		}
 	}
 	return most
-}
-
-// needWords says what one node must have.
-func needWords(n fleet.Need) string {
-	var parts []string
-	if n.GPUs > 0 {
-		what := plural(n.GPUs, "GPU")
-		if n.Kinds != "" {
-			what = fmt.Sprintf("%dx %s", n.GPUs, strings.ReplaceAll(n.Kinds, "|", " or "))
-		}
-		if n.GPUMin > 0 {
-			what += " of at least " + n.GPUMin.String()
-		}
-		if n.GPUOver > 0 {
-			what += " with more than " + n.GPUOver.Short() + " of memory"
-		}
-		parts = append(parts, what)
-	}
-	cpus := n.CPUs.String() + " CPUs"
-	if n.CPUs == 1000 {
-		cpus = "1 CPU"
-	}
-	parts = append(parts, cpus)
-	if n.Memory > 0 {
-		parts = append(parts, n.Memory.Short()+" of memory")
-	}
-	if len(parts) == 1 {
-		return parts[0]
-	}
-	return strings.Join(parts[:len(parts)-1], ", ") + " and " + parts[len(parts)-1]
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -14,8 +14,9 @@ func Decayed(use, rate float64, passed time.Duration) float64 {
 	if passed <= 0 {
 		return use
 	}
-	keep := math.Exp2(-passed.Seconds() / HalfLife.Seconds())
-	return use*keep + rate*HalfLife.Seconds()/math.Ln2*(1-keep)
+	// Expm1, because over a short time almost nothing is forgotten.
+	forgotten := -math.Expm1(-passed.Seconds() / HalfLife.Seconds() * math.Ln2)
+	return use*(1-forgotten) + rate*HalfLife.Seconds()/math.Ln2*forgotten
 }
 
 // Weight is how much a job counts for fair share while it runs, in GPUs. A CPU

@@ -39,9 +39,9 @@ func slot(s Stream) int {
 		return 0
 	case Stderr:
 		return 1
-	default:
-		return 2
+	case Yard:
 	}
+	return 2
 }
 
 // Add returns the lines that end with this frame, and pieces of a line that is

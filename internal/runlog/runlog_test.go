@@ -302,6 +302,23 @@ func TestLinesAreAssembledByStream(t *testing.T) {
 	}
 }
 
+func TestAssemblerIsEmptyBetweenLines(t *testing.T) {
+	t.Parallel()
+	var a Assembler
+	for _, step := range []struct {
+		data  string
+		empty bool
+	}{{"", true}, {"begun", false}, {" and ended\n", true}, {"again", false}} {
+		a.Add(Frame{At: at, Stream: Stderr, Data: []byte(step.data)})
+		if a.Empty() != step.empty {
+			t.Errorf("empty = %v after %q", a.Empty(), step.data)
+		}
+	}
+	if a.Flush(); !a.Empty() {
+		t.Error("not empty after Flush")
+	}
+}
+
 func TestLongLinesComeInPiecesAndAreComplete(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{MaxLine - 1, MaxLine, MaxLine + 1, 1 << 20} {

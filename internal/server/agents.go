@@ -36,9 +36,6 @@ func (s *Server) agentRoutes() {
 }
 
 func (s *Server) join(ctx context.Context, in *body[api.JoinRequest]) (*body[api.JoinReply], error) {
-	if !s.limiter.allow("join") {
-		return nil, toProblem(tooOften())
-	}
 	now := s.Clock.Now()
 	t, err := s.Directory.Check(tenant.JoinToken, in.Body.Token, now)
 	if err != nil {
@@ -51,7 +48,12 @@ func (s *Server) join(ctx context.Context, in *body[api.JoinRequest]) (*body[api
 	if err := checkInventory(&in.Body.Inventory); err != nil {
 		return nil, toProblem(err)
 	}
-	answer, err := s.do(ctx, yardmaster.Join{Token: t.ID, Name: nodeName(in.Body.Name), Key: key, Inventory: in.Body.Inventory})
+	name := nodeName(in.Body.Name)
+	// What the CA will not sign must not cost a use of the token, so it is tried first.
+	if _, _, err := s.CA.SignNode([]byte(in.Body.CSR), id.Node(name), s.NodeCertTTL, now); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	answer, err := s.do(ctx, yardmaster.Join{Token: t.ID, Name: name, Key: key, Inventory: in.Body.Inventory})
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -120,13 +122,6 @@ func checkInventory(inv *fleet.Inventory) error {
 
 func (s *Server) renew(ctx context.Context, in *body[api.RenewRequest]) (*body[api.RenewReply], error) {
 	n := nodeOf(ctx)
-	var gone error
-	if err := s.query(ctx, func(y *yardmaster.Yard) { _, gone = y.NodeByName(n) }); err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	if gone != nil {
-		return nil, toProblem(fault.New(fault.Denied, "node_removed", "node %s was taken out of the yard", n))
-	}
 	cert, expires, err := s.CA.SignNode([]byte(in.Body.CSR), n, s.NodeCertTTL, s.Clock.Now())
 	if err != nil {
 		return nil, s.fail(ctx, err)
@@ -153,11 +148,16 @@ func (s *Server) assignments(ctx context.Context, _ *struct{}) (*huma.StreamResp
 		req, w := humago.Unwrap(hc)
 		out := newEventStream(w)
 		for {
+			removed, err := s.roster.admit(n)
+			if err != nil {
+				out.send("", "error", toProblem(err))
+				return
+			}
 			orders, generation, changed := s.Assignments.Desired(n)
 			if !out.send(strconv.FormatUint(generation, 10), "", s.toAssignments(orders, generation)) {
 				return
 			}
-			if !s.waitAny(req.Context(), out, []<-chan struct{}{changed}) {
+			if !s.waitAny(req.Context(), out, []<-chan struct{}{changed, removed}) {
 				return
 			}
 		}
@@ -190,7 +190,7 @@ func (s *Server) putLog(w http.ResponseWriter, r *http.Request) error {
 		return fault.New(fault.Invalid, "broken_upload", "the upload broke off").WithCause(err)
 	}
 	if len(data) > maxLogPart {
-		return fault.New(fault.OverLimit, "too_large", "an upload may have at most %d bytes", maxLogPart)
+		return fault.New(fault.OverLimit, tooLarge, "an upload may have at most %d bytes", maxLogPart)
 	}
 	size, err := s.Logbook.Append(ctx, run, rank, offset, data, r.URL.Query().Get("final") == "true")
 	if err != nil {

@@ -29,6 +29,7 @@ type eventInput struct {
 	Kind string `query:"kind" maxLength:"60" doc:"only this kind, or all kinds that begin so: job lets job.running through"`
 	Job  string `query:"job" maxLength:"40"`
 	Node string `query:"node" maxLength:"63"`
+	Tail int    `query:"tail" minimum:"0" maximum:"10000" doc:"without a cursor: begin with the last so many"`
 }
 
 // eventFilter says what of the feed the caller may see: an admin all of it,
@@ -42,9 +43,45 @@ func (s *Server) eventFilter(ctx context.Context, in *eventInput) (store.EventFi
 	if err := allow(ctx, tenant.ReadEvents, f.Owner); err != nil {
 		return f, err
 	}
+	if in.Cursor == "" && in.Tail > 0 {
+		after, err := s.eventTail(ctx, f, in.Tail)
+		f.After = after
+		return f, err
+	}
 	after, err := parseSeq(in.Cursor)
 	f.After = after
 	return f, err
+}
+
+// eventTail returns the number after which the last n events that a filter lets
+// through follow. It looks back in growing steps.
+func (s *Server) eventTail(ctx context.Context, f store.EventFilter, n int) (uint64, error) {
+	f.Limit = followBatch
+	for last, back := s.Feed.last(), uint64(n); ; back *= 4 {
+		start := last - min(back, last)
+		f.After = start
+		var seqs []uint64
+		for {
+			events, err := s.Store.Events(ctx, f)
+			if err != nil {
+				return 0, err
+			}
+			for i := range events {
+				f.After = events[i].Seq
+				seqs = append(seqs, f.After)
+			}
+			seqs = seqs[max(0, len(seqs)-n):]
+			if len(events) < f.Limit {
+				break
+			}
+		}
+		if len(seqs) == n {
+			return seqs[0] - 1, nil
+		}
+		if start == 0 {
+			return 0, nil
+		}
+	}
 }
 
 func (s *Server) listEvents(ctx context.Context, in *eventInput) (*body[api.EventPage], error) {
@@ -69,7 +106,7 @@ func (s *Server) followEvents(ctx context.Context, in *eventInput) (*huma.Stream
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	if in.Cursor == "" {
+	if in.Cursor == "" && in.Tail == 0 {
 		f.After = s.Feed.last()
 	}
 	f.Limit = followBatch
@@ -86,13 +123,17 @@ func (s *Server) followEvents(ctx context.Context, in *eventInput) (*huma.Stream
 // sendEvents sends the feed from memory, and from the store what is older.
 func (s *Server) sendEvents(ctx context.Context, f store.EventFilter, out *eventStream) error {
 	for {
+		last := s.Feed.last()
 		events, changed, ok := s.Feed.after(f.After)
+		upTo := uint64(0) // all events up to this one have been looked at
 		if !ok {
 			var err error
 			if events, err = s.Store.Events(ctx, f); err != nil {
 				return err
 			}
-			ok = len(events) < f.Limit
+			if ok = len(events) < f.Limit; ok {
+				upTo = last
+			}
 		}
 		for i := range events {
 			e := &events[i]
@@ -101,6 +142,7 @@ func (s *Server) sendEvents(ctx context.Context, f store.EventFilter, out *event
 				return nil
 			}
 		}
+		f.After = max(f.After, upTo)
 		if ok && !s.waitAny(ctx, out, []<-chan struct{}{changed}) {
 			return nil
 		}

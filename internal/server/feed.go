@@ -3,6 +3,7 @@ package server
 import (
 	"sync"
 
+	"trainyard/internal/id"
 	"trainyard/internal/yardmaster"
 )
 
@@ -10,15 +11,20 @@ import (
 // are read from the store.
 type Feed struct {
 	mu      sync.Mutex
-	recent  []yardmaster.Event // consecutive numbers
-	changed chan struct{}      // closed at the next event
+	recent  []yardmaster.Event       // consecutive numbers
+	newest  uint64                   // number of the newest event, in memory or not
+	changed chan struct{}            // closed at the next event
+	jobs    map[id.Job]chan struct{} // closed at the next event of that job
 }
 
 // feedKeeps is how many events followers may lag behind before they are sent to the store.
 const feedKeeps = 8192
 
-// NewFeed returns an empty feed.
-func NewFeed() *Feed { return &Feed{changed: make(chan struct{})} }
+// NewFeed returns a feed that goes on after the event with this number, the
+// last one that the store has.
+func NewFeed(last uint64) *Feed {
+	return &Feed{newest: last, changed: make(chan struct{}), jobs: map[id.Job]chan struct{}{}}
+}
 
 // Add appends committed events.
 func (f *Feed) Add(b *yardmaster.Batch) {
@@ -28,11 +34,44 @@ func (f *Feed) Add(b *yardmaster.Batch) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.recent = append(f.recent, b.Events...)
+	f.newest = f.recent[len(f.recent)-1].Seq
 	if len(f.recent) > 2*feedKeeps {
 		f.recent = append([]yardmaster.Event(nil), f.recent[len(f.recent)-feedKeeps:]...)
 	}
 	close(f.changed)
 	f.changed = make(chan struct{})
+	if len(f.jobs) == 0 {
+		return
+	}
+	for i := range b.Events {
+		if c, ok := f.jobs[b.Events[i].Job]; ok {
+			close(c)
+			delete(f.jobs, b.Events[i].Job)
+		}
+	}
+}
+
+// ofJob returns a channel that is closed at the next event of a job.
+func (f *Feed) ofJob(j id.Job) <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c, ok := f.jobs[j]
+	if !ok {
+		c = make(chan struct{})
+		f.jobs[j] = c
+	}
+	return c
+}
+
+// leave forgets the channel of a job that someone no longer follows. Others who
+// wait on it are woken and ask for a new one.
+func (f *Feed) leave(j id.Job) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c, ok := f.jobs[j]; ok {
+		close(c)
+		delete(f.jobs, j)
+	}
 }
 
 // after returns the events with greater numbers and a channel that is closed
@@ -40,23 +79,18 @@ func (f *Feed) Add(b *yardmaster.Batch) {
 func (f *Feed) after(seq uint64) (events []yardmaster.Event, changed <-chan struct{}, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.recent) == 0 {
+	if seq >= f.newest {
+		return nil, f.changed, true
+	}
+	if len(f.recent) == 0 || seq+1 < f.recent[0].Seq {
 		return nil, f.changed, false
 	}
-	first := f.recent[0].Seq
-	if seq+1 < first {
-		return nil, f.changed, false
-	}
-	skip := min(seq+1-first, uint64(len(f.recent)))
-	return append([]yardmaster.Event(nil), f.recent[skip:]...), f.changed, true
+	return append([]yardmaster.Event(nil), f.recent[seq+1-f.recent[0].Seq:]...), f.changed, true
 }
 
-// last returns the number of the newest event in memory, 0 if there is none.
+// last returns the number of the newest event.
 func (f *Feed) last() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.recent) == 0 {
-		return 0
-	}
-	return f.recent[len(f.recent)-1].Seq
+	return f.newest
 }

@@ -173,7 +173,7 @@ func (s *summed) Read(p []byte) (int, error) {
 	var tooBig *http.MaxBytesError
 	switch {
 	case s.n > s.limit || errors.As(err, &tooBig):
-		s.fault = fault.New(fault.OverLimit, "too_large", "a file may have at most %d bytes", s.limit)
+		s.fault = fault.New(fault.OverLimit, tooLarge, "a file may have at most %d bytes", s.limit)
 	case errors.Is(err, io.EOF) && hex.EncodeToString(s.hash.Sum(nil)) != s.want:
 		s.fault = fault.New(fault.Invalid, "wrong_digest", "what was sent does not have the SHA-256 it was announced with").WithField("digest").
 			WithRemedy("send it again; was the file changed meanwhile?")

@@ -46,8 +46,9 @@ func (s *Server) sendLogs(ctx context.Context, r *logReader, out *eventStream) e
 	if !out.send("", "state", toJob(&r.job)) {
 		return nil
 	}
+	defer s.Feed.leave(r.job.ID)
 	for {
-		_, feed, _ := s.Feed.after(s.Feed.last())
+		feed, lost := s.Feed.ofJob(r.job.ID), s.roster.waitLost() // before looking, so that nothing is missed
 		if err := r.refresh(ctx); err != nil {
 			return err
 		}
@@ -74,10 +75,10 @@ func (s *Server) sendLogs(ctx context.Context, r *logReader, out *eventStream) e
 			out.send("", "end", toJob(&r.job))
 			return nil
 		}
-		if len(lines) == followBatch {
+		if len(lines) >= followBatch {
 			continue
 		}
-		if !s.waitAny(ctx, out, append(slices.Clone(wait), feed)) {
+		if !s.waitAny(ctx, out, append(slices.Clone(wait), feed, lost)) {
 			return nil
 		}
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -37,6 +38,9 @@ var (
 func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 	r, w := humago.Unwrap(ctx)
 	var err error
+	if len(ctx.Operation().Security) == 0 && !s.limiter.allow(addressOf(r)) {
+		err = tooOften()
+	}
 	for _, scheme := range ctx.Operation().Security {
 		if _, ok := scheme["token"]; ok {
 			var c caller
@@ -77,12 +81,25 @@ func (s *Server) person(r *http.Request) (caller, error) {
 	return caller{who, token}, nil
 }
 
+// addressOf is whom requests without a token are counted for.
+func addressOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	return "from " + host
+}
+
 // node returns which node's certificate the connection shows.
 func (s *Server) node(r *http.Request) (id.Node, error) {
 	if r.TLS == nil {
 		return "", fault.New(fault.Unknown, "certificate_missing", "agents must connect by TLS with a node's certificate")
 	}
-	return s.CA.NodeOf(r.TLS, s.Clock.Now())
+	n, err := s.CA.NodeOf(r.TLS, s.Clock.Now())
+	if err == nil {
+		_, err = s.roster.admit(n)
+	}
+	return n, err
 }
 
 func tooOften() error {

@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -16,7 +14,6 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/spec"
 	"trainyard/internal/store"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -62,136 +59,6 @@ func (s *Server) query(ctx context.Context, fn func(*yardmaster.Yard)) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 	return s.Loop.Query(ctx, fn)
-}
-
-type submitInput struct {
-	Key  string `header:"Idempotency-Key" maxLength:"200" doc:"the same key submits once, however often it is sent"`
-	Body api.SubmitRequest
-}
-
-func (s *Server) submit(ctx context.Context, in *submitInput) (*body[api.SubmitReply], error) {
-	who := callerOf(ctx)
-	if err := allow(ctx, tenant.SubmitJob, who.User); err != nil {
-		return nil, toProblem(err)
-	}
-	file, err := spec.Parse([]byte(in.Body.File), spec.Options{
-		Env: func(k string) (string, bool) { v, ok := in.Body.Env[k]; return v, ok }, Now: s.Clock.Now(), Location: time.UTC,
-	})
-	if err != nil {
-		return nil, toProblem(err)
-	}
-	reply := api.SubmitReply{Jobs: []api.Job{}}
-	msg := yardmaster.Submit{Owner: who.User, Key: in.Key, Jobs: make([]yardmaster.NewJob, len(file.Jobs))}
-	for i := range file.Jobs {
-		e := &file.Jobs[i]
-		overrideEnv(&e.Spec, in.Body.Env)
-		msg.Jobs[i] = yardmaster.NewJob{Spec: &e.Spec, Workdir: in.Body.Workdir}
-		for _, n := range e.Notes {
-			if !slices.Contains(reply.Notes, n) {
-				reply.Notes = append(reply.Notes, n)
-			}
-		}
-	}
-	if in.Body.DryRun {
-		reply.Plan, err = s.preview(ctx, file)
-		return &body[api.SubmitReply]{reply}, problemOrNil(err)
-	}
-	if err := s.checkWorkdir(ctx, in.Body.Workdir); err != nil {
-		return nil, toProblem(err)
-	}
-	if in.Key != "" {
-		msg.KeyHash = hashOf(&in.Body)
-		if done, err := s.submittedBefore(ctx, &msg, &reply); done || err != nil {
-			return &body[api.SubmitReply]{reply}, problemOrNil(err)
-		}
-	}
-	answer, err := s.do(ctx, msg)
-	if err != nil {
-		return nil, toProblem(err)
-	}
-	sub, _ := answer.(yardmaster.Submitted)
-	if sub.Replay {
-		if done, err := s.submittedBefore(ctx, &msg, &reply); done || err != nil {
-			return &body[api.SubmitReply]{reply}, problemOrNil(err)
-		}
-	}
-	now := s.Clock.Now()
-	for i, j := range sub.Jobs {
-		sp := msg.Jobs[i].Spec
-		reply.Jobs = append(reply.Jobs, api.Job{ID: j, Seq: 1, Name: sp.Name, Owner: who.User, Project: id.Project(sp.Project), State: job.Pending,
-			Status: job.StatusPending, Reason: "waits for its turn", Priority: sp.Priority, Resources: resourcesText(&sp.Resources), Submitted: now, Since: now})
-	}
-	return &body[api.SubmitReply]{reply}, nil
-}
-
-func problemOrNil(err error) error {
-	if err == nil {
-		return nil
-	}
-	return toProblem(err)
-}
-
-// overrideEnv lets values that came with the request stand in for those in the file.
-func overrideEnv(s *job.Spec, env map[string]string) {
-	for k, v := range env {
-		if _, ok := s.Env[k]; ok {
-			s.Env[k] = v
-		}
-	}
-}
-
-// hashOf is the digest of a request, to tell a repeated submission from another one.
-func hashOf(r *api.SubmitRequest) string {
-	text, err := json.Marshal(r)
-	if err != nil { // strings and maps of strings always encode
-		return err.Error()
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
-}
-
-// submittedBefore fills the reply if this key was accepted before.
-func (s *Server) submittedBefore(ctx context.Context, m *yardmaster.Submit, reply *api.SubmitReply) (bool, error) {
-	first, err := s.Store.JobByKey(ctx, m.Owner, m.Key)
-	if fault.KindOf(err) == fault.NotFound {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	if first.KeyHash != m.KeyHash {
-		return true, fault.New(fault.Conflict, "key_reused", "this idempotency key was used for another submission, job %s", first.ID).
-			WithField("Idempotency-Key").WithRemedy("use a new key for each submission")
-	}
-	jobs := []job.Job{first}
-	if first.Pipeline != "" {
-		if jobs, err = s.Store.Pipeline(ctx, first.Pipeline); err != nil {
-			return true, err
-		}
-	}
-	reply.Replay = true
-	for i := range jobs {
-		reply.Jobs = append(reply.Jobs, toJob(&jobs[i]))
-	}
-	return true, nil
-}
-
-// preview says what would happen to the jobs of a file.
-func (s *Server) preview(ctx context.Context, file *spec.File) ([]api.PlannedJob, error) {
-	var plan []api.PlannedJob
-	err := s.query(ctx, func(y *yardmaster.Yard) {
-		for i := range file.Jobs {
-			sp := &file.Jobs[i].Spec
-			why, fits := y.Preview(s.Clock.Now(), sp)
-			p := api.PlannedJob{Name: sp.Name, Resources: resourcesText(&sp.Resources), Fits: fits[:min(len(fits), 20)], FitCount: len(fits),
-				Why: toWhy(&yardmaster.WhyReport{Why: why})}
-			if len(sp.Needs) > 0 {
-				p.Why = &api.Why{Blocker: "needs", Sentence: "waits until the jobs it needs have succeeded"}
-			}
-			plan = append(plan, p)
-		}
-	})
-	return plan, err
 }
 
 type listJobsInput struct {

@@ -1,8 +1,6 @@
 package server
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -45,9 +42,6 @@ type logFile struct {
 	gone    bool // dropped from memory; look it up again
 }
 
-// segmentSize is how much output is compressed into one blob.
-const segmentSize = 4 << 20
-
 // OpenLogbook opens the logbook in a folder.
 func OpenLogbook(dir string, blobs blob.Store, clk clock.Clock) (*Logbook, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -57,12 +51,6 @@ func OpenLogbook(dir string, blobs blob.Store, clk clock.Clock) (*Logbook, error
 }
 
 func logName(run id.Run, rank int) string { return string(run) + "-" + strconv.Itoa(rank) }
-
-// blobPrefix begins the names of a log's segments.
-func blobPrefix(run id.Run, rank int) string {
-	j, _, _ := run.Split()
-	return fmt.Sprintf("logs/%s/%s/%d/", j, run, rank)
-}
 
 // lock returns the log of a rank, locked, with its file open if it is still written.
 func (b *Logbook) lock(ctx context.Context, run id.Run, rank int) (*logFile, error) {
@@ -88,7 +76,7 @@ func (b *Logbook) get(ctx context.Context, run id.Run, rank int) (*logFile, erro
 		return f, nil
 	}
 	f := &logFile{changed: make(chan struct{})}
-	file, err := os.OpenFile(filepath.Join(b.dir, name), os.O_RDWR|os.O_APPEND, 0o600)
+	file, err := os.OpenFile(filepath.Join(b.dir, name), os.O_RDWR, 0o600)
 	switch {
 	case err == nil:
 		info, err := file.Stat()
@@ -123,6 +111,7 @@ func (b *Logbook) Append(ctx context.Context, run id.Run, rank int, offset int64
 	if f.ended || offset > f.size {
 		return f.size, nil
 	}
+	defer f.wake() // also when archiving fails: what came is there to be read
 	if known := f.size - offset; known < int64(len(data)) {
 		if err := b.write(f, run, rank, data[known:]); err != nil {
 			return f.size, err
@@ -133,85 +122,30 @@ func (b *Logbook) Append(ctx context.Context, run id.Run, rank int, offset int64
 			return f.size, err
 		}
 	}
+	return f.size, nil
+}
+
+// wake tells those who follow the log to look again.
+func (f *logFile) wake() {
 	close(f.changed)
 	f.changed = make(chan struct{})
-	return f.size, nil
 }
 
 func (b *Logbook) write(f *logFile, run id.Run, rank int, data []byte) error {
 	if f.file == nil {
-		file, err := os.OpenFile(filepath.Join(b.dir, logName(run, rank)), os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+		file, err := os.OpenFile(filepath.Join(b.dir, logName(run, rank)), os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
 			return fault.New(fault.Unavailable, "log_store", "cannot make the log of %s", run).WithCause(err)
 		}
 		f.file = file
 	}
-	if _, err := f.file.Write(data); err != nil {
-		// A disk that is full may have taken a part: the log must not hold what was not acknowledged.
-		err = errors.Join(err, f.file.Truncate(f.size))
+	// A disk that is full may take a part. What it took is not counted and is
+	// written over when the agent sends it again.
+	if _, err := f.file.WriteAt(data, f.size); err != nil {
 		return fault.New(fault.Unavailable, "log_store", "cannot write the log of %s", run).WithCause(err)
 	}
 	f.size += int64(len(data))
 	return nil
-}
-
-// archive compresses a whole log into the blob store and removes the file.
-func (b *Logbook) archive(ctx context.Context, f *logFile, run id.Run, rank int) error {
-	if f.file == nil { // it printed nothing
-		f.ended = true
-		return b.blobs.Put(ctx, fmt.Sprintf("%s%015d-%015d.gz", blobPrefix(run, rank), 0, 0), bytes.NewReader(nil))
-	}
-	raw := make([]byte, segmentSize)
-	for at := int64(0); at < f.size; {
-		n, err := f.file.ReadAt(raw[:min(segmentSize, f.size-at)], at)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("read log of %s: %w", run, err)
-		}
-		var packed bytes.Buffer
-		z := gzip.NewWriter(&packed)
-		if _, err := z.Write(raw[:n]); err != nil {
-			return fmt.Errorf("compress log of %s: %w", run, err)
-		}
-		if err := z.Close(); err != nil {
-			return fmt.Errorf("compress log of %s: %w", run, err)
-		}
-		name := fmt.Sprintf("%s%015d-%015d.gz", blobPrefix(run, rank), at, at+int64(n))
-		if err := b.blobs.Put(ctx, name, &packed); err != nil {
-			return err
-		}
-		at += int64(n)
-	}
-	if err := os.Remove(f.file.Name()); err != nil {
-		return fmt.Errorf("remove log file of %s: %w", run, err)
-	}
-	err := f.file.Close()
-	f.file, f.ended = nil, true
-	return err
-}
-
-// segment is one compressed piece of an archived log.
-type segment struct {
-	name       string
-	start, end int64
-}
-
-func (b *Logbook) segments(ctx context.Context, run id.Run, rank int) ([]segment, error) {
-	names, err := b.blobs.List(ctx, blobPrefix(run, rank))
-	if err != nil {
-		return nil, err
-	}
-	list := make([]segment, 0, len(names))
-	for _, name := range names {
-		text := strings.TrimSuffix(name[strings.LastIndexByte(name, '/')+1:], ".gz")
-		first, last, _ := strings.Cut(text, "-")
-		start, err1 := strconv.ParseInt(first, 10, 64)
-		end, err2 := strconv.ParseInt(last, 10, 64)
-		if err1 != nil || err2 != nil {
-			return nil, fmt.Errorf("blob %s is no log segment", name)
-		}
-		list = append(list, segment{name, start, end})
-	}
-	return list, nil
 }
 
 // logState is how much of a log is here.
@@ -253,42 +187,6 @@ func (b *Logbook) Read(ctx context.Context, run id.Run, rank int, offset, limit 
 	return out[:n], nil
 }
 
-func (b *Logbook) readArchived(ctx context.Context, run id.Run, rank int, offset, limit int64) ([]byte, error) {
-	segments, err := b.segments(ctx, run, rank)
-	if err != nil {
-		return nil, err
-	}
-	var out []byte
-	for _, s := range segments {
-		if s.end <= offset || s.end == 0 || int64(len(out)) >= limit {
-			continue
-		}
-		raw, err := b.unpack(ctx, s.name)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, raw[max(0, offset-s.start):]...)
-	}
-	return out[:min(int64(len(out)), limit)], nil
-}
-
-func (b *Logbook) unpack(ctx context.Context, name string) ([]byte, error) {
-	r, err := b.blobs.Get(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = r.Close() }()
-	z, err := gzip.NewReader(r)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", name, err)
-	}
-	raw, err := io.ReadAll(io.LimitReader(z, segmentSize))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	return raw, nil
-}
-
 // keepOpen is how long a log that nobody uses stays open.
 const keepOpen = 10 * time.Minute
 
@@ -305,8 +203,7 @@ func (b *Logbook) Sweep() error {
 		if f.ended || b.clock.Now().Sub(f.used) > keepOpen {
 			delete(b.open, name)
 			f.gone = true
-			close(f.changed)
-			f.changed = make(chan struct{})
+			f.wake()
 			if f.file != nil {
 				errs = append(errs, f.file.Close())
 			}

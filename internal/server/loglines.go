@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"trainyard/internal/api"
-	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/runlog"
 )
@@ -43,8 +42,7 @@ func (c logCursor) String() string {
 const maxRanks = 4096
 
 func parseLogCursor(s string) (logCursor, error) {
-	bad := fault.New(fault.Invalid, "bad_cursor", "%q is no cursor of this list", s).WithField("cursor").
-		WithRemedy("use the value that an earlier answer gave, or leave it out")
+	bad := badCursor(s)
 	parts := strings.Split(s, "/")
 	epoch, err := strconv.Atoi(parts[0])
 	if err != nil || epoch < 1 || len(parts) > maxRanks {
@@ -78,25 +76,28 @@ const chunk = 1 << 20
 
 // readLines returns up to most lines of one rank from a cursor on, and the
 // cursor after them. more is false when all that is here has been read. A line
-// that has no end yet is returned as partial when nothing follows it.
+// that has no end yet is returned as partial when nothing follows it; if both
+// streams have one, they come together, though that be one line too many.
 func (b *Logbook) readLines(ctx context.Context, run id.Run, rank int, at rankCursor, f *logFilter, most int) (lines []api.LogLine, next rankCursor, more bool, err error) {
 	raw, err := b.Read(ctx, run, rank, at.offset, chunk)
 	if err != nil || len(raw) == 0 {
 		return nil, at, false, err
 	}
 	full := false
+	var last rankCursor // before the last line
 	end, err := eachLine(raw, at.offset, func(before rankCursor, l *runlog.Line) bool {
 		if before.offset == at.offset && before.skip < at.skip || !f.lets(l) {
 			return true
 		}
-		if full = len(lines) == most; full {
+		if full = len(lines) >= most && before != last; full {
 			return false
 		}
+		last = before
 		lines = append(lines, toLogLine(run, rank, l))
 		return true
 	})
 	if err != nil {
-		return nil, at, false, fmt.Errorf("log of %s rank %d: %w", run, rank, err)
+		return nil, at, false, damaged(err, run, rank, at)
 	}
 	if end.offset == at.offset && !full {
 		return lines, at, false, nil // the first frame is not whole yet
@@ -106,7 +107,8 @@ func (b *Logbook) readLines(ctx context.Context, run id.Run, rank int, at rankCu
 
 // eachLine calls fn for the lines of a piece of a log that begins with a frame
 // at base, until fn returns false, and returns the cursor to go on from. A line
-// that goes on after a full piece is left for the next one.
+// that goes on after a full piece is left for the next one. Lines that have no
+// end yet share one cursor: which of them comes first may change as they grow.
 func eachLine(raw []byte, base int64, fn func(before rankCursor, l *runlog.Line) bool) (rankCursor, error) {
 	dec := runlog.NewDecoder(bytes.NewReader(raw))
 	var asm runlog.Assembler
@@ -126,8 +128,11 @@ func eachLine(raw []byte, base int64, fn func(before rankCursor, l *runlog.Line)
 			if len(raw) == chunk && at.offset > base {
 				return at, nil
 			}
-			if !give(asm.Flush()) {
-				return at, nil
+			open := asm.Flush()
+			for i := range open {
+				if !fn(at, &open[i]) {
+					return at, nil
+				}
 			}
 			return rankCursor{offset: base + dec.Offset()}, nil
 		}
@@ -141,6 +146,16 @@ func eachLine(raw []byte, base int64, fn func(before rankCursor, l *runlog.Line)
 			at = rankCursor{offset: base + dec.Offset()}
 		}
 	}
+}
+
+// damaged says that a log cannot be read on from a cursor. If not even the
+// first frame there makes sense, the cursor is not one that we gave.
+func damaged(err error, run id.Run, rank int, at rankCursor) error {
+	var d *runlog.DamageError
+	if errors.As(err, &d) && d.Offset == 0 && at.offset > 0 {
+		return badCursor(fmt.Sprintf("%d+%d", at.offset, at.skip))
+	}
+	return fmt.Errorf("log of %s rank %d: %w", run, rank, err)
 }
 
 func toLogLine(run id.Run, rank int, l *runlog.Line) api.LogLine {
@@ -167,8 +182,8 @@ func (b *Logbook) tail(ctx context.Context, run id.Run, rank int, f *logFilter, 
 		at := rankCursor{offset: starts[first]}
 		for more := true; more; {
 			raw, err := b.Read(ctx, run, rank, at.offset, chunk)
-			if err != nil || len(raw) == 0 {
-				return at, err
+			if err != nil {
+				return rankCursor{}, err
 			}
 			skip := at
 			end, err := eachLine(raw, at.offset, func(c rankCursor, l *runlog.Line) bool {
@@ -183,7 +198,8 @@ func (b *Logbook) tail(ctx context.Context, run id.Run, rank int, f *logFilter, 
 			more = len(raw) == chunk && end != at
 			at = end
 		}
-		if len(before) >= n {
+		// The first one may be the end of a line that began further back.
+		if len(before) > n || first == 0 && len(before) == n {
 			return before[len(before)-n], nil
 		}
 		if first == 0 {

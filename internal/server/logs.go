@@ -54,21 +54,22 @@ func (s *Server) openLogs(ctx context.Context, in *logInput) (*logReader, error)
 			return nil, fault.New(fault.Invalid, "bad_pattern", "%q is no regular expression: %v", in.Grep, err).WithField("grep")
 		}
 	}
-	switch {
-	case in.Cursor != "":
-		if r.at, err = parseLogCursor(in.Cursor); err != nil {
-			return nil, err
-		}
-	case in.Run != "":
+	if in.Run != "" {
 		owner, epoch, ok := id.Run(in.Run).Split()
 		if !ok || owner != j.ID {
 			return nil, fault.New(fault.NotFound, "run_not_found", "job %s has no run %s", j.ID, in.Run).WithField("run")
 		}
-		r.at.epoch = epoch
-	case in.Tail > 0:
+		r.only, r.at.epoch = true, epoch
+	} else if in.Tail > 0 {
 		r.at.epoch = max(j.Epoch, 1)
 	}
-	r.only = in.Run != ""
+	if in.Cursor != "" {
+		at, err := parseLogCursor(in.Cursor)
+		if err != nil || r.only && at.epoch != r.at.epoch {
+			return nil, badCursor(in.Cursor)
+		}
+		r.at = at
+	}
 	if err := r.load(ctx); err != nil && (r.only || fault.KindOf(err) != fault.NotFound) {
 		return nil, err
 	}
@@ -126,26 +127,20 @@ func (r *logReader) next(ctx context.Context, most int) (lines []api.LogLine, wa
 			if r.rank >= 0 && r.rank != rank {
 				continue
 			}
-			for len(lines) < most {
-				got, next, more, err := r.s.Logbook.readLines(ctx, r.run.ID, rank, r.at.ranks[rank], &r.filter, most-len(lines))
-				if err != nil {
-					return nil, nil, false, err
-				}
-				lines = append(lines, got...)
-				r.at.ranks[rank] = next
-				if !more {
-					break
-				}
-			}
-			if len(lines) >= most {
-				return lines, nil, false, nil
-			}
+			// Looked at before reading: what comes in between closes the channel.
 			st, err := r.s.Logbook.State(ctx, r.run.ID, rank)
 			if err != nil {
 				return nil, nil, false, err
 			}
-			if st.size > r.at.ranks[rank].offset && st.ended {
-				allEnded = false // more came in between
+			for more := true; more && len(lines) < most; {
+				var got []api.LogLine
+				if got, r.at.ranks[rank], more, err = r.s.Logbook.readLines(ctx, r.run.ID, rank, r.at.ranks[rank], &r.filter, most-len(lines)); err != nil {
+					return nil, nil, false, err
+				}
+				lines = append(lines, got...)
+			}
+			if len(lines) >= most {
+				return lines, nil, false, nil
 			}
 			allEnded = allEnded && r.complete(rank, st)
 			wait = append(wait, st.changed)
@@ -161,11 +156,17 @@ func (r *logReader) next(ctx context.Context, most int) (lines []api.LogLine, wa
 	}
 }
 
-// complete reports whether all that a rank will ever print is here. The log of
-// a rank whose node was lost stays open: its agent may come back with the rest.
+// complete reports whether all that a rank will ever print is here, as far as
+// can be known: the log of a node that is lost stays open, because its agent
+// may come back with the rest, but nobody waits for that.
 func (r *logReader) complete(rank int, st logState) bool {
 	k := &r.run.Ranks[rank]
-	return st.ended || k.State == job.RunEnded && (k.Cause == job.CauseNodeLost || k.Started.IsZero() && st.size == 0)
+	if st.ended || k.State != job.RunEnded {
+		return st.ended
+	}
+	// One that never began has no log, unless its set-up was what failed.
+	none := k.Started.IsZero() && st.size == 0 && k.Cause != job.CauseSetupFailed
+	return none || k.Cause == job.CauseNodeLost || r.s.roster.gone(k.Node)
 }
 
 // refresh reads the job and run again.

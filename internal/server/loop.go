@@ -28,6 +28,7 @@ type Loop struct {
 	log     *slog.Logger
 	after   []func(*yardmaster.Batch) // told of every committed batch, in order
 	in      chan request
+	over    chan struct{}          // closed when the loop has ended
 	stuck   atomic.Pointer[string] // why commits fail now
 	metrics *loopMetrics
 }
@@ -60,7 +61,7 @@ type LoopConfig struct {
 func NewLoop(c LoopConfig) *Loop {
 	return &Loop{
 		yard: c.Yard, store: c.Store, engine: c.Engine, clock: c.Clock, log: c.Log, after: c.After,
-		in: make(chan request, maxBatch), metrics: newLoopMetrics(),
+		in: make(chan request, maxBatch), over: make(chan struct{}), metrics: newLoopMetrics(),
 	}
 }
 
@@ -82,12 +83,21 @@ func (l *Loop) ask(ctx context.Context, r request) (any, error) {
 	r.done = make(chan answer, 1)
 	select {
 	case l.in <- r:
+	case <-l.over:
+		return nil, ended()
 	case <-ctx.Done():
 		return nil, fault.New(fault.Unavailable, "busy", "the yard is too busy to take this now").WithCause(ctx.Err())
 	}
 	select {
 	case a := <-r.done:
 		return a.reply, a.err
+	case <-l.over:
+		select {
+		case a := <-r.done: // with its last batch
+			return a.reply, a.err
+		default:
+			return nil, ended()
+		}
 	case <-ctx.Done():
 		return nil, fault.New(fault.Unavailable, "no_answer", "the yard did not answer in time; it is not known whether the request took effect").
 			WithRemedy("ask again; with the same idempotency key a submission is accepted once").WithCause(ctx.Err())
@@ -96,6 +106,10 @@ func (l *Loop) ask(ctx context.Context, r request) (any, error) {
 
 func storeDown(why string) error {
 	return fault.New(fault.Unavailable, "store_down", "the yard cannot store anything now: %s", why).WithRemedy("try again later")
+}
+
+func ended() error {
+	return fault.New(fault.Unavailable, "stopping", "the server is stopping").WithRemedy("try again when it is back")
 }
 
 // Stuck returns why commits fail now, and "" if they do not.
@@ -111,6 +125,7 @@ const tickEvery = 50 * time.Millisecond
 
 // Run feeds the yardmaster until ctx ends or the store has another writer.
 func (l *Loop) Run(ctx context.Context) error {
+	defer close(l.over)
 	ticks := make(chan struct{}, 1)
 	go clock.Every(ctx, l.clock, tickEvery, func(time.Time) {
 		select {

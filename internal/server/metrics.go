@@ -93,7 +93,7 @@ func (m *yardMetrics) Collect(ch chan<- prometheus.Metric) {
 		ready = 0
 	}
 	gauge(m.ready, ready)
-	ctx, cancel := context.WithTimeout(context.Background(), m.s.Timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()
 	var c yardmaster.Counts
 	if err := m.s.Loop.Query(ctx, func(y *yardmaster.Yard) { c = y.Counts() }); err != nil {

@@ -23,12 +23,19 @@ var statuses = map[fault.Kind]int{
 	fault.Internal:    http.StatusInternalServerError,
 }
 
+// tooLarge is the code of what is over a limit on size.
+const tooLarge = "too_large"
+
 var _ huma.StatusError = (*api.Problem)(nil)
 
 // The framework makes its own errors, for requests that do not fit the
-// description, through this variable. It is set before main begins, once, so
+// description, through this variable. Both are set before main begins, once, so
 // that every error of the API has one shape.
-var _ = func() bool { huma.NewError = frameworkProblem; return true }()
+var _ = func() bool {
+	huma.NewError = frameworkProblem
+	huma.DefaultArrayNullable = false // a list that is empty is sent as []
+	return true
+}()
 
 // frameworkProblem turns an error of the framework into one of ours.
 func frameworkProblem(status int, msg string, errs ...error) huma.StatusError {
@@ -37,7 +44,7 @@ func frameworkProblem(status int, msg string, errs ...error) huma.StatusError {
 	case http.StatusNotFound:
 		kind, code = fault.NotFound, "not_found"
 	case http.StatusRequestEntityTooLarge:
-		kind, code = fault.OverLimit, "too_large"
+		kind, code = fault.OverLimit, tooLarge
 	case http.StatusInternalServerError:
 		kind, code = fault.Internal, "internal"
 	}
@@ -74,6 +81,9 @@ func toProblem(err error) *api.Problem {
 		f = fault.New(fault.Internal, "internal", "something went wrong inside the yard").WithRemedy("the server's log says what")
 	}
 	status := statuses[f.Kind]
+	if f.Code == tooLarge { // waiting does not help
+		status = http.StatusRequestEntityTooLarge
+	}
 	return &api.Problem{
 		Title: http.StatusText(status), Status: status, Detail: f.Message, Code: f.Code, Kind: string(f.Kind),
 		Field: f.Field, Line: f.Line, Column: f.Column, Remedy: f.Remedy,

@@ -73,17 +73,19 @@ type Server struct {
 	limiter *limiter
 	used    *lastUsed
 	health  *health
+	roster  *roster
 	writers writers
 	mux     *http.ServeMux
 	api     huma.API
 }
 
-// New returns a server; Handler is what it serves.
+// New returns a server; Handler is what it serves. The loop must not run yet.
 func New(c Config, d Deps, start string) *Server {
 	s := &Server{Config: c, Deps: d, start: start, started: d.Clock.Now(), mux: http.NewServeMux()}
 	s.limiter = newLimiter(c.Rate, c.Burst, d.Clock)
 	s.used = newLastUsed()
 	s.health = newHealth(d.Loop, d.Store, d.Clock)
+	s.roster = newRoster(d.Loop)
 	s.api = humago.New(s.mux, describe(c.Version))
 	s.api.UseMiddleware(s.authenticate)
 	s.routes()

@@ -70,10 +70,11 @@ type JobFilter struct {
 
 // EventFilter chooses events. A zero field lets all through.
 type EventFilter struct {
-	After uint64 // only events with a greater number
-	Owner id.User
-	Job   id.Job
-	Node  id.Node
-	Kind  string // a kind, or its first part: "job" lets all "job.…" through
-	Limit int    // at most this many; required
+	After  uint64 // only events with a greater number
+	Owner  id.User
+	Job    id.Job
+	Node   id.Node
+	Kind   string // a kind, or its first part: "job" lets all "job.…" through
+	Newest bool   // if there are more than Limit, the newest of them, still oldest first
+	Limit  int    // at most this many; required
 }

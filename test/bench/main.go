@@ -19,6 +19,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"syscall"
@@ -57,6 +58,9 @@ type section interface {
 // sections lists all of them, in the order in which they run.
 func sections(s settings) []section {
 	return []section{
+		submitSection{s},
+		startSection{s},
+		coreSection{s},
 		slurmSection{s},
 	}
 }
@@ -67,6 +71,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	out := flags.String("out", "build/bench/bench-core.json", "write the figures to `file`")
 	only := flags.String("only", "", "run only these `sections`, separated by commas")
 	quick := flags.Bool("quick", false, "short runs: to try the benchmark, not to quote its figures")
+	profile := flags.String("cpuprofile", "", "write a processor profile of this process to `file`: what runs in it are the core and the clients")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -83,12 +88,35 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := writeLine(stdout, machine); err != nil {
 		return err
 	}
+	stopProfile, err := startProfile(*profile)
+	if err != nil {
+		return err
+	}
 	figures, failures := measure(ctx, s, chosen)
+	failures = errors.Join(failures, stopProfile())
 	if len(figures) == 0 { // an earlier run's file is better than an empty one
 		return failures
 	}
 	figures = append(figures, factors(figures)...)
 	return errors.Join(failures, printTable(stdout, figures), writeJSON(*out, figures))
+}
+
+// startProfile begins to profile this process, if a file is named, and returns how to stop.
+func startProfile(path string) (func() error, error) {
+	if path == "" {
+		return func() error { return nil }, nil
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("make the profile: %w", err)
+	}
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return nil, errors.Join(fmt.Errorf("start the profile: %w", err), file.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return file.Close()
+	}, nil
 }
 
 // measure runs the sections one after the other. One that fails does not keep

@@ -46,6 +46,7 @@ func (r *Runtime) Adopt() ([]Status, error) {
 	r.announce()
 	r.mu.Unlock()
 	r.tasks.Go(r.pruneSetups)
+	r.tasks.Go(r.pruneCheckpoints)
 	return r.List(), nil
 }
 
@@ -105,6 +106,7 @@ func (r *Runtime) attend(rk *rank) {
 	}
 	if rk.rec.Setup != nil {
 		r.pruneSetups() // it may have been the last to use one
+		r.pruneCheckpoints()
 	}
 }
 
@@ -210,5 +212,6 @@ func (r *Runtime) Forget(run id.Run, n int) error {
 	if err != nil {
 		return fmt.Errorf("forget rank %s: %w", rk.name, err)
 	}
+	r.pruneCheckpoint(rk.rec.Job)
 	return errors.Join(st.Group.Remove(), tree.Remove(gone))
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trainyard/internal/agent/runtime/cgroup"
 	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
@@ -76,13 +77,16 @@ func TestARunThatEndsWithoutAnAgentIsFound(t *testing.T) {
 
 func TestAKilledSupervisorLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	for _, agent := range []string{"there", "away"} {
+	for _, agent := range []string{"there", "away", "there and no cgroup"} {
 		t.Run("with the agent "+agent, func(t *testing.T) {
 			t.Parallel()
 			y := newYard(t)
+			if agent == "there and no cgroup" {
+				y.limits = cgroup.Place{}
+			}
 			pids := pipe(t)
 			run := y.start(api.Launch{
-				Command: "echo hello\nsetsid sleep 1000 &\nfirst=$!\nenv -i sleep 1000 &\necho $first $! $$ > $PIDS\nwait",
+				Command: "echo hello\nsetsid sleep 1000 &\nsecond=$(env -i bash -c 'sleep 1000 > /dev/null 2>&1 & echo $!')\necho $! $second $$ > $PIDS\nwait",
 				Env:     map[string]string{"PIDS": pids},
 			})
 			all := strings.Fields(receive(t, pids))
@@ -226,14 +230,12 @@ func TestBadLaunchesAreRefused(t *testing.T) {
 		{"files without a store", func(s *Spec) { s.Launch.Workdir = "sha256:x" }, "no_files"},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			s := good
-			tt.change(&s)
-			var f *fault.Error
-			if err := y.Start(t.Context(), s); !errors.As(err, &f) || f.Code != tt.code {
-				t.Errorf("error = %v, want %s", err, tt.code)
-			}
-		})
+		s := good
+		tt.change(&s)
+		var f *fault.Error
+		if err := y.Start(t.Context(), s); !errors.As(err, &f) || f.Code != tt.code {
+			t.Errorf("%s: error = %v, want %s", tt.name, err, tt.code)
+		}
 	}
 	if n := len(y.List()); n != 0 {
 		t.Errorf("%d ranks are known", n)

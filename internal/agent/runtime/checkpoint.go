@@ -6,6 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
+
+	"trainyard/internal/agent/runtime/tree"
+	"trainyard/internal/id"
 )
 
 // linkCheckpoints makes the folder for checkpoints and, if the job names one in
@@ -74,4 +78,65 @@ func (s *supervisor) moveShipped(root *os.Root, name, kept string) error {
 		}
 	}
 	return nil
+}
+
+// pruneCheckpoints removes the checkpoint folders of jobs that have no rank
+// here: empty ones at once, others when nothing in them has been touched for
+// CheckpointAge. The yard does not tell agents when a job has ended for good.
+func (r *Runtime) pruneCheckpoints() {
+	root := filepath.Join(r.dir, checkpointsDir)
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			r.log.Error("cannot look at the checkpoints", "error", err)
+		}
+		return
+	}
+	for _, e := range entries {
+		r.pruneCheckpoint(id.Job(e.Name()))
+	}
+}
+
+// pruneCheckpoint removes one job's checkpoints if it is time.
+func (r *Runtime) pruneCheckpoint(j id.Job) {
+	dir := filepath.Join(r.dir, checkpointsDir, string(j))
+	touched, empty, err := lastTouched(dir)
+	if err == nil && (empty || r.clk.Now().Sub(touched) > r.opt.CheckpointAge) {
+		err = r.dropCheckpoints(j, dir, empty)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.log.Error("cannot remove checkpoints", "dir", dir, "error", err)
+	}
+}
+
+// dropCheckpoints removes a folder unless the job has a rank here. New ranks
+// are recorded under the same lock before their supervisor makes the folder.
+func (r *Runtime) dropCheckpoints(j id.Job, dir string, empty bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, rk := range r.ranks {
+		if rk.rec.Job == j {
+			return nil
+		}
+	}
+	if empty {
+		return os.Remove(dir)
+	}
+	return tree.Remove(dir)
+}
+
+// lastTouched returns when a folder or something directly in it changed last.
+func lastTouched(dir string) (at time.Time, empty bool, err error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return at, false, err
+	}
+	at = info.ModTime()
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if inner, err := e.Info(); err == nil && inner.ModTime().After(at) {
+			at = inner.ModTime()
+		}
+	}
+	return at, len(entries) == 0, err
 }

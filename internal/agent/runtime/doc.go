@@ -59,5 +59,6 @@
 // succeeds; so long the agent sees the state before it.
 //
 // The package never talks to the server and never decides what runs: the agent
-// calls New, Adopt, Start, Stop, Renew and Forget, and main calls Supervise.
+// calls New, Adopt, Start, Stop, Renew and Forget, and main calls Supervise. The
+// packages cgroup, process and tree below it do the parts that know nothing of runs.
 package runtime

@@ -71,7 +71,7 @@ func (s *supervisor) stopReason(r result, words string) string {
 	case s.stop.mode == job.StopKill:
 		return s.stop.reason + ": killed at once"
 	case r.forced:
-		return fmt.Sprintf("%s: not gone %v after SIGTERM, so killed", s.stop.reason, s.rec.Launch.Grace)
+		return fmt.Sprintf("%s: not gone %v after SIGTERM, so killed", s.stop.reason, job.Duration(s.stop.grace(s.rec.Launch.Grace)))
 	}
 	return s.stop.reason + ": ended after SIGTERM with " + words
 }

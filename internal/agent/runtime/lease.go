@@ -23,9 +23,10 @@ type lease struct {
 }
 
 // Renew lets the runs go on without the yard for this long from now. A
-// supervisor that finds the lease over stops its run with SIGTERM and the
-// grace period, so what the yard waits before it starts the job elsewhere must be longer
-// than this by the grace period. Before the first call there is no such bound.
+// supervisor that finds the lease over stops its run with SIGTERM and a grace
+// period of at most a tenth of the lease, so what the yard waits before it starts
+// the job elsewhere must be longer than the lease by more than that. Before the
+// first call there is no such bound.
 func (r *Runtime) Renew(valid time.Duration) error {
 	boot, now, err := sinceBoot()
 	if err != nil {

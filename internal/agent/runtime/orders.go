@@ -21,6 +21,15 @@ type order struct {
 	mode   job.StopMode
 	cause  job.Cause
 	reason string
+	most   time.Duration // bound on the grace period; 0 for none
+}
+
+// grace is how long a run that asked for so much has between SIGTERM and SIGKILL.
+func (o order) grace(asked job.Duration) time.Duration {
+	if o.most > 0 {
+		return min(time.Duration(asked), o.most)
+	}
+	return time.Duration(asked)
 }
 
 // readStop reads how a run was told to stop; StopNone if it was not.
@@ -40,15 +49,15 @@ func readStop(dir string) (job.StopMode, error) {
 }
 
 // askStop writes how a run shall stop and wakes its supervisor. A kill is never
-// taken back. It reports whether there is a supervisor to obey.
-func askStop(dir string, mode job.StopMode) (bool, error) {
+// taken back. Where there is no supervisor yet, it reads the file first of all.
+func askStop(dir string, mode job.StopMode) error {
 	asked, err := readStop(dir)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if asked != mode && asked != job.StopKill {
 		if err := writeFile(filepath.Join(dir, stopFile), []byte(mode), false); err != nil {
-			return false, err
+			return err
 		}
 	}
 	return poke(filepath.Join(dir, controlPipe), "s")
@@ -63,9 +72,11 @@ func (s *supervisor) asked() (order, bool) {
 	return order{mode: mode, cause: job.CauseCancelled, reason: "stopped as asked"}, mode != job.StopNone
 }
 
-// lapsed is the order that follows from a lease that is over.
+// lapsed is the order that follows from a lease that is over. The yard grants
+// nine tenths of the time after which it gives a node up; by the end of the last
+// tenth nothing of the run may be left, however long a grace it asked for.
 func lapsed(l lease) order {
-	return order{mode: job.StopTerm, cause: job.CauseNodeLost, reason: fmt.Sprintf(
+	return order{mode: job.StopTerm, cause: job.CauseNodeLost, most: max(l.Valid/10, time.Millisecond), reason: fmt.Sprintf(
 		"not in touch with the yard for %v; it may be started elsewhere", job.Duration(l.Valid.Round(time.Millisecond)))}
 }
 

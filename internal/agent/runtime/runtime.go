@@ -43,6 +43,8 @@ type Options struct {
 	// SetupBytes and SetupAge bound the cache of set-ups; the defaults are 20GB and 30 days.
 	SetupBytes job.Bytes
 	SetupAge   time.Duration
+	// CheckpointAge is how long checkpoints are kept that nobody touches; the default is 30 days.
+	CheckpointAge time.Duration
 }
 
 // Runtime carries out the ranks of this machine. Its methods may be called from
@@ -57,7 +59,7 @@ type Runtime struct {
 	unlimited string // why limits are not enforced; "" if they are
 	lock      *os.File
 	events    *os.File
-	ctx       context.Context // ends with Close; bounds the goroutines, not the runs
+	ctx       context.Context //nolint:containedctx // ends with Close; bounds the goroutines, not the runs
 	cancel    context.CancelFunc
 	tasks     sync.WaitGroup
 	prune     sync.Mutex // one look at the set-ups at a time
@@ -125,6 +127,9 @@ func (o *Options) fill() (err error) {
 	if o.SetupBytes == 0 {
 		o.SetupBytes = 20 << 30
 	}
+	if o.CheckpointAge == 0 {
+		o.CheckpointAge = 30 * 24 * time.Hour
+	}
 	if o.SetupAge == 0 {
 		o.SetupAge = 30 * 24 * time.Hour
 	}
@@ -137,7 +142,7 @@ func (r *Runtime) open() error {
 	if err != nil {
 		return fmt.Errorf("open the data directory: %w", err)
 	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := lockSoon(lock); err != nil {
 		err = fault.New(fault.Conflict, "agent_running", "another agent uses the data directory %s", r.dir).
 			WithRemedy("end it first, or give this one another directory").WithCause(err)
 		return errors.Join(err, lock.Close())
@@ -154,6 +159,18 @@ func (r *Runtime) open() error {
 	return nil
 }
 
+// lockSoon takes the lock of the data directory. An agent that was killed while it
+// started a supervisor may seem to hold it for a moment longer.
+func lockSoon(f *os.File) error {
+	for try := 0; ; try++ {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil || !errors.Is(err, unix.EWOULDBLOCK) || try == 10 {
+			return err
+		}
+		pause(20 * time.Millisecond)
+	}
+}
+
 func mkfifo(path string) error {
 	if err := unix.Mkfifo(path, 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("make the pipe %s: %w", path, err)
@@ -167,7 +184,8 @@ func (r *Runtime) Close() error {
 	r.cancel()
 	err := r.events.Close()
 	r.tasks.Wait()
-	return errors.Join(err, r.lock.Close())
+	// Closing alone is not enough: a process that is being started has a copy.
+	return errors.Join(err, unix.Flock(int(r.lock.Fd()), unix.LOCK_UN), r.lock.Close())
 }
 
 // Limits says how what a run may use is enforced: "cgroup v2", "cgroup v1", or

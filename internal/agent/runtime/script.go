@@ -55,12 +55,12 @@ func (s *supervisor) carryOut(text string, during job.RunState) (result, error) 
 		default:
 			r.signalled = true
 			s.stopping()
-			r.forced = s.clear(time.Duration(s.rec.Launch.Grace))
+			r.forced = s.clear(s.stop.grace(s.rec.Launch.Grace))
 			r.status = <-p.exit
 		}
 	}
 	r.oomKills = s.oomKills() - before
-	if s.group == nil && !(r.status.Signaled() && r.status.Signal() == unix.SIGKILL) {
+	if s.group == nil && (!r.status.Signaled() || r.status.Signal() != unix.SIGKILL) {
 		r.oomKills = 0 // the machine's count may be about others
 	}
 	s.drain(p)

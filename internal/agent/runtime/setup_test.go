@@ -149,6 +149,52 @@ func TestSetupCanBeStopped(t *testing.T) {
 	check(t, y.end(maker), 143, "SIGTERM", job.CauseCancelled, true, "stopped as asked")
 }
 
+func TestARankThatASupervisorHasTakenIsNotStartedAgain(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	marks := filepath.Join(t.TempDir(), "marks")
+	s := y.spec(api.Launch{Setup: "echo x >> " + marks, Command: "true"})
+	plan, err := planSetup(y.dir, s.Launch, y.base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := tryLockSetup(plan.Dir, setupMakeLock, unix.LOCK_EX) // so that it waits
+	if err != nil || lock == nil {
+		t.Fatal(lock, err)
+	}
+	if err := y.Start(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	dir := y.runDir(s.Run)
+	for begun := false; !begun; {
+		changed := y.Watch()
+		y.mu.Lock()
+		begun = y.ranks[s.name()].begun
+		y.mu.Unlock()
+		if !begun {
+			<-changed
+		}
+	}
+	supervisor, err := lockHolder(dir)
+	if err != nil || supervisor == 0 {
+		t.Fatalf("supervisor = %d, %v", supervisor, err)
+	}
+	if err := y.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(unix.Kill(supervisor, unix.SIGKILL), lock.Close()); err != nil {
+		t.Fatal(err)
+	}
+	y.open()
+	if err := y.Start(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	check(t, y.end(s.Run), 0, "", job.CauseNodeLost, false, "its supervisor was killed")
+	if n := count(t, marks); n != 0 {
+		t.Errorf("it was started again, %d times", n)
+	}
+}
+
 func TestFilesThatCannotBeHad(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, withFiles)
@@ -185,13 +231,13 @@ func TestOldSetupsAreRemoved(t *testing.T) {
 	}
 	ancient := add("ancient", 1, 91*24*time.Hour)
 	used := add("used", 1000, 50*time.Hour)
-	old := add("old", 1000, 40*time.Hour)
-	newer := add("newer", 1000, 30*time.Hour)
-	newest := add("newest", 500, 20*time.Hour)
 	lock, err := tryLockSetup(used, setupUseLock, unix.LOCK_SH)
 	if err != nil || lock == nil {
 		t.Fatal(lock, err)
 	}
+	old := add("old", 1000, 40*time.Hour)
+	newer := add("newer", 1000, 30*time.Hour)
+	newest := add("newest", 500, 20*time.Hour)
 	y.pruneSetups()
 	for dir, want := range map[string]bool{ancient: false, used: true, old: false, newer: true, newest: true} {
 		if _, err := os.Stat(dir); (err == nil) != want {
@@ -236,6 +282,40 @@ func TestCheckpointsLastFromRunToRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(t, y.end(out.Run), 0, "", job.CauseLaunchFailed, false, "cannot prepare the checkpoint folder")
+}
+
+func TestCheckpointsAreRemovedWhenNobodyNeedsThem(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, func(o *Options) { o.CheckpointAge = 24 * time.Hour })
+	folder := func(s Spec) string { return filepath.Join(y.dir, checkpointsDir, string(s.Job)) }
+	there := func(s Spec) bool { _, err := os.Stat(folder(s)); return err == nil }
+	finish := func(command string) Spec {
+		s := y.spec(api.Launch{Command: command})
+		if err := y.Start(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		check(t, y.end(s.Run), 0, "", "", false, "")
+		return s
+	}
+	empty, fresh, old := finish("true"), finish(`echo 1 > "$TRAINYARD_CHECKPOINT_DIR/a"`), finish(`echo 1 > "$TRAINYARD_CHECKPOINT_DIR/a"`)
+	past := time.Now().Add(-48 * time.Hour)
+	for _, path := range []string{filepath.Join(folder(old), "a"), folder(old)} {
+		if err := os.Chtimes(path, past, past); err != nil {
+			t.Fatal(err)
+		}
+	}
+	y.pruneCheckpoints()
+	if !there(old) {
+		t.Fatal("the checkpoints of a rank that is still here are gone")
+	}
+	for _, s := range []Spec{empty, fresh, old} {
+		if err := y.Forget(s.Run, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if there(empty) || !there(fresh) || there(old) {
+		t.Errorf("empty is there: %v, fresh: %v, old: %v; want only fresh", there(empty), there(fresh), there(old))
+	}
 }
 
 // dataOf is the data directory that a working directory lies in.

@@ -53,7 +53,7 @@ func (r *Runtime) Start(ctx context.Context, s Spec) error {
 		return nil
 	}
 	rk.tended = true
-	prep, abort := context.WithCancel(r.ctx)
+	prep, abort := context.WithCancel(r.ctx) //nolint:gosec // begin calls it
 	rk.abort = abort
 	r.tasks.Go(func() { r.begin(prep, rk) })
 	return nil
@@ -170,7 +170,7 @@ func (r *Runtime) prepare(ctx context.Context, rk *rank) error {
 	if err := tree.Remove(work); err != nil { // of an agent that did not finish
 		return err
 	}
-	if err := os.Mkdir(work, 0o755); err != nil {
+	if err := os.Mkdir(work, 0o750); err != nil {
 		return err
 	}
 	if digest := rk.rec.Launch.Workdir; digest != "" {
@@ -222,7 +222,8 @@ func (r *Runtime) spawn(rk *rank) (*exec.Cmd, error) {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }()
-	cmd := exec.Command(r.opt.Exe, append(append([]string(nil), r.opt.Args...), rk.dir)...)
+	// No context ends it: it outlives the agent.
+	cmd := exec.CommandContext(context.Background(), r.opt.Exe, append(append([]string(nil), r.opt.Args...), rk.dir)...)
 	cmd.Args[0] = "trainyard"
 	cmd.Dir, cmd.Stdout, cmd.Stderr = rk.dir, log, log
 	cmd.Env = []string{"PATH=" + r.base["PATH"], "GOMAXPROCS=2"} // it has little to do
@@ -249,7 +250,7 @@ func (r *Runtime) Stop(run id.Run, n int, mode job.StopMode) error {
 	if rk.state.State == job.RunEnded {
 		return nil
 	}
-	if _, err := askStop(rk.dir, mode); err != nil {
+	if err := askStop(rk.dir, mode); err != nil {
 		return fmt.Errorf("stop rank %s: %w", rk.name, err)
 	}
 	if rk.abort != nil {

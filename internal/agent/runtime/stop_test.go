@@ -91,10 +91,10 @@ func TestSupervisorHeedsAStopThatCameFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := askStop(rk.dir, job.StopKill); err != nil {
+	if err := askStop(rk.dir, job.StopKill); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := askStop(rk.dir, job.StopTerm); err != nil { // does not take the kill back
+	if err := askStop(rk.dir, job.StopTerm); err != nil { // does not take the kill back
 		t.Fatal(err)
 	}
 	if mode, err := readStop(rk.dir); mode != job.StopKill || err != nil {

@@ -159,7 +159,7 @@ func (s *supervisor) record() {
 	if err := writeState(context.Background(), s.dir, s.state, s.complain); err != nil {
 		s.complain(err)
 	}
-	if _, err := poke(filepath.Join(s.data, eventsPipe), filepath.Base(s.dir)+"\n"); err != nil {
+	if err := poke(filepath.Join(s.data, eventsPipe), filepath.Base(s.dir)+"\n"); err != nil {
 		s.complain(err)
 	}
 }
@@ -182,7 +182,8 @@ func (s *supervisor) clear(grace time.Duration) (killed bool) {
 		now := s.clk.Now()
 		left := deadline.Sub(now)
 		if s.stop.mode == job.StopKill || left <= 0 {
-			killed = s.signal(q, unix.SIGKILL) > 0 || killed
+			killed = true
+			s.signal(q, unix.SIGKILL)
 			left = wait
 			wait = min(2*wait, 50*time.Millisecond)
 		}
@@ -207,13 +208,11 @@ func (s *supervisor) gone(q quarry) bool {
 	return err == nil && len(outside) == 0
 }
 
-// signal sends a signal to all processes of the run and returns how many there were.
-func (s *supervisor) signal(q quarry, sig unix.Signal) int {
-	n, err := q.signal(sig, true)
-	if err != nil {
+// signal sends a signal to all processes of the run.
+func (s *supervisor) signal(q quarry, sig unix.Signal) {
+	if _, err := q.signal(sig, true); err != nil {
 		s.complain(err)
 	}
-	return n
 }
 
 // await returns when a child has ended, an order has come or d has passed.

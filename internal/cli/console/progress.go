@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
+
+	"trainyard/internal/clock"
 )
 
 // Progress is one line on the terminal that tells how far something has come.
@@ -11,12 +14,16 @@ import (
 type Progress struct {
 	mu    sync.Mutex
 	w     io.Writer // nil shows nothing
-	shown bool
+	clock clock.Clock
+	last  time.Time // when it was shown
 }
+
+// progressEvery is how often the line may change: more often nobody can read.
+const progressEvery = 50 * time.Millisecond
 
 // NewProgress returns a line that tells how far something has come.
 func (c *Console) NewProgress() *Progress {
-	p := &Progress{}
+	p := &Progress{clock: c.Clock}
 	if c.OnTerminal(c.Stderr) && c.Getenv("TERM") != "dumb" && !c.Quiet && c.Output == Table {
 		p.w = c.Stderr
 	}
@@ -27,9 +34,9 @@ func (c *Console) NewProgress() *Progress {
 func (p *Progress) Set(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.w != nil {
+	if now := p.clock.Now(); p.w != nil && now.Sub(p.last) >= progressEvery {
 		_, _ = fmt.Fprintf(p.w, "\r\x1b[K"+format, args...)
-		p.shown = true
+		p.last = now
 	}
 }
 
@@ -37,8 +44,8 @@ func (p *Progress) Set(format string, args ...any) {
 func (p *Progress) Done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.shown {
+	if p.w != nil && !p.last.IsZero() {
 		_, _ = io.WriteString(p.w, "\r\x1b[K")
 	}
-	p.w, p.shown = nil, false
+	p.w = nil
 }

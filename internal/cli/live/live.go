@@ -89,11 +89,8 @@ func (p *Printer) prefix(label string, l api.LogLine) string {
 
 // Retries reports whether a feed that broke off with this error may be taken up again.
 func Retries(err error) bool {
-	switch fault.KindOf(err) {
-	case "", fault.Unavailable, fault.Internal, fault.OverLimit:
-		return true
-	}
-	return false
+	kind := fault.KindOf(err)
+	return err == nil || kind == fault.Unavailable || kind == fault.Internal || kind == fault.OverLimit
 }
 
 // Follower follows feeds.

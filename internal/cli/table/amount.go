@@ -69,15 +69,27 @@ func Duration(d time.Duration) string {
 	return "0s"
 }
 
+// fakeLabel marks GPUs that are declared and do not exist.
+const fakeLabel = " (fake)"
+
+// Model writes a GPU's whole name, labelled once if the GPU is fake.
+func Model(name string, fake bool) string {
+	name = strings.TrimSuffix(name, fakeLabel)
+	if fake {
+		name += fakeLabel
+	}
+	return name
+}
+
 // GPUs writes GPUs of one kind: "8x A100:80GB". Fake ones are labelled.
 func GPUs(n int, model string, memory job.Bytes, fake bool) string {
-	text := strconv.Itoa(n) + "x " + ShortModel(model)
+	text := strconv.Itoa(n) + "x " + ShortModel(Model(model, false))
 	if memory > 0 {
 		const gib = 1 << 30
 		text += fmt.Sprintf(":%dGB", (int64(memory)+gib/2)/gib)
 	}
 	if fake {
-		text += " (fake)"
+		text += fakeLabel
 	}
 	return text
 }

@@ -34,6 +34,8 @@ func TestTimesAndAmounts(t *testing.T) {
 		GPUs(2, "NVIDIA GeForce RTX 4090", 24564<<20, false):           "2x RTX 4090:24GB",
 		GPUs(4, "Tesla V100-PCIE-32GB", job.Bytes(32510)<<20, false):   "4x V100:32GB",
 		GPUs(1, "Tesla", 0, false):                                     "1x Tesla",
+		GPUs(4, "A100 (fake)", 80<<30, true):                           "4x A100:80GB (fake)",
+		Model("A100 (fake)", true) + Model("A100", true):               "A100 (fake)A100 (fake)",
 		GPUs(3, "fake", 24<<30, true):                                  "3x fake:24GB (fake)",
 		"one " + Count(1, "node") + ", none " + Count(0, "node"):       "one 1 node, none 0 nodes",
 		Cut("reason", 6) + " " + Cut("reasons", 6) + " " + Cut("x", 0): "reason reaso… ",

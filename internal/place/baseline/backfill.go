@@ -87,14 +87,14 @@ func (f *fifo) hold(it *queue.Item, st *shapeState) *heldBack {
 // bookStarts adds what this round has started to the holds of the trial's
 // rooms: it will end too, and that may be where the held-back job goes.
 func (f *fifo) bookStarts() {
-	for i := range f.plan.Starts {
-		s := &f.plan.Starts[i]
+	for ; f.booked < len(f.plan.Starts); f.booked++ {
+		s := &f.plan.Starts[f.booked]
 		hold := fleet.Hold{Job: s.Item.Job, CPUs: s.Item.Shape.Need.CPUs, Memory: s.Item.Shape.Need.Memory}
 		if s.Item.Lasts > 0 {
 			hold.Ends = f.view.Now.Add(s.Item.Lasts)
 		}
 		for k, seat := range s.Seats {
-			room := f.trial.room(f.rooms[i][k])
+			room := f.trial.room(f.rooms[f.booked][k])
 			hold.GPUs = seat.GPUs
 			at, _ := slices.BinarySearchFunc(room.Holds, hold, fleet.CompareHolds)
 			room.Holds = slices.Insert(slices.Clone(room.Holds), at, hold) // the view's own stay as they are

@@ -50,6 +50,7 @@ type fifo struct {
 	passed bool // a job was passed over that no open nodes could run
 	plan   place.Plan
 	rooms  [][]int32 // of each start of the plan
+	booked int       // starts whose ends are in the trial's rooms
 }
 
 // shapeState is how far the search for one shape has come. What is free only

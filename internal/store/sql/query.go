@@ -5,6 +5,7 @@ import (
 	dbsql "database/sql"
 	"errors"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -177,11 +178,19 @@ func (s *Store) Events(ctx context.Context, f store.EventFilter) ([]yardmaster.E
 		first := kind + "."
 		w.add("(kind = ? OR substr(kind, 1, ?) = ?)", kind, int64(utf8.RuneCountInString(first)), first)
 	}
-	query, err := w.query(eventTable.selects(), "seq", f.Limit)
+	order := "seq"
+	if f.Newest {
+		order = "seq DESC"
+	}
+	query, err := w.query(eventTable.selects(), order, f.Limit)
 	if err != nil {
 		return nil, err
 	}
-	return collect(ctx, s.read, "event", query, w.args, readEvent)
+	events, err := collect(ctx, s.read, "event", query, w.args, readEvent)
+	if f.Newest {
+		slices.Reverse(events)
+	}
+	return events, err
 }
 
 // escapeLike takes the special meaning from what LIKE finds special.

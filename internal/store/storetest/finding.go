@@ -172,6 +172,7 @@ func filtersEvents(h *harness) {
 		{"after", store.EventFilter{After: 3}, []uint64{9, 10}},
 		{"after the last", store.EventFilter{After: 10}, nil},
 		{"limit", store.EventFilter{After: 1, Limit: 2}, []uint64{2, 3}},
+		{"newest", store.EventFilter{Newest: true, Limit: 2}, []uint64{9, 10}},
 		{"owner", store.EventFilter{Owner: "bob"}, []uint64{3, 10}},
 		{"job", store.EventFilter{Job: "j1"}, []uint64{1, 2}},
 		{"node", store.EventFilter{Node: "gpu-1"}, []uint64{2, 9}},

@@ -98,6 +98,42 @@ func (g *Group) ended() error {
 	return nil
 }
 
+// PID returns the process id of a daemon that was started under this name, 0 if there is none.
+func (g *Group) PID(name string) int {
+	if i := g.index(name); i >= 0 {
+		return g.running[i].cmd.Process.Pid
+	}
+	return 0
+}
+
+// Output returns what a daemon has written so far.
+func (g *Group) Output(name string) (string, error) {
+	text, err := os.ReadFile(g.logPath(name))
+	if err != nil {
+		return "", fmt.Errorf("read the output of %s: %w", name, err)
+	}
+	return string(text), nil
+}
+
+// Kill ends one daemon with SIGKILL, as a crash would, and waits until it is gone.
+func (g *Group) Kill(name string) error {
+	i := g.index(name)
+	if i < 0 {
+		return fmt.Errorf("kill %s: it was not started", name)
+	}
+	p := g.running[i]
+	g.running = slices.Delete(g.running, i, i+1)
+	if err := syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("kill %s: %w", name, err)
+	}
+	<-p.gone
+	return nil
+}
+
+func (g *Group) index(name string) int {
+	return slices.IndexFunc(g.running, func(p *process) bool { return p.name == name })
+}
+
 // Stop ends the daemons, the last started first, each with its whole process group.
 func (g *Group) Stop() error {
 	var failures error

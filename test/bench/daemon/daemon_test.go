@@ -73,6 +73,43 @@ func TestAwaitTellsWhyADaemonEnded(t *testing.T) {
 	}
 }
 
+func TestKillEndsOneDaemonAndForgetsIt(t *testing.T) {
+	t.Parallel()
+	g := Group{Dir: t.TempDir()}
+	for _, name := range []string{"one", "two"} {
+		if err := g.Start(name, exec.Command("/bin/sh", "-c", "trap : TERM; echo $0 >&2; while :; do sleep 60; done", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer func() {
+		if err := g.Kill("two"); err != nil {
+			t.Error(err)
+		}
+	}()
+	err := g.Await(t.Context(), time.Minute, func(context.Context) error {
+		if text, err := g.Output("one"); err != nil || text != "one\n" {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := g.PID("one")
+	if err := g.Kill("one"); err != nil {
+		t.Fatal(err)
+	}
+	if !gone(t, pid) {
+		t.Errorf("process %d is still there", pid)
+	}
+	if g.PID("one") != 0 || g.PID("two") == 0 {
+		t.Errorf("pids = %d, %d; want none for the first and one for the second", g.PID("one"), g.PID("two"))
+	}
+	if err := g.Kill("one"); err == nil {
+		t.Error("what is gone was killed again")
+	}
+}
+
 func TestFreePortsDiffer(t *testing.T) {
 	t.Parallel()
 	ports, err := FreePorts(t.Context(), 3)

@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -136,15 +135,15 @@ func tryCgroup(parent string) error {
 	if err := mkdir(parent); err != nil {
 		return err
 	}
-	try := filepath.Join(parent, "try-"+strconv.Itoa(os.Getpid()))
-	if err := mkdir(try); err != nil {
+	try, err := os.MkdirTemp(parent, "try-")
+	if err != nil {
 		return err
 	}
 	return os.Remove(try)
 }
 
 func mkdir(dir string) error {
-	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(dir, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return nil

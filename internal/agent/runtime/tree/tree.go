@@ -75,7 +75,7 @@ func Copy(from, to string) error {
 			if err != nil {
 				return err
 			}
-			return os.Symlink(target, dst)
+			return os.Symlink(target, dst) //nolint:gosec // nothing of the run is alive that could change it meanwhile
 		case d.Type().IsRegular():
 			return copyFile(path, dst, info)
 		}
@@ -130,7 +130,7 @@ func Remove(root string) error {
 	}
 	werr := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if d != nil && d.IsDir() {
-			return os.Chmod(path, 0o700)
+			return os.Chmod(path, 0o700) //nolint:gosec // a folder, to be removed
 		}
 		return err
 	})

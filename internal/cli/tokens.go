@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -11,152 +10,11 @@ import (
 	"trainyard/internal/auth"
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/table"
-	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/tenant"
 )
-
-func (a *app) users() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "users [USER]", Short: "List the people who may use the yard, or show one", Args: exit.Args(0, 1, "user"),
-		Example: "  trainyard users\n  trainyard users add ada --role researcher\n  trainyard users disable ada",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withClient(func(c *api.Client) error {
-				if len(args) == 1 {
-					user, err := c.User(cmd.Context(), id.User(args[0]))
-					if err != nil {
-						return err
-					}
-					return a.showUsers(user, user)
-				}
-				return a.listUsers(cmd.Context(), c)
-			})
-		},
-	}
-	a.OutputFlag(cmd)
-	a.QuietFlag(cmd)
-	cmd.AddCommand(a.addUser(), a.setRole(), a.able("disable", "Lock a user out; their jobs go on", true), a.able("enable", "Let a user in again", false))
-	return cmd
-}
-
-func (a *app) listUsers(ctx context.Context, client *api.Client) error {
-	all := api.UserPage{Users: []api.User{}}
-	for {
-		page, err := client.Users(ctx, api.Page{Cursor: all.Next, Limit: pageLimit})
-		if err != nil {
-			return err
-		}
-		all.Users, all.Next = append(all.Users, page.Users...), page.Next
-		if page.Next == "" {
-			return a.showUsers(all, all.Users...)
-		}
-	}
-}
-
-// showUsers shows users as a table; value is what programs get.
-func (a *app) showUsers(value any, users ...api.User) error {
-	names := func() []string {
-		list := make([]string, len(users))
-		for i, u := range users {
-			list[i] = string(u.ID)
-		}
-		return list
-	}
-	return a.Show(value, names, func() error {
-		now := a.Clock.Now()
-		t := a.NewTable("USER", "ROLE", "STATE", "USAGE", "CREATED")
-		for _, u := range users {
-			state := table.Cell{Text: "active", Color: table.Green}
-			if u.Disabled {
-				state = table.Cell{Text: "disabled", Color: table.Gray}
-			}
-			t.Cells(table.Cell{Text: string(u.ID)}, table.Cell{Text: string(u.Role)}, state,
-				table.Cell{Text: strconv.FormatFloat(u.Usage/3600, 'f', 1, 64) + " GPU-h"}, table.Cell{Text: table.Ago(u.Created, now)})
-		}
-		return a.WriteTable(t, "no users")
-	})
-}
-
-func (a *app) addUser() *cobra.Command {
-	var role string
-	cmd := &cobra.Command{
-		Use: "add USER", Short: "Let a person use the yard", Args: exit.Args(1, 1, "user"),
-		Example: "  trainyard users add ada\n  trainyard users add ada --role admin",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneOf(cmd, "role", role, tenant.Roles()); err != nil {
-				return err
-			}
-			return a.withClient(func(c *api.Client) error {
-				name := id.User(args[0])
-				_, err := c.User(cmd.Context(), name)
-				if err == nil {
-					return fault.New(fault.Conflict, "user_exists", "there is a user %s already", name).
-						WithRemedy("change the role with: trainyard users role %s ROLE", name)
-				}
-				if fault.KindOf(err) != fault.NotFound {
-					return err
-				}
-				user, err := c.PutUser(cmd.Context(), name, api.UserRequest{Role: tenant.Role(role)})
-				if err != nil {
-					return err
-				}
-				if err := a.showUsers(user, user); err != nil {
-					return err
-				}
-				a.Next(fmt.Sprintf("trainyard tokens create --owner %s     a token for them to log in with", name))
-				return nil
-			})
-		},
-	}
-	cmd.Flags().StringVar(&role, "role", string(tenant.Researcher), "admin or researcher")
-	a.OutputFlag(cmd)
-	return cmd
-}
-
-func (a *app) setRole() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "role USER ROLE", Short: "Change a user's role", Args: exit.Args(2, 2, "user and which role"),
-		Example: "  trainyard users role ada admin",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneOf(cmd, "role", args[1], tenant.Roles()); err != nil {
-				return err
-			}
-			return a.changeUser(cmd.Context(), args[0], func(u *api.UserRequest) { u.Role = tenant.Role(args[1]) })
-		},
-	}
-	a.OutputFlag(cmd)
-	return cmd
-}
-
-func (a *app) able(verb, short string, disabled bool) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: verb + " USER", Short: short, Args: exit.Args(1, 1, "user"),
-		Example: "  trainyard users " + verb + " ada",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.changeUser(cmd.Context(), args[0], func(u *api.UserRequest) { u.Disabled = disabled })
-		},
-	}
-	a.OutputFlag(cmd)
-	return cmd
-}
-
-// changeUser changes one thing about a user and leaves the rest as it is.
-func (a *app) changeUser(ctx context.Context, name string, change func(*api.UserRequest)) error {
-	return a.withClient(func(c *api.Client) error {
-		user, err := c.User(ctx, id.User(name))
-		if err != nil {
-			return err
-		}
-		request := api.UserRequest{Role: user.Role, Disabled: user.Disabled}
-		change(&request)
-		if user, err = c.PutUser(ctx, user.ID, request); err != nil {
-			return err
-		}
-		return a.showUsers(user, user)
-	})
-}
 
 func (a *app) tokens() *cobra.Command {
 	var owner string

@@ -1,0 +1,58 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"trainyard/internal/job"
+)
+
+// stopRuns stops everything, waits until all has ended and its ends and output
+// are delivered, but no longer than the grace periods and some seconds.
+func (a *Agent) stopRuns(ctx context.Context) {
+	a.starting.Lock()
+	a.closing = true
+	a.starting.Unlock()
+	most := 10 * time.Second
+	a.mu.Lock()
+	for _, w := range a.wanted.ranks {
+		most = max(most, time.Duration(w.Launch.Grace)+10*time.Second)
+	}
+	a.mu.Unlock()
+	for _, mode := range []job.StopMode{job.StopTerm, job.StopKill} {
+		limited, cancel := context.WithTimeout(ctx, most)
+		done := a.stopAll(limited, mode)
+		cancel()
+		if done {
+			return
+		}
+		most = 10 * time.Second
+	}
+	a.log.Error("some runs could not be stopped, or their output not delivered")
+}
+
+// stopAll stops every run in this way and reports whether all is over and delivered.
+func (a *Agent) stopAll(ctx context.Context, mode job.StopMode) bool {
+	for {
+		changed := a.rt.Watch()
+		left := 0
+		for _, st := range a.rt.List() {
+			a.mu.Lock()
+			s := a.shippers[key{st.Run, st.Rank}]
+			a.mu.Unlock()
+			if st.State != job.RunEnded || s == nil || !s.delivered.Load() {
+				left++
+			}
+			if st.State != job.RunEnded {
+				a.trouble("stopping of runs", a.rt.Stop(st.Run, st.Rank, mode))
+			}
+		}
+		if left == 0 && a.reported() {
+			return true
+		}
+		pause(ctx, pollLog, changed)
+		if ctx.Err() != nil {
+			return false
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package api
+
+import (
+	"net/url"
+	"strconv"
+	"time"
+
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// Page says which page of a list is wanted. The zero value is the first page
+// with as many entries as the server sees fit.
+type Page struct {
+	Cursor string
+	Limit  int
+}
+
+func (p Page) query() url.Values {
+	q := url.Values{}
+	set(q, "cursor", p.Cursor)
+	if p.Limit > 0 {
+		q.Set("limit", strconv.Itoa(p.Limit))
+	}
+	return q
+}
+
+// JobFilter says which jobs are wanted. Empty fields do not filter.
+type JobFilter struct {
+	States  []job.State
+	Owner   id.User
+	Project id.Project
+	Name    string
+	Node    id.Node
+	Since   time.Time
+	Page
+}
+
+func (f JobFilter) query() url.Values {
+	q := f.Page.query()
+	for _, s := range f.States {
+		q.Add("state", string(s))
+	}
+	set(q, "owner", string(f.Owner))
+	set(q, "project", string(f.Project))
+	set(q, "name", f.Name)
+	set(q, "node", string(f.Node))
+	if !f.Since.IsZero() {
+		q.Set("since", f.Since.UTC().Format(time.RFC3339))
+	}
+	return q
+}
+
+// LogFilter says which lines of a job's output are wanted. Empty fields do not filter.
+type LogFilter struct {
+	Run    id.Run
+	Rank   *int
+	Stream string
+	Grep   string // a regular expression
+	Tail   int    // only the last so many lines
+	Page
+}
+
+func (f LogFilter) query() url.Values {
+	q := f.Page.query()
+	set(q, "run", string(f.Run))
+	if f.Rank != nil {
+		q.Set("rank", strconv.Itoa(*f.Rank))
+	}
+	set(q, "stream", f.Stream)
+	set(q, "grep", f.Grep)
+	if f.Tail > 0 {
+		q.Set("tail", strconv.Itoa(f.Tail))
+	}
+	return q
+}
+
+// EventFilter says which entries of the feed are wanted. Empty fields do not filter.
+type EventFilter struct {
+	Kind string
+	Job  id.Job
+	Node id.Node
+	Tail int // without a cursor: only the last so many
+	Page
+}
+
+func (f EventFilter) query() url.Values {
+	q := f.Page.query()
+	set(q, "kind", f.Kind)
+	set(q, "job", string(f.Job))
+	set(q, "node", string(f.Node))
+	if f.Tail > 0 {
+		q.Set("tail", strconv.Itoa(f.Tail))
+	}
+	return q
+}
+
+func set(q url.Values, key, value string) {
+	if value != "" {
+		q.Set(key, value)
+	}
+}

@@ -1,0 +1,146 @@
+package job
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Diagram returns the life of a job as a Mermaid state diagram.
+func Diagram() string {
+	return diagram(States(), Events(), transitions, "submit")
+}
+
+// RunDiagram returns the life of a run as a Mermaid state diagram.
+func RunDiagram() string {
+	return diagram(RunStates(), RunEvents(), runTransitions, string(EventPlace))
+}
+
+// diagram draws a table of transitions. The first state is where life begins,
+// with the event that begins it; states without a way out are where it ends.
+// Events that lead the same way share an arrow.
+func diagram[S, E ~string](states []S, events []E, table map[S]map[E]S, begin string) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "stateDiagram-v2\n    [*] --> %s: %s\n", states[0], begin)
+	for _, from := range states {
+		for _, to := range states {
+			var by []string
+			for _, ev := range events {
+				if got, ok := table[from][ev]; ok && got == to {
+					by = append(by, string(ev))
+				}
+			}
+			if len(by) > 0 {
+				fmt.Fprintf(&out, "    %s --> %s: %s\n", from, to, strings.Join(by, ", "))
+			}
+		}
+	}
+	for _, s := range states {
+		if len(table[s]) == 0 {
+			fmt.Fprintf(&out, "    %s --> [*]\n", s)
+		}
+	}
+	return out.String()
+}
+
+// CatalogueTable returns the failure catalogue as a Markdown table.
+func CatalogueTable() string {
+	var out strings.Builder
+	out.WriteString("| cause | what it means | what happens next | shown when it is the end |\n| --- | --- | --- | --- |\n")
+	for _, h := range Catalogue() {
+		fmt.Fprintf(&out, "| `%s` | %s | %s | `%s` |\n", h.Cause, h.Means, h.words(), h.Status)
+	}
+	return out.String()
+}
+
+// words says what happens next.
+func (h Handling) words() string {
+	var words string
+	switch h.Next {
+	case NextRetry:
+		words = "runs again, as often as the job's `retry` says"
+	case NextElsewhere:
+		words = "runs again on another node, at most " + times(h.Limit)
+	case NextEscalate:
+		words = "runs again where there is more memory, at most " + times(h.Limit) + ", if there is such a node"
+	case NextRequeue:
+		words = "goes back into the line at once"
+	case NextGiveUp:
+		words = "the job ends"
+	}
+	if h.Backoff {
+		words += ", waiting longer each time"
+	}
+	return words
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return strconv.Itoa(n) + " times"
+}
+
+// StatusTable returns the words that people see as a Markdown table.
+func StatusTable() string {
+	var out strings.Builder
+	out.WriteString("| status | meaning | state |\n| --- | --- | --- |\n")
+	for _, w := range Words() {
+		fmt.Fprintf(&out, "| `%s` | %s | `%s` |\n", w.Status, w.Means, w.State)
+	}
+	return out.String()
+}
+
+// Word is one of the words that people see, with the state behind it.
+type Word struct {
+	Status Status
+	State  State
+	Means  string
+}
+
+// Words lists every word that people see, in the order of a job's life.
+func Words() []Word {
+	means := map[State]string{
+		Pending:    "waits for its turn, for jobs it needs, or for a node",
+		Starting:   "has nodes; they fetch its files and set it up",
+		Running:    "its program runs",
+		Recovering: "a run ended early; it waits to run again",
+		Pausing:    "was asked to pause; its program is being stopped",
+		Paused:     "holds no node until it is resumed",
+		Cancelling: "was asked to end; its program is being stopped",
+		Succeeded:  "its program ended well",
+		Failed:     "ended of the cause in its reason and will not run again",
+		Cancelled:  "was cancelled, or a job it needs did not succeed",
+	}
+	var list []Word
+	seen := map[Status]bool{}
+	add := func(w Word) {
+		if !seen[w.Status] {
+			seen[w.Status] = true
+			list = append(list, w)
+		}
+	}
+	for _, s := range States() {
+		add(Word{stateStatus[s], s, means[s]})
+		if s != Failed {
+			continue
+		}
+		for _, h := range Catalogue() {
+			if h.Status != StatusCancelled {
+				add(Word{h.Status, s, "ended because " + meansOf(h.Status)})
+			}
+		}
+	}
+	return list
+}
+
+// meansOf joins the meanings of the causes that are shown by one word.
+func meansOf(s Status) string {
+	var parts []string
+	for _, h := range Catalogue() {
+		if h.Status == s {
+			parts = append(parts, h.Means)
+		}
+	}
+	return strings.Join(parts, ", or ")
+}

@@ -1,0 +1,247 @@
+package baseline_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/queue"
+)
+
+func TestUsersTakeTurns(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.box("a", 8)
+	for _, u := range []id.User{"ada", "ada", "ada", "ada", "bob", "bob", "bob"} {
+		c.add(want{user: u, spec: gpus(1)})
+	}
+	if got, want := started(c.plan()), []id.Job{"j1", "j5", "j2", "j6", "j3", "j7", "j4"}; !cmp.Equal(got, want) {
+		t.Errorf("started %v, want %v", got, want)
+	}
+}
+
+func TestHeavyUserGoesAfterLightOne(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.box("a", 2)
+	c.usage["ada"] = 100 * 3600
+	for _, u := range []id.User{"ada", "ada", "bob", "bob", "bob"} {
+		c.add(want{user: u, spec: gpus(1)})
+	}
+	if got, want := started(c.plan()), []id.Job{"j3", "j4"}; !cmp.Equal(got, want) {
+		t.Errorf("started %v, want %v: bob has used nothing yet", got, want)
+	}
+}
+
+func TestPriorityGoesBeforeFairShare(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.box("a", 1)
+	c.usage["ada"] = 100 * 3600
+	c.add(want{user: "bob", spec: gpus(1)})
+	c.add(want{user: "ada", prio: 1, spec: gpus(1)})
+	if got, want := started(c.plan()), []id.Job{"j2"}; !cmp.Equal(got, want) {
+		t.Errorf("started %v, want %v", got, want)
+	}
+}
+
+func TestGangStartsWholeOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.box("a", 4)
+	c.box("b", 4)
+	r := gpus(4)
+	r.Nodes = job.Range{Min: 3, Max: 3}
+	j := c.add(want{spec: r}).Job
+	if p := c.plan(); len(p.Starts) > 0 || p.Held != nil {
+		t.Errorf("plan = %+v, want nothing started and nothing kept: the yard has 2 nodes and 3 are needed", p)
+	}
+	c.box("c", 4)
+	if got := where(c.plan(), j); len(got) != 3 {
+		t.Errorf("runs on %v, want 3 nodes", got)
+	}
+}
+
+func TestRangeTakesWhatIsFree(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		ask  string
+		want []int // GPUs of each seat
+	}{
+		{"2", []int{2}}, {"1..8", []int{6}}, {"2..4", []int{4}}, {"3..", []int{6}}, {"0..2", []int{2}}, {"0", []int{0}}, {"7..8", nil},
+	} {
+		c := newCluster()
+		c.box("a", 8)
+		c.table.Book("a", fleet.Hold{Run: "j99.1", Job: "j99", GPUs: 0b1001})
+		r, err := job.ParseRange(tc.ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.add(want{spec: job.Resources{GPUs: r, CPUs: 1000}})
+		var got []int
+		for _, s := range c.plan().Starts {
+			for _, seat := range s.Seats {
+				got = append(got, len(fleet.Indices(seat.GPUs)))
+				if seat.GPUs&0b1001 != 0 {
+					t.Errorf("gpus: %s is given %b, of which 1001 are held", tc.ask, seat.GPUs)
+				}
+			}
+		}
+		if !cmp.Equal(got, tc.want) {
+			t.Errorf("gpus: %s gets %v, want %v", tc.ask, got, tc.want)
+		}
+	}
+}
+
+func TestNodesThatMatch(t *testing.T) {
+	t.Parallel()
+	kinds := func(k ...job.GPUKind) job.Resources { r := gpus(1); r.GPU = k; return r }
+	memory := func(m job.ByteRange) job.Resources { r := gpus(1); r.GPUMemory = m; return r }
+	for name, tc := range map[string]struct {
+		want want
+		on   []id.Node
+	}{
+		"smallest GPU that will do":   {want{spec: gpus(1)}, []id.Node{"l4"}},
+		"by model":                    {want{spec: kinds(job.GPUKind{Model: "A100"})}, []id.Node{"a100"}},
+		"any of two models":           {want{spec: kinds(job.GPUKind{Model: "H200"}, job.GPUKind{Model: "A100"})}, []id.Node{"a100"}},
+		"by model and memory":         {want{spec: kinds(job.GPUKind{Model: "A100", Memory: 80 << 30})}, []id.Node{"a100"}},
+		"not of another memory":       {want{spec: kinds(job.GPUKind{Model: "A100", Memory: 40 << 30})}, nil},
+		"by memory":                   {want{spec: memory(job.ByteRange{Min: 48 << 30})}, []id.Node{"a100"}},
+		"memory as it is sold":        {want{spec: memory(job.ByteRange{Min: 24 << 30})}, []id.Node{"l4"}},
+		"memory between":              {want{spec: memory(job.ByteRange{Min: 40 << 30, Max: 80 << 30})}, []id.Node{"a100"}},
+		"more memory than there is":   {want{spec: memory(job.ByteRange{Min: 1 << 60})}, nil},
+		"without GPUs":                {want{spec: gpus(0)}, []id.Node{"cpu"}},
+		"in the cloud":                {want{place: job.PlaceCloud, spec: gpus(0)}, []id.Node{"rented"}},
+		"own machines first":          {want{spec: kinds(job.GPUKind{Model: "L4"})}, []id.Node{"l4"}},
+		"not where it failed":         {want{avoid: []id.Node{"l4"}, spec: gpus(1)}, []id.Node{"a100"}},
+		"where only part of the name": {want{avoid: []id.Node{"l", "4", "l44"}, spec: gpus(1)}, []id.Node{"l4"}},
+		"not with too little memory":  {want{spec: job.Resources{Memory: 1 << 50}}, nil},
+		"not with too few processors": {want{spec: job.Resources{CPUs: 1_000_000}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster()
+			l4 := fleet.GPU{Model: "NVIDIA L4", Memory: 23034 << 20} // sold as 24GB, reports a little less
+			c.node("cpu", fleet.Local, 16000, 64<<30)
+			c.box("a100", 4)
+			c.node("l4", fleet.Local, 8000, 32<<30, l4)
+			c.node("rented", fleet.Reserved, 8000, 32<<30, l4)
+			j := c.add(tc.want).Job
+			if got := where(c.plan(), j); !cmp.Equal(got, tc.on) {
+				t.Errorf("runs on %v, want %v", got, tc.on)
+			}
+		})
+	}
+}
+
+func TestLargeJobIsNotStarvedBySmallOnes(t *testing.T) {
+	t.Parallel()
+	for _, known := range []bool{false, true} {
+		t.Run(fmt.Sprint("run times known ", known), func(t *testing.T) {
+			t.Parallel()
+			c := newCluster()
+			c.box("a", 4)
+			c.box("b", 4)
+			small := want{user: "bob", spec: gpus(1)}
+			if known {
+				small.lasts = time.Minute // wrongly: each will take ten
+			}
+			for range 8 {
+				c.add(small)
+			}
+			var ends []*queue.Item
+			run := func() bool {
+				for _, s := range c.plan().Starts {
+					c.book(s)
+					ends = append(ends, s.Item)
+					if s.Item.Shape.Need.GPUs == 4 {
+						return true
+					}
+				}
+				return false
+			}
+			run()
+			large := c.add(want{user: "ada", lasts: time.Hour, spec: gpus(4)})
+			for range 100 { // one small job ends and another comes, again and again
+				c.now = c.now.Add(10 * time.Minute / 8)
+				c.add(small)
+				over := ends[0]
+				ends = ends[1:]
+				for _, n := range []id.Node{"a", "b"} {
+					c.table.Release(n, id.NewRun(over.Job, 1))
+				}
+				if run() {
+					return
+				}
+				if len(ends) == 0 {
+					break
+				}
+			}
+			t.Errorf("%s never started", large.Job)
+		})
+	}
+}
+
+func TestJobThatFitsNowhereDoesNotHoldUpTheNext(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.box("a", 4)
+	c.table.Book("a", fleet.Hold{Run: "j99.1", Job: "j99", GPUs: 1, Ends: c.now.Add(time.Hour)})
+	c.add(want{spec: gpus(16)})
+	second := c.add(want{lasts: time.Hour, spec: gpus(4)})
+	c.add(want{lasts: 2 * time.Hour, spec: gpus(1)})
+	p := c.plan()
+	if len(p.Starts) > 0 || p.Held == nil || p.Held.Job != second.Job || !p.Held.At.Equal(c.now.Add(time.Hour)) {
+		t.Errorf("plan = %+v, want node a kept for %s from 10:00", p, second.Job)
+	}
+}
+
+func TestEndsOfWhatThisRoundStartsCount(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.box("a", 8)
+	c.box("b", 8)
+	c.table.Book("b", fleet.Hold{Run: "j99.1", Job: "j99", GPUs: 0xff, Ends: c.now.Add(time.Hour)})
+	c.add(want{lasts: 10 * time.Minute, spec: gpus(4)}) // starts on a, and ends first
+	head := c.add(want{lasts: time.Hour, spec: gpus(8)})
+	c.add(want{lasts: 24 * time.Hour, spec: gpus(4)}) // would sit on a for a day
+	p := c.plan()
+	if got, want := started(p), []id.Job{"j1"}; !cmp.Equal(got, want) {
+		t.Errorf("started %v, want %v", got, want)
+	}
+	if p.Held == nil || p.Held.Job != head.Job || !cmp.Equal(p.Held.Nodes, []id.Node{"a"}) || !p.Held.At.Equal(c.now.Add(10*time.Minute)) {
+		t.Errorf("held %+v, want node a for %s in 10 minutes", p.Held, head.Job)
+	}
+}
+
+func TestReasonsSayWhyHere(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.box("a", 4)
+	c.box("b", 4)
+	c.table.Book("b", fleet.Hold{Run: "j99.1", Job: "j99", GPUs: 1, Ends: c.now.Add(time.Hour)})
+	c.table.Book("a", fleet.Hold{Run: "j98.1", Job: "j98", GPUs: 1})
+	c.add(want{spec: gpus(2)})                               // a or b
+	c.add(want{lasts: time.Hour, spec: gpus(4)})             // waits for b
+	c.add(want{lasts: 30 * time.Minute, spec: gpus(1)})      // elsewhere or in time
+	c.add(want{lasts: 30 * time.Minute, spec: gpus(3)})      // in time on b
+	c.add(want{lasts: 2 * time.Hour, spec: job.Resources{}}) // room to spare
+	got := map[id.Job]string{}
+	for _, s := range c.plan().Starts {
+		got[s.Item.Job] = s.Reason
+	}
+	want := map[id.Job]string{
+		"j1": "first in line, and a has room for it",
+		"j3": "a has room for it and is of no use to j2, which is ahead in line",
+		"j4": "b is kept for j2 but not needed before 2026-11-15T10:00:00Z, and this job is expected to end before that",
+		"j5": "a has room for it and is of no use to j2, which is ahead in line",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

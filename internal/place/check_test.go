@@ -1,0 +1,84 @@
+package place_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/queue"
+)
+
+// TestCheckRefusesWhatCannotBeCarriedOut has plans of a policy that is wrong in every way.
+func TestCheckRefusesWhatCannotBeCarriedOut(t *testing.T) {
+	t.Parallel()
+	two := func(s *job.Spec) { s.Resources.Nodes = job.Range{Min: 2, Max: 2} }
+	seat := func(node string, gpus uint64) place.Seat { return place.Seat{Node: id.Node(node), GPUs: gpus} }
+	starts := func(need fleet.Need, lists ...[]place.Seat) []place.Start {
+		var p []place.Start
+		shape := &queue.Shape{Need: need}
+		for i, seats := range lists {
+			p = append(p, place.Start{Item: &queue.Item{Job: id.NewJob(uint64(i + 1)), Shape: shape}, Seats: seats, Reason: "why not"})
+		}
+		return p
+	}
+	one := func(node string, gpus uint64) []place.Seat { return []place.Seat{seat(node, gpus)} }
+	const cannot = "the plan for job j1 cannot be carried out: "
+	for name, tc := range map[string]struct {
+		plan []place.Start
+		want []string
+	}{
+		"all is well":         {starts(need(1, nil), one("a", 1), one("a", 2), one("b", 1)), nil},
+		"no reason":           {[]place.Start{{Item: &queue.Item{Job: "j1", Shape: &queue.Shape{Need: need(1, nil)}}, Seats: one("a", 1)}}, []string{cannot + "the plan gives no reason"}},
+		"no seat":             {starts(need(1, nil), nil), []string{cannot + "it has 0 nodes and asked for 1 to 1"}},
+		"too many seats":      {starts(need(1, nil), []place.Seat{seat("a", 1), seat("b", 1)}), []string{cannot + "it has 2 nodes and asked for 1 to 1"}},
+		"unknown node":        {starts(need(1, nil), one("x", 1)), []string{cannot + "there is no node x"}},
+		"same node twice":     {starts(need(1, two), []place.Seat{seat("a", 1), seat("a", 2)}), []string{cannot + "it has two ranks on node a"}},
+		"drained node":        {starts(need(1, nil), one("closed", 1)), []string{cannot + "it does not fit on node closed"}},
+		"GPU held by another": {starts(need(1, nil), one("a", 8)), []string{cannot + "it cannot have GPUs [3] of node a"}},
+		"GPU that is not":     {starts(need(1, nil), one("b", 1<<40)), []string{cannot + "it cannot have GPUs [40] of node b"}},
+		"too few GPUs":        {starts(need(2, nil), one("a", 1)), []string{cannot + "it cannot have GPUs [0] of node a"}},
+		"too many GPUs":       {starts(need(1, nil), one("a", 3)), []string{cannot + "it cannot have GPUs [0 1] of node a"}},
+		"GPUs not asked for":  {starts(need(0, nil), one("a", 1)), []string{cannot + "it cannot have GPUs [0] of node a"}},
+		"the same GPU for two": {starts(need(1, nil), one("a", 1), one("a", 1)),
+			[]string{"the plan for job j2 cannot be carried out: it cannot have GPUs [0] of node a"}},
+		"more CPUs than there are": {starts(need(0, func(s *job.Spec) { s.Resources.CPUs = 9000 }), one("a", 0), one("a", 0)),
+			[]string{"the plan for job j2 cannot be carried out: it does not fit on node a"}},
+		"a gang of which half fits takes nothing": {
+			append(starts(need(2, two), []place.Seat{seat("a", 3), seat("b", 3)}), starts(need(1, nil), nil, one("a", 1))[1:]...),
+			[]string{cannot + "it does not fit on node b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := newYard()
+			y.node("a", 4, nil)
+			y.hold("a", "j99", 8, 1000, 0)
+			y.node("b", 1, nil)
+			y.node("closed", 4, func(n *fleet.Node) { n.Drained = true })
+			good, bad := place.Check(y.view(), place.Plan{Starts: tc.plan})
+			var got []string
+			for _, err := range bad {
+				got = append(got, err.Error())
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+			if len(good)+len(bad) != len(tc.plan) {
+				t.Errorf("%d starts are good and %d bad, of %d", len(good), len(bad), len(tc.plan))
+			}
+		})
+	}
+	t.Run("a job placed twice", func(t *testing.T) {
+		t.Parallel()
+		y := newYard()
+		y.node("a", 4, nil)
+		p := starts(need(1, nil), one("a", 1), one("a", 2))
+		p[1].Item = p[0].Item
+		if _, bad := place.Check(y.view(), place.Plan{Starts: p}); len(bad) != 1 || bad[0].Error() != cannot+"it is placed twice" {
+			t.Errorf("refused: %v", bad)
+		}
+	})
+}

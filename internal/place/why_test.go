@@ -1,0 +1,202 @@
+package place_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+)
+
+// TestExplain has for each blocker the whole answer, as a researcher reads it.
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	drained := func(n *fleet.Node) { n.Drained = true }
+	state := func(s fleet.State) func(*fleet.Node) { return func(n *fleet.Node) { n.State = s } }
+	gang := func(n int) func(*job.Spec) {
+		return func(s *job.Spec) { s.Resources.Nodes = job.Range{Min: n, Max: n} }
+	}
+	for name, tc := range map[string]struct {
+		yard  func(y yard)
+		need  fleet.Need
+		lasts time.Duration
+		held  *place.Reservation
+		want  place.Why // Holders are checked by their jobs
+		by    []id.Job
+	}{
+		"no node": {
+			yard: func(yard) {}, need: need(1, nil),
+			want: place.Why{Blocker: place.BlockNoNode, Sentence: "no node has joined the yard",
+				Remedies: []string{"join a node: trainyard tokens create --join, then trainyard agent join on the machine"}},
+		},
+		"nothing": {
+			yard: func(y yard) { y.node("a", 4, nil) }, need: need(1, nil),
+			want: place.Why{Blocker: place.BlockNone, Sentence: "it can start on a now", Start: now},
+		},
+		"too many GPUs": {
+			yard: func(y yard) { y.node("a", 4, nil); y.node("b", 2, nil) }, need: need(8, nil),
+			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node of the yard has 8 GPUs and 1 CPU",
+				Remedies: []string{"the most that one node has is 4 GPUs, 16 CPUs and 64GB of memory: ask for less, or add a node"}},
+		},
+		"a GPU that is not there": {
+			yard: func(y yard) { y.node("a", 4, nil) },
+			need: need(1, func(s *job.Spec) {
+				s.Resources.GPU, s.Resources.Memory = []job.GPUKind{{Model: "H100"}, {Model: "A100", Memory: 40 << 30}}, 32<<30
+			}),
+			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node of the yard has 1x A100:40GB or H100, 1 CPU and 32GB of memory",
+				Remedies: []string{"the most that one node has is 4 GPUs, 16 CPUs and 64GB of memory: ask for less, or add a node",
+					"allow other GPUs: see trainyard nodes for what there is"}},
+		},
+		"GPU memory": {
+			yard: func(y yard) { y.node("a", 1, nil) },
+			need: need(2, func(s *job.Spec) {
+				s.Resources.GPUMemory, s.Resources.CPUs = job.ByteRange{Min: 24 << 30, Max: 48 << 30}, 0
+			}),
+			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node of the yard has 2 GPUs of 24GB to 48GB",
+				Remedies: []string{"the most that one node has is 1 GPU, 16 CPUs and 64GB of memory: ask for less, or add a node",
+					"allow other GPUs: see trainyard nodes for what there is"}},
+		},
+		"memory after an escalation": {
+			yard: func(y yard) { y.node("a", 1, nil) },
+			need: fleet.NeedOf(&job.Spec{Place: job.PlaceAny, Resources: job.Resources{GPUs: job.Range{Min: 1, Max: 1}}}, job.Floor{GPUMemory: 80 << 30}, nil),
+			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node of the yard has 1 GPU with more than 80GB of memory",
+				Remedies: []string{"the most that one node has is 1 GPU, 16 CPUs and 64GB of memory: ask for less, or add a node"}},
+		},
+		"too many nodes": {
+			yard: func(y yard) { y.node("a", 4, nil); y.node("b", 4, nil); y.node("c", 0, nil) }, need: need(4, gang(3)),
+			want: place.Why{Blocker: place.BlockNoFit, Sentence: "it needs 3 nodes with 4 GPUs and 1 CPU each, and the yard has 2 of them",
+				Remedies: []string{"ask for at most 2 nodes, or add nodes"}},
+		},
+		"no node of its place": {
+			yard: func(y yard) { y.node("a", 4, nil) }, need: need(1, func(s *job.Spec) { s.Place = job.PlaceCloud }),
+			want: place.Why{Blocker: place.BlockNoFit, Sentence: "its place is cloud, and the yard has no cloud node",
+				Remedies: []string{"set place: any, or add such a node"}},
+		},
+		"only nodes it failed on": {
+			yard: func(y yard) { y.node("a", 4, nil); y.node("b", 4, nil) },
+			need: fleet.NeedOf(&job.Spec{Place: job.PlaceAny}, job.Floor{}, []id.Node{"b", "a"}),
+			want: place.Why{Blocker: place.BlockBackoff, Sentence: "it failed on a and b and no other node could run it; it will be let back there after a while",
+				Remedies: []string{"add a node that could run it"}},
+		},
+		"drained and silent": {
+			yard: func(y yard) {
+				y.node("a", 4, drained)
+				y.node("b", 4, state(fleet.Suspect))
+				y.node("c", 0, nil)
+			}, need: need(1, nil),
+			want: place.Why{Blocker: place.BlockClosed, Sentence: "2 nodes could run it, but a is drained and b is suspect", Remedies: []string{"trainyard undrain a"}},
+		},
+		"many are closed": {
+			yard: func(y yard) {
+				for _, n := range []string{"a", "b", "c", "d", "e"} {
+					y.node(n, 1, state(fleet.Lost))
+				}
+				y.node("f", 1, nil)
+			}, need: need(1, gang(2)),
+			want: place.Why{Blocker: place.BlockClosed,
+				Sentence: "it needs 2 nodes; 6 nodes could run it, but a is lost, b is lost, c is lost and 2 more are closed too"},
+		},
+		"others hold the GPUs": {
+			yard: func(y yard) {
+				y.node("a", 4, nil)
+				y.node("b", 4, nil)
+				y.hold("a", "j1", 0b0111, 1000, 0)
+				y.hold("b", "j2", 0b1111, 1000, time.Hour)
+				y.hold("b", "j3", 0, 1000, time.Minute)
+			}, need: need(4, nil),
+			want: place.Why{Blocker: place.BlockResources, Sentence: "it needs 4 GPUs and 1 CPU; 2 nodes could run it and none has that much free",
+				Nodes: []id.Node{"b", "a"}, Remedies: []string{"with gpus: 1 it could start now", "it starts when jobs like j2 (bob, on b) end"}},
+			by: []id.Job{"j2", "j1"},
+		},
+		"others hold the CPUs": {
+			yard: func(y yard) { y.node("a", 4, nil); y.hold("a", "j1", 0, 15000, time.Hour) },
+			need: need(0, func(s *job.Spec) { s.Resources.CPUs = 2000 }),
+			want: place.Why{Blocker: place.BlockResources, Sentence: "it needs 2 CPUs; only a could run it and does not have that much free",
+				Nodes: []id.Node{"a"}, Remedies: []string{"it starts when jobs like j1 (bob, on a) end"}},
+			by: []id.Job{"j1"},
+		},
+		"it is next, and the time is known": {
+			yard: func(y yard) { y.node("a", 2, nil); y.hold("a", "j1", 1, 1000, time.Hour) }, need: need(2, nil),
+			held: &place.Reservation{Job: "j9", Nodes: []id.Node{"a"}, At: now.Add(time.Hour)},
+			want: place.Why{Blocker: place.BlockResources, Start: now.Add(time.Hour), Nodes: []id.Node{"a"},
+				Sentence: "it needs 2 GPUs and 1 CPU; only a could run it and does not have that much free; it is next and expected to start at 2026-11-15T10:00:00Z",
+				Remedies: []string{"with gpus: 1 it could start now", "it starts when jobs like j1 (bob, on a) end"}},
+			by: []id.Job{"j1"},
+		},
+		"a gang that is next": {
+			yard: func(y yard) {
+				y.node("a", 2, nil)
+				y.node("b", 2, nil)
+				y.node("c", 2, nil)
+				y.hold("a", "j1", 1, 1000, 0)
+				y.hold("b", "j2", 1, 1000, 0)
+			}, need: need(2, gang(3)),
+			held: &place.Reservation{Job: "j9", Nodes: []id.Node{"c", "a", "b"}},
+			want: place.Why{Blocker: place.BlockResources, Nodes: []id.Node{"a", "b"},
+				Sentence: "it needs 3 nodes with 2 GPUs and 1 CPU each, free at the same time; 1 of 3 have that much free; it is next, and c and 2 other nodes are kept for it",
+				Remedies: []string{"it starts when jobs like j1 (bob, on a) end"}},
+			by: []id.Job{"j1", "j2"},
+		},
+		"kept for another": {
+			yard: func(y yard) { y.node("a", 2, nil); y.node("b", 1, nil); y.hold("b", "j1", 1, 1000, 0) }, need: need(2, nil),
+			held: &place.Reservation{Job: "j5", Nodes: []id.Node{"a"}},
+			want: place.Why{Blocker: place.BlockReserved, Sentence: "a has room but is kept for j5, which is ahead of it",
+				Remedies: []string{"set expect for the jobs that run there, so that gaps can be used"}},
+		},
+		"kept for another until a time": {
+			yard: func(y yard) { y.node("a", 2, nil) }, need: need(1, nil), lasts: 2 * time.Hour,
+			held: &place.Reservation{Job: "j5", Nodes: []id.Node{"a"}, At: now.Add(90 * time.Minute)},
+			want: place.Why{Blocker: place.BlockReserved,
+				Sentence: "a has room but is kept for j5, which is ahead of it and is expected to start at 2026-11-15T10:30:00Z",
+				Remedies: []string{"set expect or max_duration to at most 1h30m, if it is that short"}},
+		},
+		"a gang of which one node is kept": {
+			yard: func(y yard) { y.node("a", 1, nil); y.node("b", 1, nil) }, need: need(1, gang(2)),
+			held: &place.Reservation{Job: "j5", Nodes: []id.Node{"b"}},
+			want: place.Why{Blocker: place.BlockReserved, Sentence: "b has room but is kept for j5, which is ahead of it",
+				Remedies: []string{"set expect for the jobs that run there, so that gaps can be used"}},
+		},
+		"free GPUs that are kept are not offered": {
+			yard: func(y yard) { y.node("a", 2, nil); y.hold("a", "j1", 1, 1000, 0) }, need: need(2, nil),
+			held: &place.Reservation{Job: "j5", Nodes: []id.Node{"a"}},
+			want: place.Why{Blocker: place.BlockResources, Sentence: "it needs 2 GPUs and 1 CPU; only a could run it and does not have that much free",
+				Nodes: []id.Node{"a"}, Remedies: []string{"it starts when jobs like j1 (bob, on a) end"}},
+			by: []id.Job{"j1"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := newYard()
+			tc.yard(y)
+			got := place.Explain(y.view(), tc.need, tc.lasts, "j9", tc.held)
+			var by []id.Job
+			for _, h := range got.Holders {
+				by = append(by, h.Job)
+			}
+			got.Holders = nil
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(tc.by, by); diff != "" {
+				t.Errorf("holders: %s", diff)
+			}
+		})
+	}
+}
+
+func TestHoldersAreBounded(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.node("a", 1, func(n *fleet.Node) { n.Inventory.CPUs = 100_000 })
+	for i := range uint64(100) {
+		y.hold("a", id.NewJob(i+1), 0, 1000, 0)
+	}
+	why := place.Explain(y.view(), need(0, nil), 0, "j200", nil)
+	if len(why.Holders) != 20 || len(why.Nodes) != 20 {
+		t.Errorf("%d holders on %d nodes are listed, want 20", len(why.Holders), len(why.Nodes))
+	}
+}

@@ -1,0 +1,112 @@
+package server
+
+import (
+	"context"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"trainyard/internal/blob"
+	"trainyard/internal/store"
+	"trainyard/internal/yardmaster"
+)
+
+// testStore is a store that counts commits, and fails or hangs when it is told to.
+type testStore struct {
+	store.Store
+	commits atomic.Int64
+	rows    atomic.Int64 // jobs committed
+	mu      sync.Mutex
+	err     error         // of every commit
+	gate    chan struct{} // commits and pings wait until it is closed
+	arrived chan struct{} // gets one for each that begins to wait
+}
+
+// fail makes every commit fail with an error, nil for none.
+func (s *testStore) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+// hang makes commits and pings wait until mend. The channel tells of each.
+func (s *testStore) hang() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gate, s.arrived = make(chan struct{}), make(chan struct{}, 1000)
+	return s.arrived
+}
+
+// mend ends fail and hang.
+func (s *testStore) mend() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = nil
+	if s.gate != nil {
+		close(s.gate)
+		s.gate = nil
+	}
+}
+
+func (s *testStore) wait() error {
+	s.mu.Lock()
+	gate, arrived, err := s.gate, s.arrived, s.err
+	s.mu.Unlock()
+	if gate != nil {
+		select {
+		case arrived <- struct{}{}:
+		default:
+		}
+		<-gate
+	}
+	return err
+}
+
+func (s *testStore) Commit(ctx context.Context, batches ...*yardmaster.Batch) error {
+	if err := s.wait(); err != nil {
+		return err
+	}
+	s.commits.Add(1)
+	for _, b := range batches {
+		s.rows.Add(int64(len(b.Jobs)))
+	}
+	return s.Store.Commit(ctx, batches...)
+}
+
+func (s *testStore) Ping(ctx context.Context) error {
+	if err := s.wait(); err != nil {
+		return err
+	}
+	return s.Store.Ping(ctx)
+}
+
+// testBlobs is a blob store that fails when it is told to.
+type testBlobs struct {
+	blob.Store
+	mu   sync.Mutex
+	left int // puts that still succeed, if limited
+	err  error
+	puts atomic.Int64
+}
+
+// failAfter lets so many puts through and fails the others; nil for all.
+func (b *testBlobs) failAfter(n int, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.left, b.err = n, err
+}
+
+func (b *testBlobs) Put(ctx context.Context, name string, r io.Reader) error {
+	b.mu.Lock()
+	b.left--
+	err := b.err
+	if b.left >= 0 {
+		err = nil
+	}
+	b.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	b.puts.Add(1)
+	return b.Store.Put(ctx, name, r)
+}

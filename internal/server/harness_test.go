@@ -1,0 +1,285 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"trainyard/internal/api"
+	"trainyard/internal/auth"
+	"trainyard/internal/blob"
+	"trainyard/internal/engine/agents"
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/place/baseline"
+	"trainyard/internal/store"
+	sqlstore "trainyard/internal/store/sql"
+	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// handClock is the wall clock, moved by hand.
+type handClock struct{ ahead atomic.Int64 }
+
+func (c *handClock) Now() time.Time          { return time.Now().UTC().Add(time.Duration(c.ahead.Load())) }
+func (c *handClock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
+
+// yard is a whole server that tests speak to: a real store, a real CA, TLS on
+// loopback, the loop and the hub of the agents.
+type yard struct {
+	t      testing.TB
+	srv    *Server
+	loop   *Loop
+	store  *testStore
+	blobs  *testBlobs
+	clock  *handClock
+	ca     *auth.CA
+	url    string
+	http   *http.Client
+	ended  chan error // what the loop returned
+	cancel context.CancelFunc
+}
+
+// setting changes what a yard is started with.
+type setting func(*Config, *yardmaster.Config)
+
+func withConfig(change func(*Config)) setting { return func(c *Config, _ *yardmaster.Config) { change(c) } }
+
+func withYard(change func(*yardmaster.Config)) setting {
+	return func(_ *Config, c *yardmaster.Config) { change(c) }
+}
+
+func newYard(t testing.TB, settings ...setting) *yard {
+	t.Helper()
+	return startYard(t, t.TempDir(), settings...)
+}
+
+// startYard starts a server over a folder, which may hold what an earlier one left.
+func startYard(t testing.TB, dir string, settings ...setting) *yard {
+	t.Helper()
+	y := &yard{t: t, clock: &handClock{}, ended: make(chan error, 1)}
+	cfg := yardmaster.Defaults(baseline.FIFO{})
+	config := Config{Version: "test", PolicyName: "fifo", StoreKind: "sqlite", Interval: time.Second, Lease: time.Minute,
+		NodeCertTTL: 24 * time.Hour, Burst: 1, MaxFile: 1 << 20, Timeout: 20 * time.Second}
+	for _, set := range settings {
+		set(&config, &cfg)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	y.cancel = cancel
+	ca, err := auth.OpenCA(filepath.Join(dir, "ca"), y.clock.Now())
+	y.must(err)
+	y.ca = ca
+	dirBlobs, err := blob.OpenDir(filepath.Join(dir, "blobs"))
+	y.must(err)
+	y.blobs = &testBlobs{Store: dirBlobs}
+	book, err := OpenLogbook(filepath.Join(dir, "logs"), y.blobs, y.clock)
+	y.must(err)
+	st, err := sqlstore.Open(ctx, filepath.Join(dir, "yard.db"), sqlstore.Options{Clock: y.clock})
+	y.must(err)
+	y.store = &testStore{Store: st}
+	y.must(st.Acquire(ctx, "test"))
+	state, err := st.Load(ctx, y.clock.Now().Add(-cfg.KeepFinal))
+	y.must(err)
+	directory := auth.NewDirectory()
+	directory.Set(state.Users, state.Tokens)
+	core := yardmaster.New(cfg)
+	core.Load(y.clock.Now(), state)
+	hub, feed, log := agents.New(core.Orders()), NewFeed(state.LastEvent), slog.New(slog.DiscardHandler)
+	y.loop = NewLoop(LoopConfig{Yard: core, Store: y.store, Engine: hub, Clock: y.clock, Log: log,
+		After: []func(*yardmaster.Batch){feed.Add, func(b *yardmaster.Batch) {
+			for i := range b.Users {
+				directory.PutUser(b.Users[i])
+			}
+			for i := range b.Tokens {
+				directory.PutToken(b.Tokens[i])
+			}
+		}}})
+	y.srv = New(config, Deps{Loop: y.loop, Store: y.store, Blobs: y.blobs, Logbook: book, Assignments: hub, CA: ca, Directory: directory,
+		Feed: feed, Clock: y.clock, Log: log, Registry: prometheus.NewRegistry()}, "start-1")
+	y.serve(ctx, st)
+	return y
+}
+
+// serve answers on loopback until the test ends.
+func (y *yard) serve(ctx context.Context, st store.Store) {
+	y.t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	y.must(err)
+	identity, err := y.ca.NewServerIdentity([]string{"127.0.0.1"}, y.clock)
+	y.must(err)
+	web := &http.Server{Handler: y.srv.Handler(), TLSConfig: y.ca.ServerTLS(identity), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
+		BaseContext: func(net.Listener) context.Context { return ctx }, ReadHeaderTimeout: 10 * time.Second}
+	y.url = "https://" + listener.Addr().String()
+	served, watched := make(chan error, 1), make(chan struct{})
+	go func() { y.ended <- y.loop.Run(ctx) }()
+	go func() { defer close(watched); y.srv.Run(ctx) }()
+	go func() { served <- web.ServeTLS(listener, "", "") }()
+	pinned, err := auth.PinnedTLS(y.ca.PEM())
+	y.must(err)
+	transport := &http.Transport{TLSClientConfig: pinned, ForceAttemptHTTP2: true}
+	y.http = &http.Client{Transport: transport}
+	y.t.Cleanup(func() {
+		y.store.mend() // whatever hangs goes on
+		y.cancel()
+		err := web.Close()
+		if serving := <-served; !errors.Is(serving, http.ErrServerClosed) {
+			err = errors.Join(err, serving)
+		}
+		<-y.loop.over
+		<-watched
+		transport.CloseIdleConnections()
+		if err = errors.Join(err, st.Close()); err != nil {
+			y.t.Errorf("stop the server: %v", err)
+		}
+	})
+}
+
+// must fails the test at once.
+func (y *yard) must(err error) {
+	y.t.Helper()
+	if err != nil {
+		y.t.Fatal(err)
+	}
+}
+
+func (y *yard) do(m yardmaster.Message) any {
+	y.t.Helper()
+	answer, err := y.loop.Do(y.t.Context(), m)
+	y.must(err)
+	return answer
+}
+
+// token makes a user, if there is none yet, and a token of theirs.
+func (y *yard) token(user id.User, role tenant.Role, scope tenant.Scope) string {
+	y.t.Helper()
+	y.do(yardmaster.PutUser{User: user, Role: role, By: "test"})
+	return y.newToken(tenant.Token{Kind: tenant.AccessToken, Owner: user, Scope: scope, Expires: y.clock.Now().Add(time.Hour)})
+}
+
+// newToken hands out any token.
+func (y *yard) newToken(t tenant.Token) string {
+	y.t.Helper()
+	secret, err := auth.Mint(t.Kind, rand.Reader, y.ca.Hash())
+	y.must(err)
+	t.ID, t.Hash = secret.ID, secret.Hash
+	y.do(yardmaster.AddToken{Token: t, By: "test"})
+	return secret.Text
+}
+
+// joinToken is for so many machines.
+func (y *yard) joinToken(uses int) string {
+	y.t.Helper()
+	y.do(yardmaster.PutUser{User: "root", Role: tenant.Admin, By: "test"})
+	return y.newToken(tenant.Token{Kind: tenant.JoinToken, Owner: "root", Class: "local", UsesLeft: uses, Expires: y.clock.Now().Add(time.Hour)})
+}
+
+// client calls the API with a token; "" for none.
+func (y *yard) client(token string) *api.Client {
+	y.t.Helper()
+	pinned, err := auth.PinnedTLS(y.ca.PEM())
+	y.must(err)
+	c := api.NewClient(y.url, token, pinned)
+	y.t.Cleanup(c.Close)
+	return c
+}
+
+// researcher is a client of a user who may submit.
+func (y *yard) researcher(user id.User) *api.Client {
+	y.t.Helper()
+	return y.client(y.token(user, tenant.Researcher, tenant.ScopeSubmit))
+}
+
+func (y *yard) admin() *api.Client {
+	y.t.Helper()
+	return y.client(y.token("root", tenant.Admin, tenant.ScopeAdmin))
+}
+
+// submit hands in a file and returns its jobs.
+func (y *yard) submit(c *api.Client, file string) []api.Job {
+	y.t.Helper()
+	reply, err := c.Submit(y.t.Context(), api.SubmitRequest{File: file}, "")
+	y.must(err)
+	return reply.Jobs
+}
+
+// answer is what the server said to a raw request.
+type reply struct {
+	status int
+	header http.Header
+	body   []byte
+	p      api.Problem
+}
+
+// raw sends a request as it is. A header is "Name: value".
+func (y *yard) raw(with *http.Client, method, path, token, body string, headers ...string) reply {
+	y.t.Helper()
+	req, err := http.NewRequestWithContext(y.t.Context(), method, y.url+path, strings.NewReader(body))
+	y.must(err)
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Set(name, value)
+	}
+	resp, err := with.Do(req)
+	y.must(err)
+	defer func() { _ = resp.Body.Close() }()
+	out := reply{status: resp.StatusCode, header: resp.Header}
+	if out.status == http.StatusOK && resp.Header.Get("Content-Type") == "text/event-stream" {
+		return out // it has no end
+	}
+	out.body, err = io.ReadAll(resp.Body)
+	y.must(err)
+	if out.status >= 400 {
+		if err := out.readProblem(); err != nil {
+			y.t.Errorf("%s %s: %v", method, path, err)
+		}
+	}
+	return out
+}
+
+// readProblem makes sure that an error has the one shape that errors have.
+func (a *reply) readProblem() error {
+	if got := a.header.Get("Content-Type"); got != "application/problem+json" {
+		return fmt.Errorf("status %d has content type %q: %s", a.status, got, a.body)
+	}
+	d := json.NewDecoder(bytes.NewReader(a.body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&a.p); err != nil {
+		return fmt.Errorf("%w: %s", err, a.body)
+	}
+	if a.p.Status != a.status || a.p.Detail == "" || a.p.Code == "" || a.p.Kind == "" || a.p.Title == "" {
+		return fmt.Errorf("status %d with an incomplete problem: %s", a.status, a.body)
+	}
+	return nil
+}
+
+// wantFault checks the kind and code of an error that a client got.
+func wantFault(t *testing.T, err error, kind fault.Kind, code string) {
+	t.Helper()
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Kind != kind || f.Code != code {
+		t.Fatalf("got the error %v, want one of kind %s with the code %s", err, kind, code)
+	}
+}

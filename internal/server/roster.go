@@ -1,0 +1,80 @@
+package server
+
+import (
+	"math"
+	"sync"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/yardmaster"
+)
+
+// roster knows where each node stands, as committed. A certificate is good
+// until it ends; the roster is how a node that was taken out is kept out. Agents
+// ask it at every call, so it does not ask the loop.
+type roster struct {
+	mu      sync.Mutex
+	states  map[id.Node]fleet.State
+	removed chan struct{} // closed when a node is taken out
+	lost    chan struct{} // closed when a node is taken out or lost
+}
+
+// newRoster returns the roster of a loop that does not run yet, which keeps it
+// up to date from then on. It is told before anyone else, so that who is woken
+// by a batch finds it in the roster.
+func newRoster(l *Loop) *roster {
+	r := &roster{states: map[id.Node]fleet.State{}, removed: make(chan struct{}), lost: make(chan struct{})}
+	if l.yard != nil {
+		for _, n := range l.yard.Nodes("", math.MaxInt) {
+			r.states[n.ID] = n.State
+		}
+	}
+	l.after = append([]func(*yardmaster.Batch){r.update}, l.after...)
+	return r
+}
+
+func (r *roster) update(b *yardmaster.Batch) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range b.Nodes {
+		n := &b.Nodes[i]
+		r.states[n.ID] = n.State
+		if n.State == fleet.Removed {
+			delete(r.states, n.ID)
+			close(r.removed)
+			r.removed = make(chan struct{})
+		}
+		if n.State == fleet.Removed || n.State == fleet.Lost {
+			close(r.lost)
+			r.lost = make(chan struct{})
+		}
+	}
+}
+
+// admit refuses a node that was taken out of the yard. The channel is closed
+// when it is time to ask again.
+func (r *roster) admit(n id.Node) (<-chan struct{}, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.states[n]; !ok {
+		return nil, fault.New(fault.Denied, "node_removed", "node %s was taken out of the yard", n).
+			WithRemedy("join again with a new join token")
+	}
+	return r.removed, nil
+}
+
+// gone reports whether nothing is expected from a node any more.
+func (r *roster) gone(n id.Node) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	state, ok := r.states[n]
+	return !ok || state == fleet.Lost
+}
+
+// waitLost returns a channel that is closed when a node is lost or taken out.
+func (r *roster) waitLost() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lost
+}

@@ -1,0 +1,216 @@
+package crash_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"trainyard/test/yardtest"
+)
+
+// agentNames are the two nodes of every yard.
+var agentNames = []string{"north", "south"}
+
+// yard is a real yard that is tormented.
+type yard struct {
+	*yardtest.Yard
+	scene
+	shared string // folder that the jobs share
+	token  string // by which the agents joined
+	agents map[string]*yardtest.Process
+}
+
+func newYard(t *testing.T, sc scene) *yard {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "crash-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	y := &yard{scene: sc, shared: filepath.Join(folder, "shared"), agents: map[string]*yardtest.Process{}}
+	y.Yard = &yardtest.Yard{Binary: filepath.Join(binaries, "trainyard"), Folder: folder, Store: sc.store, Flags: []string{
+		"--rate", "0", "--report-every", "250ms", "--retry-wait", "50ms", "--suspect-after", "20s", "--lost-after", "2m",
+	}}
+	for _, sub := range []string{"locks", "meet", "go"} {
+		if err := os.MkdirAll(filepath.Join(y.shared, sub), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { y.clear(t) })
+	return y
+}
+
+// open starts the yard for the first time: server, login, both agents.
+func (y *yard) open(t *testing.T) {
+	t.Helper()
+	ctx := t.Context()
+	err := y.Open(ctx)
+	if err == nil {
+		err = y.LogIn(ctx)
+	}
+	if err == nil {
+		y.token, err = y.JoinToken(ctx, len(agentNames))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range agentNames {
+		y.startAgent(t, name)
+	}
+	if err := y.AwaitNodes(ctx, len(agentNames)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (y *yard) startAgent(t *testing.T, name string) {
+	t.Helper()
+	p, err := y.StartAgent(name, y.token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y.agents[name] = p
+}
+
+// clear ends all that is left of the yard, and keeps its folder if the test failed.
+func (y *yard) clear(t *testing.T) {
+	if err := yardtest.KillAll(y.Folder); err != nil {
+		t.Errorf("clean up: %v", err)
+	}
+	if !t.Failed() {
+		if err := os.RemoveAll(y.Folder); err != nil {
+			t.Errorf("clean up: %v", err)
+		}
+		return
+	}
+	t.Logf("seed %d; all of the yard is kept in %s", y.seed, y.Folder)
+	t.Logf("end of the server's log:\n%s", yardtest.Tail(y.ServerLog(), 15))
+	for _, name := range agentNames {
+		t.Logf("end of the log of agent %s:\n%s", name, yardtest.Tail(y.AgentLog(name), 15))
+	}
+}
+
+// torment kills and starts again as often as the scene says, and leaves
+// everything running.
+func (y *yard) torment(t *testing.T, rng *rand.Rand, l *load) {
+	t.Helper()
+	for n := 0; n < y.kills; n++ {
+		if t.Failed() {
+			t.FailNow()
+		}
+		y.awaitMoment(t, rng, l)
+		server, agents := y.choose(rng)
+		if server {
+			y.kill(t, "server", y.Server())
+		}
+		for _, name := range agents {
+			y.kill(t, "agent "+name, y.agents[name])
+		}
+		if rng.IntN(2) == 0 {
+			time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
+		}
+		serverFirst := rng.IntN(2) == 0
+		if server && serverFirst {
+			y.startServer(t)
+		}
+		for _, name := range agents {
+			y.startAgent(t, name)
+		}
+		if server && !serverFirst {
+			y.startServer(t)
+		}
+	}
+	if err := y.AwaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (y *yard) startServer(t *testing.T) {
+	t.Helper()
+	if err := y.StartServer(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// kill kills a process that must still be there: one that ended by itself is a
+// defect of its own.
+func (y *yard) kill(t *testing.T, what string, p *yardtest.Process) {
+	t.Helper()
+	select {
+	case <-p.Gone():
+		t.Fatalf("the %s ended by itself", what)
+	default:
+	}
+	if err := p.Kill(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// choose picks who is killed this time.
+func (y *yard) choose(rng *rand.Rand) (server bool, agents []string) {
+	if !y.agent {
+		return true, nil
+	}
+	agents = []string{agentNames[rng.IntN(len(agentNames))]}
+	if rng.IntN(4) == 0 {
+		agents = agentNames
+	}
+	return y.server, agents
+}
+
+// awaitMoment waits for a point at which to kill: while everything still
+// starts, right after something was acknowledged or ordered, or at any time.
+func (y *yard) awaitMoment(t *testing.T, rng *rand.Rand, l *load) {
+	t.Helper()
+	kind, delay := rng.IntN(4), rng.IntN(500)
+	if kind == 0 {
+		time.Sleep(time.Duration(delay) * time.Millisecond / 8)
+		return
+	}
+	if err := y.AwaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if kind > 1 {
+		time.Sleep(time.Duration(50+delay) * time.Millisecond)
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	moment := l.acked
+	if !y.server {
+		moment = l.watch.starting
+	}
+	drain(moment)
+	select {
+	case <-moment:
+		time.Sleep(time.Duration(delay) * time.Millisecond / 50)
+	case <-ctx.Done():
+	}
+}
+
+func drain(c chan struct{}) {
+	select {
+	case <-c:
+	default:
+	}
+}
+
+// died reports whether the server or an agent has ended by itself.
+func (y *yard) died(t *testing.T) bool {
+	t.Helper()
+	ended := func(what string, p *yardtest.Process) bool {
+		select {
+		case <-p.Gone():
+			t.Errorf("the %s ended by itself", what)
+			return true
+		default:
+			return false
+		}
+	}
+	died := ended("server", y.Server())
+	for name, p := range y.agents {
+		died = ended("agent "+name, p) || died
+	}
+	return died
+}

@@ -1,0 +1,215 @@
+// Package yardtest starts real yards for tests: the real binary as server and
+// agents, on loopback, in a folder of their own.
+//
+// It builds the binary, starts, kills and stops processes, makes the first
+// login, and finds what processes a yard has left on the machine. It never
+// touches a process that does not belong to the yard's folder and asserts
+// nothing itself. The crash test and the end-to-end tests call it.
+package yardtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"trainyard/internal/api"
+	"trainyard/internal/auth"
+	"trainyard/internal/tenant"
+)
+
+// Yard is a server and its agents. Fill in the exported fields and call Open.
+type Yard struct {
+	Binary  string
+	Folder  string   // everything lies below it
+	Store   string   // "" for SQLite in the folder
+	Flags   []string // further flags of the server
+	Address string   // where the server listens; chosen by Open if empty
+
+	server    *Process
+	bootstrap string
+	admin     string // access token
+	ca        []byte
+}
+
+// URL is the server's address for clients.
+func (y *Yard) URL() string { return "https://" + y.Address }
+
+// Admin is the access token of the first admin.
+func (y *Yard) Admin() string { return y.admin }
+
+// Bootstrap is the bootstrap token that the first start printed.
+func (y *Yard) Bootstrap() string { return y.bootstrap }
+
+// Server is the server's process.
+func (y *Yard) Server() *Process { return y.server }
+
+// ServerLog is the file with the server's output.
+func (y *Yard) ServerLog() string { return filepath.Join(y.Folder, "server.log") }
+
+// AgentLog is the file with the output of an agent.
+func (y *Yard) AgentLog(name string) string { return filepath.Join(y.Folder, name+".log") }
+
+// AgentData is the data folder of an agent.
+func (y *Yard) AgentData(name string) string { return filepath.Join(y.Folder, name) }
+
+// Open starts the server for the first time and takes note of its bootstrap token.
+func (y *Yard) Open(ctx context.Context) error {
+	var err error
+	if y.Address == "" {
+		if y.Address, err = FreeAddress(ctx); err != nil {
+			return err
+		}
+	}
+	if err := y.StartServer(); err != nil {
+		return err
+	}
+	if err := y.AwaitReady(ctx); err != nil {
+		return err
+	}
+	printed := regexp.MustCompile(`--token (tyb_\S+)`)
+	return y.await(ctx, "the bootstrap token", func() error {
+		text, err := os.ReadFile(y.ServerLog())
+		if err != nil {
+			return err
+		}
+		m := printed.FindSubmatch(text)
+		if m == nil {
+			return errors.New("the server has not printed it")
+		}
+		y.bootstrap = string(m[1])
+		return nil
+	})
+}
+
+// LogIn makes the first admin's access token.
+func (y *Yard) LogIn(ctx context.Context) error {
+	token, err := auth.Parse(y.bootstrap)
+	if err != nil {
+		return err
+	}
+	if y.ca, _, err = auth.FetchCA(ctx, y.Address, token.CAHash); err != nil {
+		return err
+	}
+	client, err := y.Client("")
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	reply, err := client.Login(ctx, api.LoginRequest{Token: y.bootstrap})
+	y.admin = reply.Text
+	return err
+}
+
+// Client returns a client of its own, with a token or without.
+func (y *Yard) Client(token string) (*api.Client, error) {
+	tls, err := auth.PinnedTLS(y.ca)
+	if err != nil {
+		return nil, err
+	}
+	return api.NewClient(y.URL(), token, tls), nil
+}
+
+// JoinToken makes a token by which so many machines may join.
+func (y *Yard) JoinToken(ctx context.Context, uses int) (string, error) {
+	client, err := y.Client(y.admin)
+	if err != nil {
+		return "", err
+	}
+	defer client.Close()
+	reply, err := client.CreateToken(ctx, api.TokenRequest{Kind: tenant.JoinToken, Uses: uses})
+	return reply.Text, err
+}
+
+// StartServer starts the server and does not wait for it.
+func (y *Yard) StartServer() error {
+	args := []string{"server", "--data", filepath.Join(y.Folder, "server"), "--listen", y.Address}
+	if y.Store != "" {
+		args = append(args, "--store", y.Store)
+	}
+	var err error
+	y.server, err = Start(exec.Command(y.Binary, append(args, y.Flags...)...), y.ServerLog())
+	return err
+}
+
+// StartAgent starts an agent with the name and does not wait for it. The token
+// is used the first time only.
+func (y *Yard) StartAgent(name, token string, flags ...string) (*Process, error) {
+	args := append([]string{"agent", "join", y.URL(), "--data", y.AgentData(name), "--name", name, "--token", token}, flags...)
+	return Start(exec.Command(y.Binary, args...), y.AgentLog(name))
+}
+
+// AwaitReady waits until the server says that it is ready.
+func (y *Yard) AwaitReady(ctx context.Context) error {
+	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: trustAny()}
+	client := &http.Client{Transport: transport, Timeout: 5 * time.Second}
+	return y.await(ctx, "the server", func() error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, y.URL()+"/readyz", nil)
+		if err != nil {
+			return err
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = resp.Body.Close() }()
+		if resp.StatusCode != http.StatusOK {
+			return errors.New("readyz answers " + resp.Status)
+		}
+		return nil
+	})
+}
+
+// AwaitNodes waits until so many nodes are in order.
+func (y *Yard) AwaitNodes(ctx context.Context, count int) error {
+	client, err := y.Client(y.admin)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return y.await(ctx, "the nodes", func() error {
+		page, err := client.Nodes(ctx, api.Page{})
+		if err != nil {
+			return err
+		}
+		ready := 0
+		for _, n := range page.Nodes {
+			if n.State == "idle" || n.State == "running" {
+				ready++
+			}
+		}
+		if ready != count {
+			return fmt.Errorf("%d of %d nodes are ready", ready, count)
+		}
+		return nil
+	})
+}
+
+// patience bounds every wait; it is far longer than anything takes.
+const patience = time.Minute
+
+// await asks again and again until the answer is nil, and gives up early when
+// the server has ended.
+func (y *Yard) await(ctx context.Context, what string, ask func() error) error {
+	for end := time.Now().Add(patience); ; {
+		err := ask()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-y.server.Gone():
+			return fmt.Errorf("wait for %s: the server has ended: %s", what, Tail(y.ServerLog(), 5))
+		case <-time.After(10 * time.Millisecond):
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("wait for %s: %w", what, err)
+		}
+	}
+}
