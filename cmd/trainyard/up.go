@@ -86,10 +86,9 @@ func up(ctx context.Context, c *config, env cli.Env, submit string) error {
 		err = fmt.Errorf("the agent ended: %w", agentErr)
 		agentDone <- nil
 	}
-	// The server first: else it would place the stopped runs anew at once.
-	err = errors.Join(err, s.stop())
+	// The agent first, so that its last reports and output are taken.
 	stopAgent()
-	return errors.Join(err, <-agentDone)
+	return errors.Join(err, <-agentDone, s.stop())
 }
 
 func say(w io.Writer, format string, args ...any) {

@@ -13,7 +13,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -76,7 +75,7 @@ func (d *Dir) Put(ctx context.Context, name string, r io.Reader) error {
 		return err
 	}
 	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := makeDir(dir); err != nil {
 		return unavailable("write", name, err)
 	}
 	f, err := os.CreateTemp(filepath.Join(d.root, unfinished), "*")
@@ -112,6 +111,23 @@ func (u readerUntil) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	return u.r.Read(p)
+}
+
+// makeDir makes a folder, and those above it, durable.
+func makeDir(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return nil // or a file, which the rename will find
+	case errors.Is(err, fs.ErrNotExist):
+		if err := makeDir(filepath.Dir(dir)); err != nil {
+			return err
+		}
+		return makeDir(dir)
+	case err != nil:
+		return err
+	}
+	return syncDir(filepath.Dir(dir))
 }
 
 // syncDir makes a rename durable.
@@ -188,9 +204,9 @@ func (d *Dir) Delete(_ context.Context, name string) error {
 // List returns the names that begin with prefix.
 func (d *Dir) List(ctx context.Context, prefix string) ([]string, error) {
 	start := d.root
-	if dir := path.Dir(prefix + "x"); dir != "." {
+	if end := strings.LastIndexByte(prefix, '/'); end >= 0 {
 		var err error
-		if start, err = d.path(dir); err != nil {
+		if start, err = d.path(prefix[:end]); err != nil {
 			return nil, err
 		}
 	}

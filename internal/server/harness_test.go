@@ -60,7 +60,9 @@ type yard struct {
 // setting changes what a yard is started with.
 type setting func(*Config, *yardmaster.Config)
 
-func withConfig(change func(*Config)) setting { return func(c *Config, _ *yardmaster.Config) { change(c) } }
+func withConfig(change func(*Config)) setting {
+	return func(c *Config, _ *yardmaster.Config) { change(c) }
+}
 
 func withYard(change func(*yardmaster.Config)) setting {
 	return func(_ *Config, c *yardmaster.Config) { change(c) }
