@@ -8,12 +8,13 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
 	"trainyard/internal/workdir"
 )
 
-// fetchTries is how often a folder is made before its run is given up.
+// fetchTries is how often contents may arrive damaged before the run is given up.
 const fetchTries = 3
 
 // files makes the working directories of runs, from the node's content store
@@ -32,23 +33,33 @@ type copying struct {
 }
 
 // materialise makes the folder dir from the manifest with this digest. It is
-// what the runtime calls.
+// what the runtime calls. A server that is away is waited for, since it is
+// no fault of the run; ctx ends when the run is stopped.
 func (f *files) materialise(ctx context.Context, digest, dir string) error {
 	progress := f.begin(digest)
 	defer f.end(digest)
-	var err error
-	for range fetchTries {
-		if err = f.try(ctx, digest, dir, progress); err == nil {
+	for damages, waits := 0, 0; ; {
+		err := f.try(ctx, digest, dir, progress)
+		var found *fault.Error
+		switch {
+		case err == nil:
+			f.agent.trouble("fetching of files", nil)
 			return nil
-		}
-		// Only what was damaged on the way is better the next time.
-		var damage *fault.Error
-		if ctx.Err() != nil || !errors.As(err, &damage) || damage.Code != "workdir_content_damaged" {
+		case ctx.Err() != nil || !errors.As(err, &found):
+			return err
+		case found.Code == "workdir_content_damaged":
+			if damages++; damages == fetchTries {
+				return err
+			}
+			f.agent.log.Warn("content was damaged, fetching it again", "manifest", digest, "error", err)
+		case found.Kind == fault.Unavailable:
+			waits++
+			f.agent.trouble("fetching of files", err)
+			clock.Sleep(ctx, job.Backoff(waits, retryFirst, retryMost))
+		default:
 			return err
 		}
-		f.agent.log.Warn("content was damaged, fetching it again", "manifest", digest, "error", err)
 	}
-	return err
 }
 
 func (f *files) try(ctx context.Context, digest, dir string, progress *copying) error {
@@ -79,8 +90,25 @@ func (f *files) try(ctx context.Context, digest, dir string, progress *copying) 
 // open returns a content from the store or, through it, from the server.
 func (f *files) open(ctx context.Context, digest string) (io.ReadCloser, error) {
 	return f.agent.contents.Open(ctx, digest, func(ctx context.Context, digest string) (io.ReadCloser, error) {
-		return f.agent.yard.Load().FetchFile(ctx, digest)
+		content, err := f.agent.yard.Load().FetchFile(ctx, digest)
+		if err != nil {
+			return nil, err
+		}
+		return download{content}, nil
 	})
+}
+
+// download is a content on its way. That its connection broke off is told from
+// other failures: it can be fetched again.
+type download struct{ io.ReadCloser }
+
+// Read reads on.
+func (d download) Read(p []byte) (int, error) {
+	n, err := d.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = fault.New(fault.Unavailable, "unreachable", "the connection to the yard broke off: %v", err).WithCause(err)
+	}
+	return n, err
 }
 
 func (f *files) begin(digest string) *copying {

@@ -106,6 +106,9 @@ func (m *Matcher) Fits(r *Room) (gpus uint64, ok bool) {
 	return gpus, !m.avoids(r)
 }
 
+// Wanted returns the node's sound GPUs that are of a wanted kind, free or not.
+func (m *Matcher) Wanted(r *Room) uint64 { return m.gpus(r, r.Sound) }
+
 func (m *Matcher) avoids(r *Room) bool {
 	return m.Need.Avoid != "" && strings.Contains(m.Need.Avoid, "|"+string(r.Node.ID)+"|")
 }

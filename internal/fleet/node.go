@@ -99,6 +99,14 @@ type Node struct {
 	Inventory Inventory
 }
 
+// GPUSize returns the memory of the node's GPUs, of the first if they differ, and 0 if it has none.
+func (n *Node) GPUSize() job.Bytes {
+	if len(n.Inventory.GPUs) == 0 {
+		return 0
+	}
+	return n.Inventory.GPUs[0].Memory
+}
+
 // Inventory is what a node's agent found on it.
 type Inventory struct {
 	Address string    `json:"address"` // how other nodes of a run reach it

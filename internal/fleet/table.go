@@ -15,6 +15,7 @@ type Room struct {
 	Node   *Node  // never changed; a changed node is another value
 	Open   bool   // new work may go there
 	Kind   int32  // the one kind of all its GPUs, -1 if it has none or several kinds
+	Group  int32  // rooms of one class and one size of GPU have the same, from 0
 	Sound  uint64 // GPUs in order: no error, not used by others
 	Free   uint64 // sound GPUs that no run holds
 	CPUs   job.CPUs
@@ -39,11 +40,18 @@ type Table struct {
 	index    map[id.Node]int
 	unsorted bool
 	kinds    map[string]int32
+	groups   map[group]int32
+}
+
+// group is what rooms have in common that a policy fills alike.
+type group struct {
+	class Class
+	size  job.Bytes // memory of the first GPU, 0 without
 }
 
 // NewTable returns an empty table.
 func NewTable() *Table {
-	return &Table{index: map[id.Node]int{}, kinds: map[string]int32{}}
+	return &Table{index: map[id.Node]int{}, kinds: map[string]int32{}, groups: map[group]int32{}}
 }
 
 // Put adds a node or replaces what is known about it. foreign are GPUs that
@@ -57,7 +65,7 @@ func (t *Table) Put(n *Node, foreign uint64) {
 		t.unsorted = true
 	}
 	r := &t.rooms[i]
-	r.Node, r.Open, r.Kind = n, n.State == Ready && !n.Drained, t.kind(n.Inventory.GPUs)
+	r.Node, r.Open, r.Kind, r.Group = n, n.State == Ready && !n.Drained, t.kind(n.Inventory.GPUs), t.group(n)
 	r.Sound = 0
 	for _, g := range n.Inventory.GPUs {
 		if g.Error == "" && g.Index >= 0 && g.Index < MaxGPUs {
@@ -83,6 +91,17 @@ func (t *Table) kind(gpus []GPU) int32 {
 	if !ok {
 		k = int32(len(t.kinds))
 		t.kinds[name] = k
+	}
+	return k
+}
+
+// group returns the number of the node's group.
+func (t *Table) group(n *Node) int32 {
+	g := group{class: n.Class, size: n.GPUSize()}
+	k, ok := t.groups[g]
+	if !ok {
+		k = int32(len(t.groups))
+		t.groups[g] = k
 	}
 	return k
 }

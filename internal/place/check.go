@@ -3,7 +3,7 @@ package place
 import (
 	"math/bits"
 	"slices"
-	"strings"
+	"sort"
 
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
@@ -15,7 +15,13 @@ import (
 // nodes must be open and allowed for the job, GPUs free and of the right kind,
 // counts within what was asked, and no job placed twice.
 func Check(v *View, p Plan) (good []Start, bad []error) {
-	c := checker{view: v, changed: map[int]fleet.Room{}, placed: map[id.Job]bool{}}
+	c := checker{view: v, changed: make(map[int]fleet.Room, len(p.Starts)), placed: make(map[id.Job]bool, len(p.Starts))}
+	if len(p.Starts) > manyStarts {
+		c.index = make(map[id.Node]int, len(v.Rooms))
+		for i := range v.Rooms {
+			c.index[v.Rooms[i].Node.ID] = i
+		}
+	}
 	for i := range p.Starts {
 		if err := c.start(&p.Starts[i]); err != nil {
 			bad = append(bad, err)
@@ -26,11 +32,32 @@ func Check(v *View, p Plan) (good []Start, bad []error) {
 	return good, bad
 }
 
+// manyStarts is from how many starts on an index of the nodes pays.
+const manyStarts = 256
+
 type checker struct {
 	view    *View
+	index   map[id.Node]int    // nil if there are few starts
 	changed map[int]fleet.Room // rooms with less free than in the view
 	placed  map[id.Job]bool
 	matcher *fleet.Matcher // of the last job's need
+	after   []taken        // by the start being checked
+}
+
+// taken is a room after a seat in it was taken.
+type taken struct {
+	at   int
+	room fleet.Room
+}
+
+// find returns the place of a node's room in the view.
+func (c *checker) find(n id.Node) (int, bool) {
+	if c.index != nil {
+		at, found := c.index[n]
+		return at, found
+	}
+	at := sort.Search(len(c.view.Rooms), func(i int) bool { return c.view.Rooms[i].Node.ID >= n })
+	return at, at < len(c.view.Rooms) && c.view.Rooms[at].Node.ID == n
 }
 
 func (c *checker) start(s *Start) error {
@@ -46,15 +73,13 @@ func (c *checker) start(s *Start) error {
 	if c.matcher == nil || c.matcher.Need != need {
 		c.matcher = fleet.NewMatcher(need)
 	}
-	after := make(map[int]fleet.Room, len(s.Seats))
+	c.after = c.after[:0]
 	for _, seat := range s.Seats {
-		at, found := slices.BinarySearchFunc(c.view.Rooms, seat.Node, func(r fleet.Room, n id.Node) int {
-			return strings.Compare(string(r.Node.ID), string(n))
-		})
+		at, found := c.find(seat.Node)
 		if !found {
 			return refuse(s, "there is no node %s", seat.Node)
 		}
-		if _, twice := after[at]; twice {
+		if slices.ContainsFunc(c.after, func(t taken) bool { return t.at == at }) {
 			return refuse(s, "it has two ranks on node %s", seat.Node)
 		}
 		room, ok := c.changed[at]
@@ -71,10 +96,10 @@ func (c *checker) start(s *Start) error {
 		room.Free &^= seat.GPUs
 		room.CPUs -= need.CPUs
 		room.Memory -= need.Memory
-		after[at] = room
+		c.after = append(c.after, taken{at, room})
 	}
-	for at, room := range after {
-		c.changed[at] = room
+	for _, t := range c.after {
+		c.changed[t.at] = t.room
 	}
 	c.placed[s.Item.Job] = true
 	return nil

@@ -4,13 +4,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"trainyard/internal/api"
 	"trainyard/internal/auth"
-	"trainyard/internal/id"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -81,10 +81,12 @@ func badYard(t *testing.T) (*yard, *node, map[string]string) {
 	return y, n, tokens
 }
 
+// tokenName is what differs from one time to the next.
+var tokenName = regexp.MustCompile(`access token \w+( expired at [-0-9T:Z]+)?`)
+
 func TestBadRequestsOfPeople(t *testing.T) {
 	t.Parallel()
 	y, _, tokens := badYard(t)
-	_ = id.Job("")
 	for _, tt := range badRequestsOfPeople {
 		t.Run(tt.name, func(t *testing.T) {
 			token, ok := tokens[tt.as]
@@ -96,7 +98,7 @@ func TestBadRequestsOfPeople(t *testing.T) {
 				headers = strings.Split(tt.header, "|")
 			}
 			got := y.raw(y.http, tt.method, tt.path, token, tt.body, headers...)
-			if text := says(&got.p); text != tt.want {
+			if text := tokenName.ReplaceAllString(says(&got.p), "access token T"); text != tt.want {
 				t.Errorf("got\n%s\nwant\n%s", text, tt.want)
 			}
 		})

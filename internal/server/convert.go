@@ -14,19 +14,23 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
+// shown is a time as the store keeps it, so that the same thing reads the same
+// from memory and from the store.
+func shown(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
 // timeOrNil leaves out a time that has not come.
 func timeOrNil(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
-	u := t.UTC()
+	u := shown(t)
 	return &u
 }
 
 func toJob(j *job.Job) api.Job {
 	out := api.Job{
 		ID: j.ID, Seq: j.Seq, Owner: j.Owner, Project: j.Project, State: j.State, Status: j.Status(), Cause: j.Cause, Reason: j.Reason,
-		Submitted: j.Submitted.UTC(), Since: j.Since.UTC(), Started: timeOrNil(j.Started), Ended: timeOrNil(j.Ended),
+		Submitted: shown(j.Submitted), Since: shown(j.Since), Started: timeOrNil(j.Started), Ended: timeOrNil(j.Ended),
 		Epoch: j.Epoch, Needs: j.Needs, Pipeline: j.Pipeline,
 	}
 	if j.Spec != nil {
@@ -75,7 +79,7 @@ func resourcesText(r *job.Resources) string {
 }
 
 func toRun(r *job.Run) api.Run {
-	out := api.Run{ID: r.ID, Epoch: r.Epoch, State: r.State, Cause: r.Cause, Reason: r.Reason, Ordered: r.Ordered.UTC(),
+	out := api.Run{ID: r.ID, Epoch: r.Epoch, State: r.State, Cause: r.Cause, Reason: r.Reason, Ordered: shown(r.Ordered),
 		Started: timeOrNil(r.Started), Ended: timeOrNil(r.Ended), Ranks: make([]api.Rank, len(r.Ranks))}
 	for i := range r.Ranks {
 		k := &r.Ranks[i]
@@ -103,7 +107,7 @@ func hasFake(n *yardmaster.NodeInfo) bool {
 
 func toNode(n *yardmaster.NodeInfo) api.Node {
 	out := api.Node{
-		ID: n.ID, Class: n.Class, Pool: n.Pool, State: nodeState(n), Since: n.Since.UTC(), Reason: n.Reason, Drained: n.Drained,
+		ID: n.ID, Class: n.Class, Pool: n.Pool, State: nodeState(n), Since: shown(n.Since), Reason: n.Reason, Drained: n.Drained,
 		LastSeen: timeOrNil(n.Seen), CPUs: n.Inventory.CPUs, CPUsFree: n.Room.CPUs, Memory: n.Inventory.Memory, MemFree: n.Room.Memory,
 		Disk: n.Inventory.Disk, OS: n.Inventory.OS, Arch: n.Inventory.Arch, Address: n.Inventory.Address, Version: n.Inventory.Version,
 		Limits: n.Inventory.Limits, FakeGPUs: hasFake(n), Jobs: n.Jobs, GPUs: make([]api.GPU, len(n.Inventory.GPUs)),
@@ -146,16 +150,16 @@ func nodeState(n *yardmaster.NodeInfo) string {
 }
 
 func toUser(u *tenant.User, usage float64) api.User {
-	return api.User{ID: u.ID, Role: u.Role, Disabled: u.Disabled, Created: u.Created.UTC(), Usage: usage}
+	return api.User{ID: u.ID, Role: u.Role, Disabled: u.Disabled, Created: shown(u.Created), Usage: usage}
 }
 
 func (s *Server) toToken(t *tenant.Token) api.Token {
 	return api.Token{ID: t.ID, Kind: t.Kind, Owner: t.Owner, Scope: t.Scope, Note: t.Note, Class: t.Class, Pool: t.Pool, UsesLeft: t.UsesLeft,
-		Created: t.Created.UTC(), Expires: t.Expires.UTC(), Revoked: t.Revoked, LastUsed: s.used.get(t.ID)}
+		Created: shown(t.Created), Expires: shown(t.Expires), Revoked: t.Revoked, LastUsed: s.used.get(t.ID)}
 }
 
 func toEvent(e *yardmaster.Event) api.Event {
-	return api.Event{Seq: e.Seq, At: e.At.UTC(), Kind: e.Kind, Actor: e.Actor, Owner: e.Owner, Job: e.Job, Run: e.Run, Node: e.Node, From: e.From, To: e.To, Reason: e.Reason}
+	return api.Event{Seq: e.Seq, At: shown(e.At), Kind: e.Kind, Actor: e.Actor, Owner: e.Owner, Job: e.Job, Run: e.Run, Node: e.Node, From: e.From, To: e.To, Reason: e.Reason}
 }
 
 // toAssignments is what an agent is told of the orders for its node.

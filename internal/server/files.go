@@ -56,7 +56,7 @@ func (s *Server) plain(op huma.Operation, handle func(w http.ResponseWriter, r *
 			err = handle(w, r.WithContext(ctx))
 		}
 		if err != nil {
-			if k := fault.KindOf(err); k == fault.Internal || k == fault.Unavailable {
+			if k := fault.KindOf(err); (k == fault.Internal || k == fault.Unavailable) && !left(ctx) {
 				s.Log.ErrorContext(ctx, "request failed", "path", r.URL.Path, "error", err, "cause", errors.Unwrap(err))
 			}
 			writeProblem(w, err)
@@ -83,10 +83,10 @@ func pathNames(path string) []string {
 // digestLen is the length of a SHA-256 in hex.
 const digestLen = 64
 
-func checkDigest(d string) error {
+func checkDigest(d, field string) error {
 	raw, err := hex.DecodeString(d)
 	if err != nil || len(d) != digestLen || hex.EncodeToString(raw) != d {
-		return fault.New(fault.Invalid, "bad_digest", "%q is no SHA-256 in lower-case hex", d).WithField("digest")
+		return fault.New(fault.Invalid, "bad_digest", "%q is no SHA-256 in lower-case hex", d).WithField(field)
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func (s *Server) missingFiles(ctx context.Context, in *body[api.MissingRequest])
 	}
 	reply := api.MissingReply{Digests: []string{}}
 	for _, d := range in.Body.Digests {
-		if err := checkDigest(d); err != nil {
+		if err := checkDigest(d, "digests"); err != nil {
 			return nil, toProblem(err)
 		}
 		ok, err := s.Blobs.Has(ctx, fileBlob(d))
@@ -116,7 +116,7 @@ func (s *Server) missingFiles(ctx context.Context, in *body[api.MissingRequest])
 
 func (s *Server) putFile(w http.ResponseWriter, r *http.Request) error {
 	digest := r.PathValue("digest")
-	if err := checkDigest(digest); err != nil {
+	if err := checkDigest(digest, "digest"); err != nil {
 		return err
 	}
 	if err := allow(r.Context(), tenant.SubmitJob, callerOf(r.Context()).User); err != nil {
@@ -188,10 +188,13 @@ func (s *summed) Read(p []byte) (int, error) {
 
 func (s *Server) getFile(w http.ResponseWriter, r *http.Request) error {
 	digest := r.PathValue("digest")
-	if err := checkDigest(digest); err != nil {
+	if err := checkDigest(digest, "digest"); err != nil {
 		return err
 	}
 	f, err := s.Blobs.Get(r.Context(), fileBlob(digest))
+	if fault.KindOf(err) == fault.NotFound {
+		return fault.New(fault.NotFound, "file_not_found", "there is no file %s", digest)
+	}
 	if err != nil {
 		return err
 	}
@@ -212,7 +215,7 @@ func (s *Server) checkWorkdir(ctx context.Context, digest string) error {
 	if digest == "" {
 		return nil
 	}
-	if err := checkDigest(digest); err != nil {
+	if err := checkDigest(digest, "workdir"); err != nil {
 		return err
 	}
 	f, err := s.Blobs.Get(ctx, fileBlob(digest))
@@ -231,7 +234,7 @@ func (s *Server) checkWorkdir(ctx context.Context, digest string) error {
 		if file.Digest == "" {
 			continue
 		}
-		if err := checkDigest(file.Digest); err != nil {
+		if err := checkDigest(file.Digest, "workdir"); err != nil {
 			return err
 		}
 		ok, err := s.Blobs.Has(ctx, fileBlob(file.Digest))

@@ -43,6 +43,7 @@ func (s *Server) followLogs(ctx context.Context, in *logInput) (*huma.StreamResp
 // sendLogs sends lines as they come, and the job whenever its state changes.
 func (s *Server) sendLogs(ctx context.Context, r *logReader, out *eventStream) error {
 	seen := r.job.Seq
+	r.marking = true
 	if !out.send("", "state", toJob(&r.job)) {
 		return nil
 	}
@@ -57,11 +58,7 @@ func (s *Server) sendLogs(ctx context.Context, r *logReader, out *eventStream) e
 			return err
 		}
 		for i := range lines {
-			cursor := ""
-			if i == len(lines)-1 {
-				cursor = r.at.String()
-			}
-			if !out.send(cursor, "", lines[i]) {
+			if !out.send(r.marks[i], "", lines[i]) {
 				return nil
 			}
 		}

@@ -124,7 +124,8 @@ func allow(ctx context.Context, a tenant.Action, owner id.User) error {
 		return nil
 	}
 	e := fault.New(fault.Denied, "not_allowed", "%s may not do this", c.User)
-	if c.Role == tenant.Admin {
+	wider := c
+	if wider.Scope = tenant.ScopeAdmin; wider.May(a, owner) {
 		return e.WithRemedy("this token's scope is %s: use one with a wider scope", c.Scope)
 	}
 	return e.WithRemedy("ask an admin")

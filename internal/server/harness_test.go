@@ -79,7 +79,7 @@ func startYard(t testing.TB, dir string, settings ...setting) *yard {
 	y := &yard{t: t, clock: &handClock{}, ended: make(chan error, 1)}
 	cfg := yardmaster.Defaults(baseline.FIFO{})
 	config := Config{Version: "test", PolicyName: "fifo", StoreKind: "sqlite", Interval: time.Second, Lease: time.Minute,
-		NodeCertTTL: 24 * time.Hour, Burst: 1, MaxFile: 1 << 20, Timeout: 20 * time.Second}
+		NodeCertTTL: 30 * 24 * time.Hour, Burst: 1, MaxFile: 1 << 20, Timeout: 20 * time.Second}
 	for _, set := range settings {
 		set(&config, &cfg)
 	}
@@ -172,7 +172,7 @@ func (y *yard) do(m yardmaster.Message) any {
 func (y *yard) token(user id.User, role tenant.Role, scope tenant.Scope) string {
 	y.t.Helper()
 	y.do(yardmaster.PutUser{User: user, Role: role, By: "test"})
-	return y.newToken(tenant.Token{Kind: tenant.AccessToken, Owner: user, Scope: scope, Expires: y.clock.Now().Add(time.Hour)})
+	return y.newToken(tenant.Token{Kind: tenant.AccessToken, Owner: user, Scope: scope, Expires: y.clock.Now().Add(20 * 24 * time.Hour)})
 }
 
 // newToken hands out any token.
@@ -284,4 +284,8 @@ func wantFault(t *testing.T, err error, kind fault.Kind, code string) {
 	if !errors.As(err, &f) || f.Kind != kind || f.Code != code {
 		t.Fatalf("got the error %v, want one of kind %s with the code %s", err, kind, code)
 	}
+}
+
+func tokenOf(kind tenant.TokenKind, owner id.User, expires time.Time) tenant.Token {
+	return tenant.Token{Kind: kind, Owner: owner, UsesLeft: 1, Expires: expires}
 }

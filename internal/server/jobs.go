@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -213,11 +214,14 @@ func (s *Server) changeJob(message func(id.Job, id.User) yardmaster.Message) fun
 
 // fail turns an error into an answer and logs it if it is the yard's own fault.
 func (s *Server) fail(ctx context.Context, err error) error {
-	if k := fault.KindOf(err); k == fault.Internal || k == fault.Unavailable {
+	if k := fault.KindOf(err); (k == fault.Internal || k == fault.Unavailable) && !left(ctx) {
 		s.Log.ErrorContext(ctx, "request failed", "error", err, "kind", k)
 	}
 	return toProblem(err)
 }
+
+// left reports whether the caller went away: what that broke off is no failure.
+func left(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
 func parseSeq(cursor string) (uint64, error) {
 	if cursor == "" {

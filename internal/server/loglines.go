@@ -74,14 +74,14 @@ func (f *logFilter) lets(l *runlog.Line) bool {
 // chunk is how much of a log is looked at in one go.
 const chunk = 1 << 20
 
-// readLines returns up to most lines of one rank from a cursor on, and the
-// cursor after them. more is false when all that is here has been read. A line
+// readLines returns up to most lines of one rank from a cursor on, the cursor
+// after each, and the cursor after all. more is false when all that is here has been read. A line
 // that has no end yet is returned as partial when nothing follows it; if both
 // streams have one, they come together, though that be one line too many.
-func (b *Logbook) readLines(ctx context.Context, run id.Run, rank int, at rankCursor, f *logFilter, most int) (lines []api.LogLine, next rankCursor, more bool, err error) {
+func (b *Logbook) readLines(ctx context.Context, run id.Run, rank int, at rankCursor, f *logFilter, most int) (lines []api.LogLine, after []rankCursor, next rankCursor, more bool, err error) {
 	raw, err := b.Read(ctx, run, rank, at.offset, chunk)
 	if err != nil || len(raw) == 0 {
-		return nil, at, false, err
+		return nil, nil, at, false, err
 	}
 	full := false
 	var last rankCursor // before the last line
@@ -92,17 +92,25 @@ func (b *Logbook) readLines(ctx context.Context, run id.Run, rank int, at rankCu
 		if full = len(lines) >= most && before != last; full {
 			return false
 		}
+		if len(lines) > 0 {
+			after = append(after, before) // after the line before
+		}
 		last = before
 		lines = append(lines, toLogLine(run, rank, l))
 		return true
 	})
 	if err != nil {
-		return nil, at, false, damaged(err, run, rank, at)
+		return nil, nil, at, false, damaged(err, run, rank, at)
 	}
 	if end.offset == at.offset && !full {
-		return lines, at, false, nil // the first frame is not whole yet
+		end, more = at, false // the first frame is not whole yet
+	} else {
+		more = full || len(raw) == chunk
 	}
-	return lines, end, full || len(raw) == chunk, nil
+	if len(lines) > 0 {
+		after = append(after, end)
+	}
+	return lines, after, end, more, nil
 }
 
 // eachLine calls fn for the lines of a piece of a log that begins with a frame

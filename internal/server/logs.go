@@ -41,6 +41,9 @@ type logReader struct {
 	rank   int  // -1 for all
 	filter logFilter
 	at     logCursor
+
+	marking bool     // keep marks
+	marks   []string // the cursor after each line of the last call of next
 }
 
 func (s *Server) openLogs(ctx context.Context, in *logInput) (*logReader, error) {
@@ -112,6 +115,7 @@ func (r *logReader) toTail(ctx context.Context, n int) error {
 // channels that tell when there may be more. done is true when the job has
 // ended and all of its output has been read.
 func (r *logReader) next(ctx context.Context, most int) (lines []api.LogLine, wait []<-chan struct{}, done bool, err error) {
+	r.marks = r.marks[:0]
 	for {
 		if r.run.ID == "" {
 			if err := r.load(ctx); err != nil {
@@ -134,10 +138,14 @@ func (r *logReader) next(ctx context.Context, most int) (lines []api.LogLine, wa
 			}
 			for more := true; more && len(lines) < most; {
 				var got []api.LogLine
-				if got, r.at.ranks[rank], more, err = r.s.Logbook.readLines(ctx, r.run.ID, rank, r.at.ranks[rank], &r.filter, most-len(lines)); err != nil {
+				var after []rankCursor
+				var next rankCursor
+				if got, after, next, more, err = r.s.Logbook.readLines(ctx, r.run.ID, rank, r.at.ranks[rank], &r.filter, most-len(lines)); err != nil {
 					return nil, nil, false, err
 				}
 				lines = append(lines, got...)
+				r.mark(rank, after)
+				r.at.ranks[rank] = next
 			}
 			if len(lines) >= most {
 				return lines, nil, false, nil
@@ -153,6 +161,18 @@ func (r *logReader) next(ctx context.Context, most int) (lines []api.LogLine, wa
 		}
 		r.at = logCursor{epoch: r.at.epoch + 1}
 		r.run = job.Run{}
+	}
+}
+
+// mark keeps the cursor after each line that was just read, so that a follower
+// whose feed breaks off goes on after the last line it got.
+func (r *logReader) mark(rank int, after []rankCursor) {
+	if !r.marking {
+		return
+	}
+	for _, c := range after {
+		r.at.ranks[rank] = c
+		r.marks = append(r.marks, r.at.String())
 	}
 }
 

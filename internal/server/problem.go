@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -54,7 +55,7 @@ func frameworkProblem(status int, msg string, errs ...error) huma.StatusError {
 		var d huma.ErrorDetailer
 		if errors.As(err, &d) {
 			detail := d.ErrorDetail()
-			one.Detail, one.Field = detail.Message, detail.Location
+			one.Detail, one.Field = detail.Message, fieldOf(detail.Location)
 		}
 		p.Errors = append(p.Errors, one)
 	}
@@ -62,6 +63,16 @@ func frameworkProblem(status int, msg string, errs ...error) huma.StatusError {
 		p.Detail, p.Field, p.Errors = p.Errors[0].Detail, p.Errors[0].Field, nil
 	}
 	return p
+}
+
+// fieldOf names a field as our own errors do, without the part of the request it is in.
+func fieldOf(location string) string {
+	part, field, _ := strings.Cut(location, ".")
+	switch part {
+	case "body", "query", "path", "header":
+		return field
+	}
+	return location
 }
 
 // toProblem turns an error into an answer. What is not meant for people is

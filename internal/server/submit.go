@@ -153,7 +153,7 @@ func (s *Server) preview(ctx context.Context, file *spec.File) ([]api.PlannedJob
 		for i := range file.Jobs {
 			sp := &file.Jobs[i].Spec
 			why, fits := y.Preview(s.Clock.Now(), sp)
-			p := api.PlannedJob{Name: sp.Name, Resources: resourcesText(&sp.Resources), Fits: fits[:min(len(fits), 20)], FitCount: len(fits),
+			p := api.PlannedJob{Name: sp.Name, Resources: resourcesText(&sp.Resources), Fits: append([]id.Node{}, fits[:min(len(fits), 20)]...), FitCount: len(fits),
 				Why: toWhy(&yardmaster.WhyReport{Why: why})}
 			if len(sp.Needs) > 0 {
 				p.Why = &api.Why{Blocker: "needs", Sentence: "waits until the jobs it needs have succeeded"}

@@ -2,6 +2,7 @@ package yardmaster
 
 import (
 	"math/bits"
+	"slices"
 	"time"
 
 	"trainyard/internal/fleet"
@@ -32,9 +33,9 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 	y.hold(r, run)
 	y.charge(r.Owner, runWeight(&run.Run))
 	y.changedRun(run)
-	port := y.masterPort(run)
+	run.port = y.masterPort(run)
 	for i := range run.Ranks {
-		y.open(r, run, i, addresses, port)
+		y.open(r, run, i, addresses)
 	}
 	// The tables allow placing every waiting job, and Apply checked that it waits.
 	if err := y.moveJob(r, job.EventPlace, theYard, s.Reason); err != nil {
@@ -82,19 +83,16 @@ const firstMasterPort, masterPorts = 29500, 3000
 
 // masterPort chooses a port that no other run has whose rank 0 is on the same node.
 func (y *Yard) masterPort(run *runRecord) int {
-	taken := map[int]bool{}
+	var taken []int
 	for other, rank := range y.nodes[run.Ranks[0].Node].runs {
-		if rank != 0 || other == run.ID {
-			continue
-		}
-		if o, ok := y.orders[orderKey(other, 0)]; ok {
-			taken[o.Launch.MasterPort] = true
+		if rank == 0 && other != run.ID {
+			taken = append(taken, y.runs[other].port)
 		}
 	}
 	number, _ := run.Job.Number()
 	port := firstMasterPort + int((number+uint64(run.Epoch))%masterPorts)
 	for range masterPorts {
-		if !taken[port] {
+		if !slices.Contains(taken, port) {
 			break
 		}
 		port = firstMasterPort + (port-firstMasterPort+1)%masterPorts
@@ -103,14 +101,14 @@ func (y *Yard) masterPort(run *runRecord) int {
 }
 
 // open orders a rank's node to run it.
-func (y *Yard) open(r *jobRecord, run *runRecord, rank int, addresses []string, port int) {
+func (y *Yard) open(r *jobRecord, run *runRecord, rank int, addresses []string) {
 	k := &run.Ranks[rank]
 	o := &orderRecord{dirty: true, Order: Order{
 		Run: run.ID, Job: r.ID, Epoch: run.Epoch, Rank: rank, Node: k.Node,
 		Launch: job.Launch{
 			Name: r.Spec.Name, Owner: r.Owner, Workdir: r.Workdir, Setup: r.Spec.Setup, Command: r.Spec.Run, Env: r.Spec.Env,
 			GPUs: k.GPUs, CPUs: k.CPUs, Memory: k.Memory, Grace: r.Spec.Grace, LogLimit: y.cfg.LogLimit,
-			Nodes: addresses, MasterPort: port,
+			Nodes: addresses, MasterPort: run.port,
 		},
 	}}
 	if c := r.Spec.Checkpoint; c != nil {

@@ -70,6 +70,9 @@ func (y *Yard) loadRun(run job.Run) {
 		return
 	}
 	rec := &runRecord{Run: run}
+	if o, ok := y.orders[orderKey(run.ID, 0)]; ok {
+		rec.port = o.Launch.MasterPort
+	}
 	y.runs[run.ID] = rec
 	r.run = rec
 	y.hold(r, rec)

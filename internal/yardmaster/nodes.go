@@ -28,9 +28,11 @@ func (m Join) handle(y *Yard) (any, error) {
 			WithRemedy("use lower-case letters, digits, '-', '_' and '.', at most %d", id.MaxName)
 	}
 	// A machine whose first answer was lost joins again with the same key.
-	for _, n := range y.nodes {
-		if m.Key != "" && n.Key == m.Key && n.State != fleet.Removed {
-			return n.Node, nil
+	if m.Key != "" {
+		for _, n := range y.nodes {
+			if n.Key == m.Key && n.State != fleet.Removed {
+				return n.Node, nil
+			}
 		}
 	}
 	t, err := y.useToken(m.Token)

@@ -88,6 +88,7 @@ type jobRecord struct {
 type runRecord struct {
 	job.Run
 	limit *timer // of its max_duration, nil if it has none
+	port  int    // on which rank 0 listens for the others
 	dirty bool
 }
 

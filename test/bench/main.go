@@ -60,7 +60,11 @@ func sections(s settings) []section {
 	return []section{
 		submitSection{s},
 		startSection{s},
-		coreSection{s},
+		messagesSection{s},
+		memorySection{s},
+		roundsSection{s},
+		restartSection{s},
+		agentsSection{s},
 		slurmSection{s},
 	}
 }
@@ -71,6 +75,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	out := flags.String("out", "build/bench/bench-core.json", "write the figures to `file`")
 	only := flags.String("only", "", "run only these `sections`, separated by commas")
 	quick := flags.Bool("quick", false, "short runs: to try the benchmark, not to quote its figures")
+	table := flags.String("table", "", "measure nothing; print the figures in `file` as a table in Markdown")
 	profile := flags.String("cpuprofile", "", "write a processor profile of this process to `file`: what runs in it are the core and the clients")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -78,13 +83,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-
+	if *table != "" {
+		return printMarkdown(stdout, *table)
+	}
 	s := settings{clock: clock.Wall{}, quick: *quick, notes: stderr}
 	chosen, err := choose(sections(s), *only)
 	if err != nil {
 		return err
 	}
-	machine := describeMachine(s.clock)
+	machine := describeMachine(s.clock.Now())
 	if err := writeLine(stdout, machine); err != nil {
 		return err
 	}

@@ -12,8 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"text/tabwriter"
-
-	"trainyard/internal/clock"
+	"time"
 )
 
 // figure is one measured number. Its name is the key in the JSON file, and
@@ -107,7 +106,7 @@ func factors(figures []figure) []figure {
 }
 
 // describeMachine says in one line where and when the figures were taken.
-func describeMachine(clk clock.Clock) string {
+func describeMachine(at time.Time) string {
 	memory, kernel := "memory unknown", "kernel unknown"
 	var info syscall.Sysinfo_t
 	if err := syscall.Sysinfo(&info); err == nil {
@@ -118,7 +117,7 @@ func describeMachine(clk clock.Clock) string {
 		kernel = "kernel " + strings.TrimSpace(string(text))
 	}
 	return fmt.Sprintf("%d cores, %s, %s, %s, %s",
-		runtime.NumCPU(), memory, kernel, runtime.Version(), clk.Now().Format("2006-01-02 15:04 MST"))
+		runtime.NumCPU(), memory, kernel, runtime.Version(), at.Format("2006-01-02 15:04 MST"))
 }
 
 func writeLine(w io.Writer, line string) error {

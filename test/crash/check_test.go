@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/api"
 	"trainyard/internal/id"
@@ -102,8 +103,12 @@ func checkFeed(t *testing.T, l *load) map[id.Job][]api.Event {
 	defer l.watch.mu.Unlock()
 	followed := l.watch.events[:min(len(l.watch.events), len(events))]
 	for i := range events {
-		if i >= len(followed) || !reflect.DeepEqual(followed[i], events[i]) {
-			t.Errorf("the feed that was followed over the restarts parts from the true one at entry %d", i+1)
+		if i >= len(followed) {
+			t.Errorf("the feed that was followed ends at entry %d of %d", len(followed), len(events))
+			break
+		}
+		if diff := cmp.Diff(events[i], followed[i]); diff != "" {
+			t.Errorf("entry %d of the feed was otherwise when it was followed:\n%s", i+1, diff)
 			break
 		}
 	}

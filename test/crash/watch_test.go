@@ -3,7 +3,9 @@ package crash_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -58,7 +60,8 @@ func (w *watch) take(ev api.Event) {
 
 // jobState returns the state that a job reached by an event, if it did.
 func jobState(ev api.Event) (job.State, bool) {
-	return job.State(ev.To), ev.Job != "" && ev.Run == "" && ev.Kind == "job."+ev.To
+	to := job.State(ev.To)
+	return to, strings.HasPrefix(ev.Kind, "job.") && slices.Contains(job.States(), to)
 }
 
 // await waits until the feed says that the job is in a state that is wanted.
@@ -67,7 +70,7 @@ func (w *watch) await(ctx context.Context, j id.Job, want func(job.State) bool) 
 		w.mu.Lock()
 		state, changed := w.state[j], w.changed
 		w.mu.Unlock()
-		if want(state) {
+		if state != "" && want(state) {
 			return nil
 		}
 		select {

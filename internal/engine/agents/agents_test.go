@@ -116,13 +116,13 @@ func TestNoChangeIsMissed(t *testing.T) {
 			}
 		})
 		all.Go(func() {
-			for i := range uint64(orders) {
-				h.Carry([]yardmaster.Order{order(i+1, node)}, nil)
-				h.Carry(nil, []string{fmt.Sprintf("j%d.1/0", i+1)})
+			first := uint64(n*orders*2 + 1)
+			for i := first; i < first+orders; i++ {
+				h.Carry([]yardmaster.Order{order(i, node)}, nil)
+				h.Carry(nil, []string{fmt.Sprintf("j%d.1/0", i)})
 			}
-			last := order(orders+1, node)
+			last := order(first+orders, node)
 			last.Rank = 99
-			last.Run = id.NewRun(id.NewJob(uint64(10_000+n)), 1)
 			h.Carry([]yardmaster.Order{last}, nil)
 		})
 	}

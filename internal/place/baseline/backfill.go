@@ -1,9 +1,9 @@
 package baseline
 
 import (
-	"cmp"
 	"math/bits"
 	"slices"
+	"sort"
 	"time"
 
 	"trainyard/internal/fleet"
@@ -29,43 +29,57 @@ type spare struct {
 	memory job.Bytes
 }
 
+// candidate is a room that could be kept.
+type candidate struct {
+	at    int32
+	when  time.Time // zero if unknown
+	sure  bool
+	holds int
+}
+
+// before reports whether the room is the better choice. Among nodes of unknown
+// end the emptiest is kept: it only gets emptier, so the choice stays.
+func (c *candidate) before(o *candidate) bool {
+	if c.when.IsZero() != o.when.IsZero() {
+		return o.when.IsZero()
+	}
+	if d := c.when.Compare(o.when); d != 0 {
+		return d < 0
+	}
+	return c.holds < o.holds
+}
+
 // hold keeps the nodes on which the job can start soonest. It returns nil if
 // there are not enough open nodes that could run it: keeping some would help
 // nobody, and a job behind it may need them more.
 func (f *fifo) hold(it *queue.Item, st *shapeState) *heldBack {
 	f.bookStarts()
 	need := &st.match.Need
-	type candidate struct {
-		at    int32
-		when  time.Time // zero if unknown
-		sure  bool
-		holds int
-	}
-	var found []candidate
+	best := make([]candidate, 0, need.Nodes+1)
 	for i := range f.trial.rooms {
 		room := &f.trial.rooms[i]
 		if !room.Open || !st.match.Eligible(room) {
 			continue
 		}
-		when, sure := f.freeAt(room, st.match)
-		found = append(found, candidate{int32(i), when, sure, len(room.Holds)})
+		var worst *candidate
+		if len(best) == need.Nodes {
+			worst = &best[len(best)-1]
+		}
+		c := candidate{at: int32(i), holds: len(room.Holds)}
+		c.when, c.sure = f.freeAt(room, st.match, worst)
+		if worst != nil && !c.before(worst) {
+			continue
+		}
+		at := sort.Search(len(best), func(k int) bool { return c.before(&best[k]) })
+		best = slices.Insert(best, at, c)
+		best = best[:min(len(best), need.Nodes)]
 	}
-	if len(found) < need.Nodes {
+	if len(best) < need.Nodes {
 		return nil
 	}
-	// Among nodes of unknown end the emptiest is kept: it only gets emptier, so the choice stays.
-	slices.SortStableFunc(found, func(a, b candidate) int {
-		if a.when.IsZero() != b.when.IsZero() {
-			if a.when.IsZero() {
-				return 1
-			}
-			return -1
-		}
-		return cmp.Or(a.when.Compare(b.when), cmp.Compare(a.holds, b.holds))
-	})
 	h := &heldBack{job: it.Job, rooms: map[int32]*spare{}}
 	sure := true
-	for _, c := range found[:need.Nodes] {
+	for _, c := range best {
 		sure = sure && c.sure
 		if c.when.After(h.at) {
 			h.at = c.when
@@ -74,7 +88,7 @@ func (f *fifo) hold(it *queue.Item, st *shapeState) *heldBack {
 	if !sure {
 		h.at = time.Time{}
 	}
-	for _, c := range found[:need.Nodes] {
+	for _, c := range best {
 		room := f.trial.room(c.at)
 		h.rooms[c.at] = f.spareAt(room, st.match, h.at)
 		h.order = append(h.order, c.at)
@@ -87,6 +101,9 @@ func (f *fifo) hold(it *queue.Item, st *shapeState) *heldBack {
 // bookStarts adds what this round has started to the holds of the trial's
 // rooms: it will end too, and that may be where the held-back job goes.
 func (f *fifo) bookStarts() {
+	if f.own == nil {
+		f.own = make([]bool, len(f.trial.rooms))
+	}
 	for ; f.booked < len(f.plan.Starts); f.booked++ {
 		s := &f.plan.Starts[f.booked]
 		hold := fleet.Hold{Job: s.Item.Job, CPUs: s.Item.Shape.Need.CPUs, Memory: s.Item.Shape.Need.Memory}
@@ -94,10 +111,14 @@ func (f *fifo) bookStarts() {
 			hold.Ends = f.view.Now.Add(s.Item.Lasts)
 		}
 		for k, seat := range s.Seats {
-			room := f.trial.room(f.rooms[f.booked][k])
+			at := f.rooms[f.booked][k]
+			room := f.trial.room(at)
+			if !f.own[at] { // the view's holds stay as they are
+				room.Holds, f.own[at] = slices.Grow(slices.Clone(room.Holds), 8), true
+			}
 			hold.GPUs = seat.GPUs
-			at, _ := slices.BinarySearchFunc(room.Holds, hold, fleet.CompareHolds)
-			room.Holds = slices.Insert(slices.Clone(room.Holds), at, hold) // the view's own stay as they are
+			i, _ := slices.BinarySearchFunc(room.Holds, hold, fleet.CompareHolds)
+			room.Holds = slices.Insert(room.Holds, i, hold)
 		}
 	}
 }
@@ -105,25 +126,31 @@ func (f *fifo) bookStarts() {
 // freeAt returns when the room will fit the need, and whether that is sure. It
 // is zero if it depends on an end that nobody knows. A run that is past its
 // expected end is taken to last as long again as it is late: the node stays
-// the first choice for a while, and not for ever.
-func (f *fifo) freeAt(room *fleet.Room, m *fleet.Matcher) (when time.Time, sure bool) {
-	r := *room
+// the first choice for a while, and not for ever. The search is given up where
+// the room cannot become better than the worst that will do.
+func (f *fifo) freeAt(room *fleet.Room, m *fleet.Matcher, worst *candidate) (when time.Time, sure bool) {
+	need := &m.Need
+	wanted := m.Wanted(room)
+	free, cpus, memory := room.Free&wanted, room.CPUs, room.Memory
 	when, sure = f.view.Now, true
 	for i := 0; ; i++ {
-		if _, ok := m.Fits(&r); ok {
+		if bits.OnesCount64(free) >= need.GPUs && cpus >= need.CPUs && memory >= need.Memory {
 			return when, sure
 		}
-		if i == len(r.Holds) || r.Holds[i].Ends.IsZero() {
+		if i == len(room.Holds) || room.Holds[i].Ends.IsZero() {
 			return time.Time{}, false
 		}
-		h := &r.Holds[i]
+		h := &room.Holds[i]
 		ends := h.Ends
 		if late := f.view.Now.Sub(h.Ends); late > 0 {
 			ends, sure = f.view.Now.Add(late), false
 		}
-		r.Free |= h.GPUs & r.Sound
-		r.CPUs += h.CPUs
-		r.Memory += h.Memory
+		if worst != nil && !worst.when.IsZero() && ends.After(worst.when) {
+			return time.Time{}, false
+		}
+		free |= h.GPUs & wanted
+		cpus += h.CPUs
+		memory += h.Memory
 		if ends.After(when) {
 			when = ends
 		}

@@ -51,6 +51,7 @@ type fifo struct {
 	plan   place.Plan
 	rooms  [][]int32 // of each start of the plan
 	booked int       // starts whose ends are in the trial's rooms
+	own    []bool    // rooms whose holds are the trial's own
 }
 
 // shapeState is how far the search for one shape has come. What is free only

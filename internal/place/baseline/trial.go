@@ -38,26 +38,13 @@ func (c *cursor) back() { c.at-- }
 func newTrial(view []fleet.Room) *trial {
 	t := &trial{rooms: make([]fleet.Room, len(view)), order: make([]int32, len(view))}
 	copy(t.rooms, view)
-	groups := map[groupKey]int{}
-	var keys []groupKey
-	group := make([]int32, len(view))
-	for i := range t.rooms {
-		k := keyOf(&t.rooms[i])
-		g, ok := groups[k]
-		if !ok {
-			g = len(keys)
-			groups[k] = g
-			keys = append(keys, k)
-		}
-		group[i] = int32(g)
-	}
-	rank := rankGroups(keys)
+	rank := rankGroups(t.rooms)
 	// A counting sort: by group, then by the number of free GPUs.
 	const width = fleet.MaxGPUs + 1
-	counts := make([]int32, len(keys)*width+1)
+	counts := make([]int32, len(rank)*width+1)
 	slot := make([]int32, len(view))
 	for i := range t.rooms {
-		slot[i] = rank[group[i]]*width + int32(bits.OnesCount64(t.rooms[i].Free))
+		slot[i] = rank[t.rooms[i].Group]*width + int32(bits.OnesCount64(t.rooms[i].Free))
 		counts[slot[i]+1]++
 	}
 	for i := 1; i < len(counts); i++ {
@@ -86,37 +73,36 @@ func (t *trial) band(first, end int32, free int) band {
 	return b
 }
 
-// groupKey is what decides, before the free GPUs, which rooms are filled first.
-type groupKey struct {
-	class  fleet.Class
-	memory job.Bytes // of its GPUs, 0 without
-}
-
-func keyOf(r *fleet.Room) groupKey {
-	k := groupKey{class: r.Node.Class}
-	if gpus := r.Node.Inventory.GPUs; len(gpus) > 0 {
-		k.memory = gpus[0].Memory
-	}
-	return k
-}
-
 // rankGroups returns each group's place: by class, then by GPU memory, so that
 // jobs without GPUs fill nodes without GPUs first.
-func rankGroups(keys []groupKey) []int32 {
+func rankGroups(rooms []fleet.Room) []int32 {
+	var first []*fleet.Room // of each group
+	for i := range rooms {
+		g := int(rooms[i].Group)
+		if g >= len(first) {
+			first = append(first, make([]*fleet.Room, g+1-len(first))...)
+		}
+		if first[g] == nil {
+			first[g] = &rooms[i]
+		}
+	}
 	classes := map[fleet.Class]int{}
 	for i, c := range fleet.Classes() {
 		classes[c] = i
 	}
-	less := func(a, b groupKey) bool {
-		if a.class != b.class {
-			return classes[a.class] < classes[b.class]
+	less := func(a, b *fleet.Room) bool {
+		if a == nil || b == nil { // a group that has no room any more
+			return b != nil
 		}
-		return a.memory < b.memory
+		if x, z := classes[a.Node.Class], classes[b.Node.Class]; x != z {
+			return x < z
+		}
+		return a.Node.GPUSize() < b.Node.GPUSize()
 	}
-	rank := make([]int32, len(keys))
-	for i := range keys {
-		for j := range keys {
-			if less(keys[j], keys[i]) {
+	rank := make([]int32, len(first))
+	for i := range first {
+		for j := range first {
+			if less(first[j], first[i]) {
 				rank[i]++
 			}
 		}

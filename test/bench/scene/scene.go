@@ -24,6 +24,8 @@ const Users = 100
 type Scene struct {
 	now    time.Time
 	chance *rand.Rand
+	small  *job.Spec
+	mixed  []*job.Spec
 }
 
 // New returns a scene at this time.
@@ -91,10 +93,6 @@ var shapes = [20]string{
 	"{cpus: 16, memory: 64GB}",
 }
 
-// Small is the need of the jobs that Job makes when asked for small ones: a
-// seat of which every machine has many.
-const Small = "{cpus: 1, memory: 1GB}"
-
 // Spec makes up a job: a job file of usual size, parsed as the server does.
 // Seven in ten say how long they expect to run, one in ten has a priority.
 func (s *Scene) Spec(n int) (*job.Spec, error) {
@@ -108,8 +106,32 @@ func (s *Scene) Spec(n int) (*job.Spec, error) {
 	return s.parse(n, shapes[s.chance.IntN(len(shapes))], fmt.Sprintf("%spriority: %d\n", expect, priority))
 }
 
-// SmallSpec makes up a job that needs little.
-func (s *Scene) SmallSpec(n int) (*job.Spec, error) { return s.parse(n, Small, "") }
+// pool is how many different jobs Any draws from.
+const pool = 2_000
+
+// Any draws one of a pool of jobs as Spec makes them. Parsing is work of the
+// server's handlers; what is measured is not to wait for it, nor for the
+// collection of what it leaves behind.
+func (s *Scene) Any(n int) (*job.Spec, error) {
+	for len(s.mixed) < pool {
+		sp, err := s.Spec(len(s.mixed))
+		if err != nil {
+			return nil, err
+		}
+		s.mixed = append(s.mixed, sp)
+	}
+	return s.mixed[n%pool], nil
+}
+
+// Small returns the most usual job, which needs one GPU of any kind.
+func (s *Scene) Small(int) (*job.Spec, error) {
+	if s.small != nil {
+		return s.small, nil
+	}
+	var err error
+	s.small, err = s.parse(0, "{gpus: 1, cpus: 8, memory: 32GB}", "")
+	return s.small, err
+}
 
 func (s *Scene) parse(n int, resources, rest string) (*job.Spec, error) {
 	text := fmt.Sprintf(`name: resnet50-cifar-%d

@@ -1,0 +1,340 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"trainyard/internal/api"
+	"trainyard/internal/fault"
+	"trainyard/internal/runlog"
+)
+
+// texts puts lines together again, stream by stream.
+func texts(lines []api.LogLine) map[string]string {
+	out := map[string]string{}
+	for _, l := range lines {
+		text := l.Text
+		if l.Raw != nil {
+			text = string(l.Raw)
+		}
+		if !l.Partial {
+			text += "\n"
+		}
+		out[l.Stream] += text
+	}
+	return out
+}
+
+// frames are what a program printed, in the order of time.
+type frames []runlog.Frame
+
+// texts is what was printed, stream by stream. A remark is a line in any case.
+func (f frames) texts() map[string]string {
+	out := map[string]string{}
+	for _, one := range f {
+		text := string(one.Data)
+		if one.Stream == runlog.Yard && !strings.HasSuffix(text, "\n") && text != "" {
+			text += "\n"
+		}
+		if text != "" {
+			out[one.Stream.String()] += text
+		}
+	}
+	return out
+}
+
+func (f frames) bytes(t testing.TB) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := runlog.NewWriter(&out, 0)
+	for i, one := range f {
+		if err := w.Write(one.Stream, time.UnixMilli(int64(i)), one.Data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out.Bytes()
+}
+
+// drawFrames draws output with whole and open lines, binary, very long lines
+// and streams that take turns, at times more of it than is read in one go.
+func drawFrames(t *rapid.T) frames {
+	piece := rapid.Custom(func(t *rapid.T) []byte {
+		switch rapid.IntRange(0, 9).Draw(t, "kind of piece") {
+		case 0:
+			return rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "binary")
+		case 1:
+			return []byte("open")
+		case 2:
+			return bytes.Repeat([]byte("long "), rapid.IntRange(1, 12_000).Draw(t, "length"))
+		case 3:
+			return []byte("\n\n\r\n")
+		case 4:
+			return bytes.Repeat([]byte("line\n"), rapid.IntRange(1, 12_000).Draw(t, "lines"))
+		default:
+			return []byte(rapid.StringMatching(`[a-zé]{0,12}\n`).Draw(t, "line"))
+		}
+	})
+	n := rapid.IntRange(0, 60).Draw(t, "frames")
+	out := make(frames, n)
+	for i := range out {
+		out[i] = runlog.Frame{Stream: rapid.SampledFrom([]runlog.Stream{runlog.Stdout, runlog.Stderr, runlog.Yard}).Draw(t, "stream"), Data: piece.Draw(t, "data")}
+	}
+	return out
+}
+
+func diffTexts(want, got map[string]string) error {
+	for _, stream := range []string{"stdout", "stderr", "yard"} {
+		w, g := want[stream], got[stream]
+		if w != g {
+			at := 0
+			for at < min(len(w), len(g)) && w[at] == g[at] {
+				at++
+			}
+			return fmt.Errorf("%s differs from byte %d on: %d bytes %.40q, want %d bytes %.40q", stream, at, len(g), g[at:], len(w), w[at:])
+		}
+	}
+	return nil
+}
+
+func TestPagesOfOutputHoldEveryByteOnce(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		s := newShelf(t)
+		want := drawFrames(rt)
+		raw := want.bytes(t)
+		var got []api.LogLine
+		at, sent := rankCursor{}, 0
+		for page := 0; ; page++ {
+			// It may grow between any two pages, and in the middle of a frame.
+			if sent < len(raw) && rapid.Bool().Draw(rt, "grows") || page > 0 && sent < len(raw) {
+				next := min(sent+rapid.SampledFrom([]int{1, 30, 1000, 100_000, 3 << 20}).Draw(rt, "part"), len(raw))
+				s.append(int64(sent), string(raw[sent:next]), false)
+				sent = next
+			}
+			if sent == len(raw) && !s.state().ended && rapid.Bool().Draw(rt, "ends") {
+				s.append(int64(sent), "", true)
+			}
+			most := rapid.SampledFrom([]int{1, 2, 3, 50, 500, 100_000}).Draw(rt, "most")
+			if page > 2000 {
+				most = 1 << 30
+			}
+			lines, next, more, err := s.lines(at, &logFilter{}, most)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if len(lines) > most+1 {
+				rt.Fatalf("a page of %d has %d lines", most, len(lines))
+			}
+			if more && len(lines) == 0 && next == at {
+				rt.Fatal("there is more, and no way to it")
+			}
+			got = append(got, lines...)
+			// The cursor survives its way over the wire.
+			parsed, err := parseLogCursor(logCursor{1, []rankCursor{next}}.String())
+			if err != nil {
+				rt.Fatal(err)
+			}
+			at = parsed.ranks[0]
+			if !more && sent == len(raw) {
+				break
+			}
+		}
+		if err := diffTexts(want.texts(), texts(got)); err != nil {
+			rt.Fatal(err)
+		}
+	})
+}
+
+func TestTheTailIsTheEndOfTheOutput(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		s := newShelf(t)
+		want := drawFrames(rt)
+		if rapid.Bool().Draw(rt, "one stream") {
+			for i := range want {
+				want[i].Stream = runlog.Stdout
+			}
+		}
+		raw := want.bytes(t)
+		s.append(0, string(raw), rapid.Bool().Draw(rt, "ended"))
+		all := readAll(rt, s, rankCursor{})
+		n := rapid.SampledFrom([]int{1, 2, 10, 1000, 100_000}).Draw(rt, "tail")
+		at, err := s.tail(t.Context(), theRun, 0, &logFilter{}, n)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		got := readAll(rt, s, at)
+		if len(got) < min(n, len(all)) || len(got) > n+2 {
+			rt.Fatalf("the last %d of %d lines are %d", n, len(all), len(got))
+		}
+		whole := texts(all)
+		for stream, text := range texts(got) {
+			if !strings.HasSuffix(whole[stream], text) {
+				rt.Fatalf("the tail of %s is not its end", stream)
+			}
+		}
+	})
+}
+
+// lines reads a page, and checks the cursors after its lines.
+func (s *shelf) lines(at rankCursor, f *logFilter, most int) (lines []api.LogLine, next rankCursor, more bool, err error) {
+	lines, after, next, more, err := s.readLines(s.t.Context(), theRun, 0, at, f, most)
+	if len(after) != len(lines) || len(after) > 0 && after[len(after)-1] != next {
+		s.t.Errorf("%d lines have %d cursors, the last of which is not %v", len(lines), len(after), next)
+	}
+	return lines, next, more, err
+}
+
+// readAll reads a log to its end.
+func readAll(t interface{ Fatal(...any) }, s *shelf, at rankCursor) []api.LogLine {
+	var all []api.LogLine
+	for more := true; more; {
+		var lines []api.LogLine
+		var err error
+		if lines, at, more, err = s.lines(at, &logFilter{}, 700); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, lines...)
+	}
+	return all
+}
+
+// aligned is a log of exactly n bytes in whole frames and lines.
+func aligned(t *testing.T, n int) []byte {
+	t.Helper()
+	var out []byte
+	for i := 0; len(out) < n; i++ {
+		frame := output(t, fmt.Sprintf("o:%s\n", strings.Repeat("x", 1000)))
+		if left := n - len(out); left < 2*len(frame) {
+			for pad := 1000; len(frame) != left; pad += left - len(frame) {
+				frame = output(t, "o:"+strings.Repeat("y", pad+left-len(frame)-1)+"\n")
+				if len(frame) > left+8 || pad > 4000 {
+					t.Fatalf("no frame has %d bytes", left)
+				}
+			}
+		}
+		out = append(out, frame...)
+	}
+	return out
+}
+
+func TestTheTailOfALogThatEndsWithAChunk(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	data := aligned(t, chunk)
+	s.append(0, string(data), false)
+	at, err := s.tail(t.Context(), theRun, 0, &logFilter{}, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := readAll(t, s, at); len(got) != 3 {
+		t.Errorf("the last 3 lines are %d", len(got))
+	}
+}
+
+func TestTwoOpenLinesAtTheEndOfAPage(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	first, rest := output(t, "o:1\n", "o:abc", "e:xyz"), output(t, "e:!\n", "o:def\n")
+	s.append(0, string(first), false)
+	lines, at, _, err := s.lines(rankCursor{}, &logFilter{}, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.append(int64(len(first)), string(rest), false)
+	more, _, _, err := s.lines(at, &logFilter{}, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := texts(append(lines, more...))
+	if got["stdout"] != "1\nabcdef\n" || got["stderr"] != "xyz!\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestACursorThatPointsIntoAFrame(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.append(0, string(output(t, "o:hello\n", "o:world\n")), false)
+	_, _, _, err := s.lines(rankCursor{offset: 5}, &logFilter{}, 10)
+	wantFault(t, err, fault.Invalid, "bad_cursor")
+	lines, _, _, err := s.lines(rankCursor{offset: 1 << 40}, &logFilter{}, 10)
+	if err != nil || len(lines) != 0 {
+		t.Errorf("past the end: %v, %v", lines, err)
+	}
+	damagedShelf := newShelf(t)
+	damagedShelf.append(0, "this is no log", false)
+	_, _, _, err = damagedShelf.lines(rankCursor{}, &logFilter{}, 10)
+	var d *runlog.DamageError
+	if !errors.As(err, &d) {
+		t.Errorf("a damaged log: %v", err)
+	}
+}
+
+func TestLinesAreChosen(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.append(0, string(output(t, "o:loss 0.5\nepoch 1\n", "e:warning: loss\n", "y:loss of a node", "o:\xff\xfe loss\n")), false)
+	for _, tt := range []struct {
+		f    logFilter
+		want int
+	}{
+		{logFilter{}, 5}, {logFilter{stream: "stdout"}, 3}, {logFilter{stream: "yard"}, 1},
+		{logFilter{grep: regexp.MustCompile(`loss`)}, 4}, {logFilter{grep: regexp.MustCompile(`^loss`), stream: "stdout"}, 1},
+		{logFilter{grep: regexp.MustCompile(`\xff`)}, 0}, {logFilter{grep: regexp.MustCompile(`nothing`)}, 0},
+	} {
+		for most := 1; most <= 6; most++ {
+			var got []api.LogLine
+			for at, more := (rankCursor{}), true; more; {
+				var lines []api.LogLine
+				var err error
+				if lines, at, more, err = s.lines(at, &tt.f, most); err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, lines...)
+			}
+			if len(got) != tt.want {
+				t.Errorf("%+v in pages of %d: %d lines, want %d", tt.f, most, len(got), tt.want)
+			}
+		}
+	}
+	lines := readAll(t, s, rankCursor{})
+	if last := lines[4]; string(last.Raw) != "\xff\xfe loss" || last.Text != "\uFFFD loss" || lines[0].Raw != nil {
+		t.Errorf("binary is shown as %+v", last)
+	}
+}
+
+func FuzzLogCursor(f *testing.F) {
+	for _, s := range []string{"1", "1/0+0", "2/100+3/0+0", "1/21+0", "0/0+0", "1/-1+0", "1/+", "99999999999999999999", "1/9223372036854775807+9223372036854775807", "//"} {
+		f.Add(s)
+	}
+	s := newShelf(f)
+	s.append(0, string(output(f, "o:hello\nworld\n", "e:open", "o:!\n")), false)
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := parseLogCursor(text)
+		if err != nil {
+			wantFault(t, err, fault.Invalid, "bad_cursor")
+			return
+		}
+		again, err := parseLogCursor(c.String())
+		if err != nil || again.String() != c.String() {
+			t.Fatalf("%q became %q and then %q, %v", text, c.String(), again.String(), err)
+		}
+		for _, at := range c.ranks {
+			lines, _, _, err := s.lines(at, &logFilter{}, 10)
+			if err != nil {
+				wantFault(t, err, fault.Invalid, "bad_cursor")
+			}
+			if len(lines) > 4 {
+				t.Fatalf("%q gave %d lines", text, len(lines))
+			}
+		}
+	})
+}
