@@ -48,6 +48,7 @@ func generated(root *cobra.Command) (map[string][]byte, error) {
 	return map[string][]byte{
 		"api/openapi.yaml":          openapi,
 		"api/jobfile.schema.json":   spec.Schema(),
+		"docs/lifecycle.md":         lifecycle(),
 		"docs/reference/jobfile.md": spec.Reference(),
 		"docs/reference/cli.md":     cliReference(root),
 		"docs/reference/config.md":  configReference(),

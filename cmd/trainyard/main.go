@@ -10,6 +10,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
 	"trainyard/internal/agent/runtime"
 	"trainyard/internal/cli"
 )
@@ -30,7 +32,12 @@ func run() int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	env := cli.SystemEnv(version)
+	return cli.Execute(ctx, env, rootCommand(env), os.Args[1:])
+}
+
+// rootCommand has all commands: those that speak to a yard and those that start one.
+func rootCommand(env cli.Env) *cobra.Command {
 	root := cli.New(env)
 	root.AddCommand(upCommand(env), serverCommand(env), agentCommand(env), generateCommand())
-	return cli.Execute(ctx, env, root, os.Args[1:])
+	return root
 }

@@ -7,6 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/job"
 )
 
 // cliReference is the page of all commands.
@@ -85,4 +88,28 @@ func configReference() []byte {
 		}
 	}
 	return out.Bytes()
+}
+
+// lifecycle is the page of states, transitions and failures, from the tables that decide them.
+func lifecycle() []byte {
+	var out bytes.Buffer
+	out.WriteString("# Life cycles and failures\n\nThis page is made by `make generate` from the tables that the yard works by. A transition that is not drawn cannot happen.\n")
+	for _, part := range []struct{ title, intro, body string }{
+		{"What people see", "The status word of a job: its state, or for a job that has failed what it failed of.", job.StatusTable()},
+		{"When a run ends early", "The failure catalogue: what is shown and what happens next.", job.CatalogueTable()},
+		{"A job", "", fence(job.Diagram())},
+		{"A run", "One attempt of a job; each of its ranks goes through the same states.", fence(job.RunDiagram())},
+		{"A node", "", fence(fleet.Diagram())},
+	} {
+		fmt.Fprintf(&out, "\n## %s\n\n", part.title)
+		if part.intro != "" {
+			out.WriteString(part.intro + "\n\n")
+		}
+		out.WriteString(strings.TrimSpace(part.body) + "\n")
+	}
+	return out.Bytes()
+}
+
+func fence(diagram string) string {
+	return "```mermaid\n" + strings.TrimSpace(diagram) + "\n```"
 }

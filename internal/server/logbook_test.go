@@ -50,6 +50,15 @@ func (s *shelf) reopen(dir string) {
 	s.Logbook = book
 }
 
+// empty gives back the space that the log takes.
+func (s *shelf) empty() {
+	s.t.Helper()
+	s.clock.advance(2 * keepOpen)
+	if err := errors.Join(s.Sweep(), os.RemoveAll(s.dir)); err != nil {
+		s.t.Error(err)
+	}
+}
+
 const theRun = id.Run("j1.1")
 
 func (s *shelf) append(offset int64, data string, final bool) int64 {

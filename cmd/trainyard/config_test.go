@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+
+	"trainyard/internal/cli"
+	"trainyard/internal/fault"
+)
+
+// read parses args as the server command does, with these variables set.
+func read(t *testing.T, variables map[string]string, args ...string) (*config, error) {
+	t.Helper()
+	env := cli.Env{LookupEnv: func(k string) (string, bool) { v, ok := variables[k]; return v, ok }}
+	settings := append(append([]setting{dataSetting}, serverSettings...), logSettings...)
+	cmd := &cobra.Command{Use: "server"}
+	register(cmd, settings)
+	if err := cmd.ParseFlags(args); err != nil {
+		t.Fatal(err)
+	}
+	return readConfig(cmd, env, settings)
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "yard.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestFlagWinsOverVariableOverFileOverDefault(t *testing.T) {
+	t.Parallel()
+	file := write(t, "suspect_after: 11s\n")
+	variable := map[string]string{"TRAINYARD_SUSPECT_AFTER": "12s"}
+	tests := []struct {
+		name      string
+		variables map[string]string
+		args      []string
+		want      time.Duration
+	}{
+		{"default", nil, nil, 30 * time.Second},
+		{"file", nil, []string{"--config", file}, 11 * time.Second},
+		{"variable over file", variable, []string{"--config", file}, 12 * time.Second},
+		{"flag over variable", variable, []string{"--config", file, "--suspect-after", "13s"}, 13 * time.Second},
+		{"the file may be named by a variable", map[string]string{"TRAINYARD_CONFIG": file}, nil, 11 * time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c, err := read(t, tt.variables, append(tt.args, "--data", "d")...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.suspectAfter != tt.want {
+				t.Errorf("suspect-after = %v, want %v", c.suspectAfter, tt.want)
+			}
+		})
+	}
+}
+
+func TestAllMistakesOfTheConfigurationAreNamedAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := read(t, map[string]string{"TRAINYARD_RATE": "fast"}, "--data", "d", "--lost-after", "10s", "--log-format", "xml", "--log-limit", "big")
+	want := `--log-limit: "big" is no amount of memory: write a number and a unit, as in 24GB or 512MB
+TRAINYARD_RATE: "fast" is no rate
+--log-format: "xml" is neither text nor json
+lost-after: must be longer than suspect-after (30s)`
+	if err == nil || fault.KindOf(err) != fault.Invalid {
+		t.Fatalf("error = %v, want an invalid one", err)
+	}
+	if diff := cmp.Diff(want, err.Error()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestUnknownKeyInTheFileIsAMistake(t *testing.T) {
+	t.Parallel()
+	path := write(t, "lissten: 1\n")
+	_, err := read(t, nil, "--config", path)
+	want := path + `: there is no setting "lissten" (see trainyard server --help; keys are the flags with _ for -)`
+	if err == nil || err.Error() != want {
+		t.Errorf("error = %v, want %s", err, want)
+	}
+}
+
+func TestGeneratedFilesAreCurrent(t *testing.T) {
+	t.Parallel()
+	env := cli.Env{LookupEnv: func(string) (string, bool) { return "", false }, Stdin: &bytes.Buffer{}}
+	files, err := generated(rootCommand(env))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range files {
+		got, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(name)))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s is not what the code makes: run make generate", name)
+		}
+	}
+}
