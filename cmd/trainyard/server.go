@@ -89,6 +89,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 	if !ok {
 		return nil, fault.New(fault.Invalid, "unknown_policy", "there is no policy %q", c.policy).WithField("policy").WithRemedy("use fifo")
 	}
+	collectLess()
 	clk := clock.Wall{}
 	began := clk.Now()
 	ca, err := auth.OpenCA(filepath.Join(c.data, "ca"), began)

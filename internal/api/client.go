@@ -127,9 +127,12 @@ func problemError(resp *http.Response) error {
 	}
 	var p Problem
 	if json.Unmarshal(text, &p) != nil || p.Detail == "" {
-		kind := fault.Internal
-		if resp.StatusCode == http.StatusServiceUnavailable || resp.StatusCode == http.StatusBadGateway {
+		kind := fault.Internal // what stands between us and the server may answer in its own words
+		switch resp.StatusCode {
+		case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 			kind = fault.Unavailable
+		case http.StatusTooManyRequests:
+			kind = fault.OverLimit
 		}
 		return fault.New(kind, "http_status", "the server answered %s", resp.Status)
 	}

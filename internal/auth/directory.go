@@ -73,7 +73,8 @@ func (d *Directory) Authenticate(bearer string, now time.Time) (tenant.Caller, i
 
 // Check returns the record of a bootstrap or join token that is presented, if
 // it is good now. It takes no use off it: the yardmaster counts uses and has
-// the last word when two come at once.
+// the last word when two come at once. A token that is right but used up comes
+// with the error: whoever used it may ask again because the answer was lost.
 func (d *Directory) Check(kind tenant.TokenKind, text string, now time.Time) (tenant.Token, error) {
 	t, _, err := d.check(kind, text, now)
 	return t, err
@@ -95,7 +96,10 @@ func (d *Directory) check(kind tenant.TokenKind, text string, now time.Time) (te
 		return tenant.Token{}, tenant.User{}, Matches(nil, p, now)
 	}
 	if err := Matches(&t, p, now); err != nil {
-		return tenant.Token{}, tenant.User{}, err
+		if !UsedUp(err) {
+			t = tenant.Token{}
+		}
+		return t, tenant.User{}, err
 	}
 	if kind != tenant.AccessToken {
 		return t, tenant.User{}, nil

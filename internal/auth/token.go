@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"encoding/base32"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -187,7 +188,16 @@ func Matches(t *tenant.Token, p Parsed, now time.Time) error {
 	case !now.Before(t.Expires):
 		return refusal(t, "token_expired", "expired at "+t.Expires.UTC().Format(time.RFC3339))
 	}
-	return refusal(t, "token_used_up", "has been used as often as it may")
+	return refusal(t, codeUsedUp, "has been used as often as it may")
+}
+
+const codeUsedUp = "token_used_up"
+
+// UsedUp reports whether an error of Matches says that the token is right, and
+// has been used as often as it may.
+func UsedUp(err error) bool {
+	var f *fault.Error
+	return errors.As(err, &f) && f.Code == codeUsedUp
 }
 
 // refusal is the error for a token that is right but no longer good.

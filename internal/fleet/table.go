@@ -187,13 +187,17 @@ func (t *Table) Release(n id.Node, run id.Run) {
 }
 
 // Rooms returns a copy of all rooms, sorted by the nodes' names.
-func (t *Table) Rooms() []Room {
+func (t *Table) Rooms() []Room { return slices.Clone(t.Own()) }
+
+// Own returns the table's own rooms, sorted by the nodes' names. They must not
+// be changed, nor looked at after the table has changed.
+func (t *Table) Own() []Room {
 	if t.unsorted {
 		slices.SortFunc(t.rooms, func(a, b Room) int { return strings.Compare(string(a.Node.ID), string(b.Node.ID)) })
 		t.reindex()
 		t.unsorted = false
 	}
-	return slices.Clone(t.rooms)
+	return t.rooms
 }
 
 func (t *Table) reindex() {

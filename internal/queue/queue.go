@@ -112,6 +112,9 @@ func (l *Line) Remove(it *Item) {
 }
 
 func search(items []*Item, number uint64) (int, bool) {
+	if len(items) > 0 && items[0].Number == number { // mostly the first is asked for
+		return 0, true
+	}
 	return slices.BinarySearchFunc(items, number, func(it *Item, n uint64) int {
 		switch {
 		case it.Number < n:

@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"trainyard/internal/api"
+	"trainyard/internal/auth"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
@@ -37,9 +38,9 @@ func (s *Server) agentRoutes() {
 
 func (s *Server) join(ctx context.Context, in *body[api.JoinRequest]) (*body[api.JoinReply], error) {
 	now := s.Clock.Now()
-	t, err := s.Directory.Check(tenant.JoinToken, in.Body.Token, now)
-	if err != nil {
-		return nil, s.fail(ctx, err)
+	t, refused := s.Directory.Check(tenant.JoinToken, in.Body.Token, now)
+	if refused != nil && !auth.UsedUp(refused) { // used up perhaps by this very machine, whose answer was lost
+		return nil, s.fail(ctx, refused)
 	}
 	key, err := keyOf(in.Body.CSR)
 	if err != nil {
@@ -55,6 +56,9 @@ func (s *Server) join(ctx context.Context, in *body[api.JoinRequest]) (*body[api
 	}
 	answer, err := s.do(ctx, yardmaster.Join{Token: t.ID, Name: name, Key: key, Inventory: in.Body.Inventory})
 	if err != nil {
+		if auth.UsedUp(err) && refused != nil {
+			err = refused // says which token
+		}
 		return nil, s.fail(ctx, err)
 	}
 	n, _ := answer.(fleet.Node)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"trainyard/internal/api"
+	"trainyard/internal/auth"
 	"trainyard/internal/fleet"
 	"trainyard/internal/yardmaster"
 )
@@ -37,13 +38,17 @@ func TestBadRequestsToJoin(t *testing.T) {
 	y, n, tokens := badYard(t)
 	csr, err := n.identity.CSR("x")
 	y.must(err)
+	stranger, err := auth.NewNodeIdentity(y.ca.PEM())
+	y.must(err)
+	strange, err := stranger.CSR("x")
+	y.must(err)
 	gpu := func(index int) fleet.GPU { return fleet.GPU{Index: index, Memory: 1} }
 	tests := []struct {
 		name   string
 		change func(*api.JoinRequest)
 		want   string
 	}{
-		{"a token that is used up", func(r *api.JoinRequest) { r.Token = tokens["used up"] }, "401 token_used_up: join token T has been used as often as it may"},
+		{"a token that is used up", func(r *api.JoinRequest) { r.Token, r.CSR = tokens["used up"], string(strange) }, "401 token_used_up: join token T has been used as often as it may"},
 		{"a token for people", func(r *api.JoinRequest) { r.Token = tokens["ada"] }, "401 token_wrong_kind: this call needs a token of kind join, not access"},
 		{"no token", func(r *api.JoinRequest) { r.Token = "" }, "401 token_malformed: the token is empty"},
 		{"a request that is no PEM", func(r *api.JoinRequest) { r.CSR = "hello" }, "422 bad_csr csr: the certificate request is no PEM"},
@@ -84,6 +89,18 @@ func TestBadRequestsToJoin(t *testing.T) {
 	y.must(err)
 	if len(nodes.Nodes) != 1 {
 		t.Errorf("machines that were not let in are nodes: %+v", nodes.Nodes)
+	}
+}
+
+func TestAMachineWhoseAnswerWasLostJoinsAgainByATokenThatIsUsedUp(t *testing.T) {
+	t.Parallel()
+	y, n, tokens := badYard(t)
+	csr, err := n.identity.CSR("x")
+	y.must(err)
+	reply, err := y.client("").Join(t.Context(), api.JoinRequest{Capability: 1, Token: tokens["used up"], Name: "n9", CSR: string(csr), Inventory: someInventory()})
+	y.must(err)
+	if reply.Node != n.identity.Node() {
+		t.Errorf("it is node %s now, want %s as before", reply.Node, n.identity.Node())
 	}
 }
 

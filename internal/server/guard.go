@@ -162,7 +162,7 @@ func (l *limiter) allow(key string) bool {
 		b = &bucket{left: l.burst, at: now}
 		l.keys[key] = b
 	}
-	b.left = min(l.burst, b.left+l.rate*now.Sub(b.at).Seconds())
+	b.left = min(l.burst, b.left+l.rate*max(0, now.Sub(b.at).Seconds()))
 	b.at = now
 	if b.left < 1 {
 		return false

@@ -226,7 +226,9 @@ func TestWhatCanBeDoneToAJobInEachState(t *testing.T) {
 			t.Errorf("step %d: got %s (%v), want %s", i, text, err, step.want)
 		}
 	}
-	n.await(func(a api.Assignments) bool { return len(a.Runs) == 1 && a.Runs[0].Run == run && a.Runs[0].Stop == job.StopKill })
+	n.await(func(a api.Assignments) bool {
+		return len(a.Runs) == 1 && a.Runs[0].Run == run && a.Runs[0].Stop == job.StopKill
+	})
 	n.tell(api.RankReport{Run: run, State: job.RunEnded, Ended: y.clock.Now(), Signal: "KILL", Cause: job.CauseCancelled, Signalled: true})
 	detail, err := c.Job(ctx, running)
 	y.must(err)

@@ -40,7 +40,12 @@ type kind struct {
 
 // jobFields is the table of all keys of a job, in the order in which they are
 // written and explained. It is the only place that knows them.
-func jobFields() []field {
+func jobFields() []field { return allFields }
+
+// allFields is made once: every submission is read by it.
+var allFields = makeFields()
+
+func makeFields() []field {
 	var all []field
 	all = append(all, workFields()...)
 	all = append(all, resourceFields())

@@ -47,7 +47,7 @@ func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 		return WhyReport{Why: place.Why{Blocker: place.BlockBackoff, Sentence: r.Reason, Start: r.NotBefore}}, true
 	}
 	need := fleet.NeedOf(r.Spec, r.Floor, r.Avoid)
-	w := WhyReport{Why: place.Explain(y.View(now), need, lasts(r.Spec), j, y.held), Position: y.position(j)}
+	w := WhyReport{Why: place.Explain(y.glance(now), need, lasts(r.Spec), j, y.held), Position: y.position(j)}
 	if w.Position > 1 {
 		w.Sentence += fmt.Sprintf("; %s ahead of it in line", count(w.Position-1, "job"))
 	}
@@ -75,7 +75,7 @@ func (y *Yard) position(j id.Job) int {
 func (y *Yard) Preview(now time.Time, s *job.Spec) (place.Why, []id.Node) {
 	y.setNow(now)
 	need := fleet.NeedOf(s, job.Floor{}, nil)
-	v := y.View(now)
+	v := y.glance(now)
 	m := fleet.NewMatcher(need)
 	var fits []id.Node
 	for i := range v.Rooms {

@@ -141,7 +141,7 @@ func (y *Yard) rankEnded(r *jobRecord, run *runRecord, k *job.Rank, rep *RankRep
 	}
 	if _, known := job.HandlingOf(k.Cause); !known {
 		k.Cause = job.CauseNone
-		if k.ExitCode != 0 || k.Signal != "" {
+		if !k.Signalled && (k.ExitCode != 0 || k.Signal != "") { // else its exit is the answer to the stop
 			k.Cause = job.CauseUserCode
 		}
 	}

@@ -10,6 +10,7 @@
 package yardmaster
 
 import (
+	"slices"
 	"time"
 
 	"trainyard/internal/fleet"
@@ -178,11 +179,12 @@ func (y *Yard) Take() *Batch {
 			b.Jobs[i], r.dirty = r.Job, false
 		}
 	}
-	for _, r := range o.runs {
-		run := r.Run
-		run.Ranks = append([]job.Rank(nil), r.Ranks...)
-		b.Runs = append(b.Runs, run)
-		r.dirty = false
+	if len(o.runs) > 0 {
+		b.Runs = make([]job.Run, len(o.runs))
+		for i, r := range o.runs {
+			b.Runs[i], r.dirty = r.Run, false
+			b.Runs[i].Ranks = append([]job.Rank(nil), r.Ranks...)
+		}
 	}
 	for _, r := range o.nodes {
 		b.Nodes = append(b.Nodes, r.Node)
@@ -196,6 +198,7 @@ func (y *Yard) Take() *Batch {
 		b.Tokens = append(b.Tokens, r.Token)
 		r.dirty = false
 	}
+	b.Orders = slices.Grow(b.Orders, len(o.orders))
 	for _, r := range o.orders {
 		if r.dirty { // closed meanwhile otherwise
 			b.Orders = append(b.Orders, r.Order)

@@ -59,8 +59,10 @@ func (y *yard) open(t *testing.T) {
 	for _, name := range agentNames {
 		y.startAgent(t, name)
 	}
-	if err := y.AwaitNodes(ctx, len(agentNames)); err != nil {
-		t.Fatal(err)
+	for _, name := range agentNames {
+		if err := y.AwaitAgent(ctx, name); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

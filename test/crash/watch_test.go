@@ -130,11 +130,12 @@ func followOutput(ctx context.Context, client *api.Client, j id.Job) (output, er
 	return got, nil
 }
 
-// readOutput reads all output of a job page by page.
+// readOutput reads all output of a job page by page. What the agents have not
+// delivered yet is waited for.
 func readOutput(t *testing.T, client *api.Client, j id.Job) output {
 	t.Helper()
 	got, cursor := output{}, ""
-	for {
+	for end := time.Now().Add(drainTime); ; {
 		page, err := client.Logs(t.Context(), j, api.LogFilter{Page: api.Page{Cursor: cursor, Limit: 500}})
 		if err != nil {
 			t.Fatalf("read the output of %s: %v", j, err)
@@ -146,8 +147,11 @@ func readOutput(t *testing.T, client *api.Client, j id.Job) output {
 			return got
 		}
 		if page.Next == cursor {
-			t.Errorf("the output of %s has no end: the page after %q has no lines and is not the last", j, cursor)
-			return got
+			if time.Now().After(end) {
+				t.Errorf("the output of %s has no end: the page after %q has no lines and is not the last", j, cursor)
+				return got
+			}
+			time.Sleep(20 * time.Millisecond)
 		}
 		cursor = page.Next
 	}

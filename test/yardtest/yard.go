@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 
 	"trainyard/internal/api"
@@ -165,28 +166,14 @@ func (y *Yard) AwaitReady(ctx context.Context) error {
 	})
 }
 
-// AwaitNodes waits until so many nodes are in order.
-func (y *Yard) AwaitNodes(ctx context.Context, count int) error {
-	client, err := y.Client(y.admin)
-	if err != nil {
+// AwaitAgent waits until an agent has joined and says that it works.
+func (y *Yard) AwaitAgent(ctx context.Context, name string) error {
+	return y.await(ctx, "agent "+name, func() error {
+		text, err := os.ReadFile(y.AgentLog(name))
+		if err == nil && !strings.Contains(string(text), "agent works") {
+			err = errors.New("it has not said that it works")
+		}
 		return err
-	}
-	defer client.Close()
-	return y.await(ctx, "the nodes", func() error {
-		page, err := client.Nodes(ctx, api.Page{})
-		if err != nil {
-			return err
-		}
-		ready := 0
-		for _, n := range page.Nodes {
-			if n.State == "idle" || n.State == "running" {
-				ready++
-			}
-		}
-		if ready != count {
-			return fmt.Errorf("%d of %d nodes are ready", ready, count)
-		}
-		return nil
 	})
 }
 

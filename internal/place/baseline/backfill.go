@@ -57,7 +57,7 @@ func (f *fifo) hold(it *queue.Item, st *shapeState) *heldBack {
 	need := &st.match.Need
 	best := make([]candidate, 0, need.Nodes+1)
 	for i := range f.trial.rooms {
-		room := &f.trial.rooms[i]
+		room := f.trial.rooms[i]
 		if !room.Open || !st.match.Eligible(room) {
 			continue
 		}
@@ -101,8 +101,8 @@ func (f *fifo) hold(it *queue.Item, st *shapeState) *heldBack {
 // bookStarts adds what this round has started to the holds of the trial's
 // rooms: it will end too, and that may be where the held-back job goes.
 func (f *fifo) bookStarts() {
-	if f.own == nil {
-		f.own = make([]bool, len(f.trial.rooms))
+	if f.holds == nil {
+		f.holds = make([]bool, len(f.trial.rooms))
 	}
 	for ; f.booked < len(f.plan.Starts); f.booked++ {
 		s := &f.plan.Starts[f.booked]
@@ -112,9 +112,9 @@ func (f *fifo) bookStarts() {
 		}
 		for k, seat := range s.Seats {
 			at := f.rooms[f.booked][k]
-			room := f.trial.room(at)
-			if !f.own[at] { // the view's holds stay as they are
-				room.Holds, f.own[at] = slices.Grow(slices.Clone(room.Holds), 8), true
+			room := f.trial.change(at)
+			if !f.holds[at] { // the view's stay as they are
+				room.Holds, f.holds[at] = slices.Grow(slices.Clone(room.Holds), 8), true
 			}
 			hold.GPUs = seat.GPUs
 			i, _ := slices.BinarySearchFunc(room.Holds, hold, fleet.CompareHolds)

@@ -51,7 +51,7 @@ type fifo struct {
 	plan   place.Plan
 	rooms  [][]int32 // of each start of the plan
 	booked int       // starts whose ends are in the trial's rooms
-	own    []bool    // rooms whose holds are the trial's own
+	holds  []bool    // rooms whose holds are the trial's own
 }
 
 // shapeState is how far the search for one shape has come. What is free only
@@ -133,7 +133,7 @@ func (f *fifo) start(it *queue.Item, rooms []int32) {
 	st := f.shapes[it.Shape]
 	s := place.Start{Item: it, Seats: make([]place.Seat, 0, len(rooms))}
 	for _, at := range rooms {
-		room := f.trial.room(at)
+		room := f.trial.change(at)
 		fits, _ := st.match.Fits(room)
 		gpus := fleet.Take(fits, min(need.MaxGPUs, bits.OnesCount64(fits)))
 		room.Free &^= gpus

@@ -20,7 +20,7 @@ import (
 // check tries a property often; rapid tries it a hundred times by itself.
 func check(t *testing.T, prop func(*rapid.T)) {
 	t.Helper()
-	for i := range 20 {
+	for i := range 8 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) { t.Parallel(); rapid.Check(t, prop) })
 	}
 }

@@ -7,14 +7,15 @@ import (
 	"trainyard/internal/job"
 )
 
-// trial is a copy of the rooms on which a plan is tried out, with the rooms in
+// trial is the rooms as they change while a plan is tried out, in
 // the order in which they are to be filled: cheapest class first, then the
 // smallest sufficient GPUs, then the fullest node. Rooms that are equal in
 // this form a band, and a band whose roomiest room is too small for a need is
 // passed over whole.
 type trial struct {
-	rooms []fleet.Room
-	order []int32 // indices of rooms
+	rooms []*fleet.Room // those of the view, and copies of those that have changed
+	own   []bool        // copies
+	order []int32       // indices of rooms
 	bands []band
 }
 
@@ -34,17 +35,19 @@ type cursor struct {
 // back makes the cursor return the last room once more.
 func (c *cursor) back() { c.at-- }
 
-// newTrial copies the rooms. The view's own slice stays as it is.
+// newTrial makes a trial of the view's rooms, which stay as they are.
 func newTrial(view []fleet.Room) *trial {
-	t := &trial{rooms: make([]fleet.Room, len(view)), order: make([]int32, len(view))}
-	copy(t.rooms, view)
-	rank := rankGroups(t.rooms)
+	t := &trial{rooms: make([]*fleet.Room, len(view)), own: make([]bool, len(view)), order: make([]int32, len(view))}
+	for i := range view {
+		t.rooms[i] = &view[i]
+	}
+	rank := rankGroups(view)
 	// A counting sort: by group, then by the number of free GPUs.
 	const width = fleet.MaxGPUs + 1
 	counts := make([]int32, len(rank)*width+1)
 	slot := make([]int32, len(view))
-	for i := range t.rooms {
-		slot[i] = rank[t.rooms[i].Group]*width + int32(bits.OnesCount64(t.rooms[i].Free))
+	for i := range view {
+		slot[i] = rank[view[i].Group]*width + int32(bits.OnesCount64(view[i].Free))
 		counts[slot[i]+1]++
 	}
 	for i := 1; i < len(counts); i++ {
@@ -66,7 +69,7 @@ func newTrial(view []fleet.Room) *trial {
 func (t *trial) band(first, end int32, free int) band {
 	b := band{first: first, end: end, free: free, cpus: -1, memory: -1}
 	for _, at := range t.order[first:end] {
-		if r := &t.rooms[at]; r.Open {
+		if r := t.rooms[at]; r.Open {
 			b.cpus, b.memory = max(b.cpus, r.CPUs), max(b.memory, r.Memory)
 		}
 	}
@@ -110,7 +113,17 @@ func rankGroups(rooms []fleet.Room) []int32 {
 	return rank
 }
 
-func (t *trial) room(at int32) *fleet.Room { return &t.rooms[at] }
+// room returns a room to look at.
+func (t *trial) room(at int32) *fleet.Room { return t.rooms[at] }
+
+// change returns a room that may be changed. Its holds are the view's until bookStarts makes others.
+func (t *trial) change(at int32) *fleet.Room {
+	if !t.own[at] {
+		r := *t.rooms[at]
+		t.rooms[at], t.own[at] = &r, true
+	}
+	return t.rooms[at]
+}
 
 // next returns the next room that may have room for the need, or -1.
 func (t *trial) next(c *cursor, need *fleet.Need) int32 {

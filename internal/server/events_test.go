@@ -1,0 +1,278 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"trainyard/internal/api"
+	"trainyard/internal/id"
+	"trainyard/internal/yardmaster"
+)
+
+var errEnough = errors.New("enough")
+
+// follow returns events as they come until ok is true of one.
+func follow(t *testing.T, c *api.Client, f api.EventFilter, ok func(api.Event) bool) []api.Event {
+	t.Helper()
+	var got []api.Event
+	err := c.FollowEvents(t.Context(), f, func(e api.Event, cursor string) error {
+		if cursor != strconv.FormatUint(e.Seq, 10) {
+			t.Errorf("event %d has the cursor %q", e.Seq, cursor)
+		}
+		got = append(got, e)
+		if ok(e) {
+			return errEnough
+		}
+		return nil
+	})
+	if !errors.Is(err, errEnough) {
+		t.Fatalf("the feed ended: %v", err)
+	}
+	return got
+}
+
+// allEvents reads the feed page by page.
+func allEvents(t *testing.T, c *api.Client, f api.EventFilter) []api.Event {
+	t.Helper()
+	var all []api.Event
+	for {
+		page, err := c.Events(t.Context(), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page.Events) == 0 {
+			return all
+		}
+		all, f.Cursor, f.Tail = append(all, page.Events...), page.Next, 0
+	}
+}
+
+func TestAFollowerMissesNothingWhileManySubmit(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	root := y.admin()
+	const clients, files, perFile = 20, 10, 50 // 10,000 events
+	file := ""
+	for i := range perFile {
+		file += fmt.Sprintf("---\nname: j%d\nrun: a\n", i)
+	}
+	last := func(e api.Event) bool { return e.Job == id.NewJob(clients*files*perFile) && e.Kind == "job.submitted" }
+	// Some follow from the beginning, one resumes again and again after what it saw.
+	var followers, wg sync.WaitGroup
+	got := make([][]api.Event, 3)
+	for i := range got {
+		followers.Go(func() {
+			f := api.EventFilter{Page: api.Page{Cursor: "0"}}
+			stop := last
+			if i == 2 {
+				stop = func(e api.Event) bool { return e.Seq%97 == 0 || last(e) }
+			}
+			for {
+				got[i] = append(got[i], follow(t, root, f, stop)...)
+				end := got[i][len(got[i])-1]
+				if last(end) {
+					return
+				}
+				f.Cursor = strconv.FormatUint(end.Seq, 10)
+			}
+		})
+	}
+	for i := range clients {
+		c := y.researcher(id.User(fmt.Sprintf("u%d", i)))
+		wg.Go(func() {
+			for range files {
+				if _, err := c.Submit(t.Context(), api.SubmitRequest{File: file}, ""); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	followers.Wait()
+	for i := range got {
+		if len(got[i]) < clients*files*perFile {
+			t.Errorf("follower %d saw %d events", i, len(got[i]))
+		}
+		for k, e := range got[i] {
+			if e.Seq != uint64(k+1) {
+				t.Fatalf("follower %d: entry %d has the number %d", i, k, e.Seq)
+			}
+		}
+	}
+	if diff := cmp.Diff(allEvents(t, root, api.EventFilter{Page: api.Page{Limit: 500}}), got[0]); diff != "" {
+		t.Errorf("(-store +followed):\n%.2000s", diff)
+	}
+}
+
+func TestEventsAreChosen(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	root, n := y.admin(), y.join("n1")
+	ada, bob := y.researcher("ada"), y.researcher("bob")
+	n.listen()
+	j, run := n.started(ada)
+	n.ends(run, 0, 0)
+	y.submit(bob, "run: a\nresources: {memory: 900GB}")
+	mark := y.submit(ada, "run: b\nresources: {memory: 900GB}")[0].ID
+	all := allEvents(t, root, api.EventFilter{})
+	pick := func(keep func(api.Event) bool) (out []api.Event) {
+		for _, e := range all {
+			if keep(e) {
+				out = append(out, e)
+			}
+		}
+		return out
+	}
+	tests := map[string]struct {
+		c    *api.Client
+		f    api.EventFilter
+		keep func(api.Event) bool
+	}{
+		"all":           {root, api.EventFilter{}, func(api.Event) bool { return true }},
+		"of a kind":     {root, api.EventFilter{Kind: "job.submitted"}, func(e api.Event) bool { return e.Kind == "job.submitted" }},
+		"of many kinds": {root, api.EventFilter{Kind: "node"}, func(e api.Event) bool { return len(e.Kind) > 5 && e.Kind[:5] == "node." }},
+		"half a kind":   {root, api.EventFilter{Kind: "jo"}, func(api.Event) bool { return false }},
+		"of a job":      {root, api.EventFilter{Job: j}, func(e api.Event) bool { return e.Job == j }},
+		"of a node":     {root, api.EventFilter{Node: "n1"}, func(e api.Event) bool { return e.Node == "n1" }},
+		"own":           {ada, api.EventFilter{}, func(e api.Event) bool { return e.Owner == "ada" }},
+		"of another":    {bob, api.EventFilter{Job: j}, func(api.Event) bool { return false }},
+		"after a cursor": {ada, api.EventFilter{Page: api.Page{Cursor: strconv.FormatUint(all[len(all)-3].Seq, 10)}},
+			func(e api.Event) bool { return e.Owner == "ada" && e.Seq > all[len(all)-3].Seq }},
+	}
+	for name, tt := range tests {
+		want := pick(tt.keep)
+		for _, limit := range []int{1, 3, 500} {
+			tt.f.Limit = limit
+			if diff := cmp.Diff(want, allEvents(t, tt.c, tt.f)); diff != "" {
+				t.Errorf("%s in pages of %d (-want +got):\n%s", name, limit, diff)
+			}
+		}
+		for tail := 1; tail <= len(all)+1; tail += 3 {
+			f := tt.f
+			if f.Cursor != "" {
+				continue
+			}
+			f.Tail = tail
+			if diff := cmp.Diff(want[max(0, len(want)-tail):], allEvents(t, tt.c, f), cmpEmpty); diff != "" {
+				t.Errorf("the last %d of %s (-want +got):\n%s", tail, name, diff)
+			}
+		}
+		// What is followed is the same, from memory and, past the last server, from the store.
+		if len(want) == 0 {
+			continue
+		}
+		end := want[len(want)-1].Seq
+		f := tt.f
+		if f.Cursor == "" {
+			f.Cursor = "0"
+		}
+		if diff := cmp.Diff(want, follow(t, tt.c, f, func(e api.Event) bool { return e.Seq == end })); diff != "" {
+			t.Errorf("%s, followed (-want +got):\n%s", name, diff)
+		}
+		if f.Cursor, f.Tail = "", 1; tt.f.Cursor == "" {
+			if got := follow(t, tt.c, f, func(api.Event) bool { return true }); got[0].Seq != end {
+				t.Errorf("%s: the last one is %d, want %d", name, got[0].Seq, end)
+			}
+		}
+	}
+	if mark == "" {
+		t.Fatal("no job")
+	}
+}
+
+var cmpEmpty = cmp.Transformer("empty", func(in []api.Event) []api.Event {
+	if len(in) == 0 {
+		return nil
+	}
+	return in[:len(in):len(in)]
+})
+
+func TestAfterARestartTheFeedGoesOn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var before []api.Event
+	t.Run("first", func(t *testing.T) {
+		y := startYard(t, dir)
+		y.researcher("ada")
+		before = allEvents(t, y.admin(), api.EventFilter{})
+	})
+	t.Run("second", func(t *testing.T) {
+		y := startYard(t, dir)
+		if last := y.srv.Feed.last(); last != before[len(before)-1].Seq {
+			t.Errorf("the feed goes on after %d, want %d", last, before[len(before)-1].Seq)
+		}
+		// Without a cursor a follower sees what happens from now on, and nothing of before.
+		f, err := y.srv.eventFilter(adminContext(t), &eventInput{Paging: Paging{Limit: 50}})
+		y.must(err)
+		f.After = y.srv.Feed.last()
+		if _, _, ok := y.srv.Feed.after(f.After); !ok {
+			t.Error("a feed with nothing new sends its followers to the store")
+		}
+		root := y.admin() // makes events
+		got := follow(t, root, api.EventFilter{Page: api.Page{Cursor: "0"}}, func(e api.Event) bool { return e.Seq == y.srv.Feed.last() })
+		for k, e := range got {
+			if e.Seq != uint64(k+1) {
+				t.Fatalf("entry %d has the number %d", k, e.Seq)
+			}
+		}
+		if len(got) <= len(before) {
+			t.Errorf("there are %d events, and before there were %d", len(got), len(before))
+		}
+	})
+}
+
+// adminContext is the context of a request by an admin.
+func adminContext(t *testing.T) context.Context {
+	t.Helper()
+	c := caller{}
+	c.User, c.Role, c.Scope = "root", "admin", "admin"
+	return context.WithValue(t.Context(), callerKey{}, c)
+}
+
+func TestTheFeedKeepsTheNewest(t *testing.T) {
+	t.Parallel()
+	f := NewFeed(7)
+	if _, _, ok := f.after(6); ok {
+		t.Error("it claims to have what is in the store alone")
+	}
+	seq := uint64(7)
+	for range 3 * feedKeeps / 100 {
+		b := &yardmaster.Batch{}
+		for range 100 {
+			seq++
+			b.Events = append(b.Events, yardmaster.Event{Seq: seq, Job: "j1"})
+		}
+		woken := f.ofJob("j1")
+		f.Add(b)
+		select {
+		case <-woken:
+		default:
+			t.Fatal("who follows the job was not woken")
+		}
+	}
+	for _, from := range []uint64{seq, seq - 1, seq - feedKeeps + 1, seq + 10, ^uint64(0)} {
+		got, _, ok := f.after(from)
+		if !ok || len(got) != int(max(seq, from)-from) {
+			t.Errorf("after %d there are %d, %v", from, len(got), ok)
+		}
+	}
+	if _, _, ok := f.after(8); ok {
+		t.Error("it keeps all")
+	}
+	if len(f.recent) > 2*feedKeeps {
+		t.Errorf("it keeps %d", len(f.recent))
+	}
+	left := f.ofJob("j2")
+	f.leave("j2")
+	f.leave("j2")
+	<-left
+	if len(f.jobs) != 0 {
+		t.Errorf("it remembers %v", f.jobs)
+	}
+}

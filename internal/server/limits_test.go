@@ -1,0 +1,148 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/tenant"
+)
+
+// stoodClock stands still unless it is moved.
+type stoodClock struct{ now time.Time }
+
+func (c *stoodClock) Now() time.Time { return c.now }
+
+func TestTheLimiterLetsABurstThroughAndThenTheRate(t *testing.T) {
+	t.Parallel()
+	clk := &stoodClock{now: time.Unix(1000, 0)}
+	l := newLimiter(10, 5, clk)
+	take := func(key string, tries int) int {
+		let := 0
+		for range tries {
+			if l.allow(key) {
+				let++
+			}
+		}
+		return let
+	}
+	for i, step := range []struct {
+		wait time.Duration
+		key  string
+		want int // of 100 tries
+	}{
+		{0, "a", 5}, {0, "a", 0}, {0, "b", 5}, // each has a bucket of its own
+		{99 * time.Millisecond, "a", 0}, {time.Millisecond, "a", 1}, {300 * time.Millisecond, "a", 3},
+		{time.Hour, "a", 5},                           // never more than a burst
+		{-time.Minute, "a", 0}, {time.Minute, "a", 5}, // a clock that is set back
+	} {
+		clk.now = clk.now.Add(step.wait)
+		if got := take(step.key, 100); got != step.want {
+			t.Errorf("step %d: %d were let through, want %d", i, got, step.want)
+		}
+	}
+	l.sweep()
+	if len(l.keys) != 1 {
+		t.Errorf("it remembers %d keys; that of b is full again", len(l.keys))
+	}
+	clk.now = clk.now.Add(time.Hour)
+	l.sweep()
+	if len(l.keys) != 0 {
+		t.Errorf("it remembers %d keys", len(l.keys))
+	}
+	if free := newLimiter(0, 0, clk); !free.allow("x") || len(free.keys) != 0 {
+		t.Error("no limit is one")
+	}
+}
+
+func TestWhoAsksTooOftenIsToldSo(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, withConfig(func(c *Config) { c.Rate, c.Burst = 0.001, 3 }))
+	ada, bob := y.token("ada", tenant.Researcher, tenant.ScopeSubmit), y.token("bob", tenant.Researcher, tenant.ScopeSubmit)
+	for _, try := range []struct{ name, method, path, token, body string }{
+		{"a token", http.MethodGet, "/api/v1/whoami", ada, ""},
+		{"an upload", http.MethodPut, "/api/v1/files/" + digestOf("x"), bob, "x"},
+		{"an address", http.MethodPost, "/api/v1/login", "", `{"token":"guess"}`},
+	} {
+		for range 3 {
+			if got := y.raw(y.http, try.method, try.path, try.token, try.body); got.status == http.StatusTooManyRequests {
+				t.Errorf("%s: the burst is not let through", try.name)
+			}
+		}
+		got := y.raw(y.http, try.method, try.path, try.token, try.body)
+		if text := says(&got.p); text != "429 too_often: too many requests" || got.header.Get("Retry-After") == "" || got.p.Remedy == "" {
+			t.Errorf("%s: %s, retry after %q", try.name, text, got.header.Get("Retry-After"))
+		}
+	}
+	// The probes are not limited.
+	for range 10 {
+		if got := y.raw(y.http, http.MethodGet, "/healthz", "", ""); got.status != http.StatusOK {
+			t.Fatalf("%d", got.status)
+		}
+	}
+}
+
+func TestEveryKindOfFailureHasAStatus(t *testing.T) {
+	t.Parallel()
+	for _, k := range fault.Kinds() {
+		p := toProblem(fault.New(k, "c", "m"))
+		if p.Status < 400 || p.Title == "" || p.Kind != string(k) {
+			t.Errorf("%s: %+v", k, p)
+		}
+	}
+	if p := toProblem(fmt.Errorf("secret detail")); p.Status != 500 || strings.Contains(p.Detail, "secret") {
+		t.Errorf("what is not meant for people is shown: %+v", p)
+	}
+	if p := toProblem(fmt.Errorf("load: %w", fault.New(fault.NotFound, "c", "m").WithCause(fmt.Errorf("secret")))); p.Status != 404 || p.Detail != "m" {
+		t.Errorf("got %+v", p)
+	}
+	list := fault.List{fault.New(fault.Invalid, "a", "first"), fault.New(fault.Invalid, "b", "second")}
+	if p := toProblem(list); p.Detail != "first" || len(p.Errors) != 2 || p.Errors[1].Code != "b" {
+		t.Errorf("got %+v", p)
+	}
+	if p := toProblem(fault.List{list[0]}); len(p.Errors) != 0 || p.Code != "a" {
+		t.Errorf("got %+v", p)
+	}
+}
+
+func FuzzSubmitBody(f *testing.F) {
+	y := newYard(f)
+	token := y.token("ada", tenant.Researcher, tenant.ScopeSubmit)
+	for _, body := range []string{
+		`{"file":"run: a"}`, `{"file":"run: a","env":{"A":"b"},"dry_run":true}`, `{}`, `null`, `[`, `{"file":"name: a\nrun: b\nneeds: [a]"}`,
+		`{"file":"run: a\nresources: {gpus: 1.., gpu: A100:80GB}"}`, `{"file":"run: a","workdir":"` + digestOf("x") + `"}`, `{"file":"\u0000"}`, "\xff",
+		`{"file":"run: a\nenv: {K: null}","env":{"K":"\u0000"}}`, `{"file":"---\nrun: a\n---\nrun: b\nneeds: []"}`,
+	} {
+		f.Add([]byte(body), "key")
+		f.Add([]byte(body), "")
+	}
+	handler := y.srv.Handler()
+	f.Fuzz(func(t *testing.T, body []byte, key string) {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/jobs", strings.NewReader(string(body)))
+		req.Header.Set("Authorization", "Bearer "+token)
+		req.Header.Set("Content-Type", "application/json")
+		if key != "" && !strings.ContainsFunc(key, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+			req.Header.Set("Idempotency-Key", key)
+		}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, req)
+		switch {
+		case w.Code == http.StatusCreated:
+			if !json.Valid(w.Body.Bytes()) {
+				t.Fatalf("the answer is no JSON: %s", w.Body)
+			}
+		case w.Code >= 400 && w.Code < 500:
+			a := reply{status: w.Code, header: w.Header(), body: w.Body.Bytes()}
+			if err := a.readProblem(); err != nil {
+				t.Fatal(err)
+			}
+		default:
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+	})
+}

@@ -1,0 +1,185 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"trainyard/internal/api"
+	"trainyard/internal/fault"
+	"trainyard/internal/job"
+	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster"
+)
+
+// readiness is what /readyz says.
+func readiness(y *yard) string {
+	y.t.Helper()
+	req, err := http.NewRequestWithContext(y.t.Context(), http.MethodGet, y.url+"/readyz", nil)
+	y.must(err)
+	resp, err := y.http.Do(req)
+	y.must(err)
+	defer func() { _ = resp.Body.Close() }()
+	body := make([]byte, 500)
+	n, _ := resp.Body.Read(body)
+	return fmt.Sprintf("%d %s", resp.StatusCode, strings.TrimSpace(string(body[:n])))
+}
+
+func TestAStoreThatFailsIsNotReadyAndNothingIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	c := y.researcher("ada")
+	y.submit(c, "run: before")
+	awaitReady(t, y)
+	if got := readiness(y); got != "200 ready" {
+		t.Errorf("it says %q", got)
+	}
+	y.store.fail(fault.New(fault.Unavailable, "store_unavailable", "the disk is full"))
+	var waiting sync.WaitGroup
+	var reply api.SubmitReply
+	var err error
+	waiting.Go(func() { reply, err = c.Submit(t.Context(), api.SubmitRequest{File: "run: during"}, "k") })
+	eventually(t, "the loop is stuck", func() bool { return y.loop.Stuck() != "" })
+	if got := readiness(y); got != "503 not ready: the disk is full" {
+		t.Errorf("it says %q", got)
+	}
+	for _, call := range []func() error{
+		func() error { _, err := c.Submit(t.Context(), api.SubmitRequest{File: "run: x"}, ""); return err },
+		func() error { _, err := c.CancelJob(t.Context(), "j1"); return err },
+		func() error { _, err := c.Nodes(t.Context(), api.Page{}); return err },
+		func() error {
+			_, err := c.Submit(t.Context(), api.SubmitRequest{File: "run: x", DryRun: true}, "")
+			return err
+		},
+	} {
+		wantFault(t, call(), fault.Unavailable, "store_down")
+	}
+	if page, err := c.Jobs(t.Context(), api.JobFilter{}); err != nil || len(page.Jobs) != 1 {
+		t.Errorf("meanwhile the list has %d jobs, %v", len(page.Jobs), err)
+	}
+	metrics := y.raw(y.http, http.MethodGet, "/metrics", "", "")
+	if !strings.Contains(string(metrics.body), "\ntrainyard_ready 0\n") {
+		t.Errorf("the metrics do not say that it is not ready:\n%s", metrics.body)
+	}
+	// It goes on with what it was at, and only then answers.
+	y.store.mend()
+	waiting.Wait()
+	y.must(err)
+	if reply.Jobs[0].ID != "j2" || reply.Replay {
+		t.Errorf("got %+v", reply)
+	}
+	awaitReady(t, y)
+	detail, err := c.Job(t.Context(), "j2")
+	y.must(err)
+	if detail.State != job.Pending {
+		t.Errorf("got %+v", detail)
+	}
+	if again, err := c.Submit(t.Context(), api.SubmitRequest{File: "run: during"}, "k"); err != nil || !again.Replay {
+		t.Errorf("asked again: %+v, %v", again, err)
+	}
+}
+
+func TestAStoreThatHangsIsNotReady(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, withConfig(func(c *Config) { c.Timeout = checkTimeout / 10 }))
+	c := y.researcher("ada")
+	awaitReady(t, y)
+	arrived := y.store.hang()
+	_, err := c.Submit(t.Context(), api.SubmitRequest{File: "run: a"}, "k")
+	wantFault(t, err, fault.Unavailable, "no_answer")
+	<-arrived
+	eventually(t, "it says that it is not ready", func() bool {
+		// The check hangs as well; that it has not come back is what tells.
+		if why := y.srv.health.why(); why != "" {
+			return true
+		}
+		y.clock.advance(checkTimeout / 10)
+		return false
+	})
+	if got := readiness(y); !strings.HasPrefix(got, "503 not ready: ") {
+		t.Errorf("it says %q", got)
+	}
+	y.store.mend()
+	awaitReady(t, y)
+	eventually(t, "what hung is stored", func() bool {
+		reply, err := c.Submit(t.Context(), api.SubmitRequest{File: "run: a"}, "k")
+		return err == nil && reply.Replay
+	})
+}
+
+func TestALoopWhoseStoreHasAnotherWriterEnds(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	c := y.researcher("ada")
+	y.store.fail(fault.New(fault.Conflict, "not_writer", "another server has taken over"))
+	_, err := c.Submit(t.Context(), api.SubmitRequest{File: "run: a"}, "")
+	wantFault(t, err, fault.Unavailable, "store_down")
+	var f *fault.Error
+	if err := <-y.ended; !errors.As(err, &f) || f.Code != "not_writer" {
+		t.Errorf("the loop ended with %v", err)
+	}
+	// Whoever comes later is not left to wait.
+	_, err = c.Submit(t.Context(), api.SubmitRequest{File: "run: a"}, "")
+	wantFault(t, err, fault.Unavailable, "stopping")
+	_, err = c.Nodes(t.Context(), api.Page{})
+	wantFault(t, err, fault.Unavailable, "stopping")
+	if page, err := c.Jobs(t.Context(), api.JobFilter{}); err != nil || len(page.Jobs) != 0 {
+		t.Errorf("there are %d jobs, %v", len(page.Jobs), err)
+	}
+}
+
+func TestAQueryThatPanicsFailsAlone(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	err := y.loop.Query(t.Context(), func(*yardmaster.Yard) { panic("oh") })
+	wantFault(t, err, fault.Internal, "internal")
+	y.submit(y.researcher("ada"), "run: a")
+}
+
+func TestAHandlerThatPanicsFailsAlone(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.srv.mux.HandleFunc("GET /oh", func(http.ResponseWriter, *http.Request) { panic("oh") })
+	got := y.raw(y.http, http.MethodGet, "/oh", "", "")
+	if text := says(&got.p); text != "500 internal: something went wrong inside the yard" {
+		t.Errorf("got %q", text)
+	}
+	y.submit(y.researcher("ada"), "run: a")
+}
+
+func TestManySubmissionsShareACommit(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.token("ada", tenant.Researcher, tenant.ScopeSubmit)
+	const many = 1000
+	// While one commit is under way the others gather.
+	arrived := y.store.hang()
+	var wg sync.WaitGroup
+	for i := range many {
+		wg.Go(func() {
+			spec := &job.Spec{Run: "a", Resources: job.Resources{Nodes: job.Range{Min: 1, Max: 1}, CPUs: 1000}}
+			answer, err := y.loop.Do(t.Context(), yardmaster.Submit{Owner: "ada", Key: fmt.Sprint(i), Jobs: []yardmaster.NewJob{{Spec: spec}}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if got, ok := answer.(yardmaster.Submitted); !ok || len(got.Jobs) != 1 {
+				t.Errorf("got %+v", answer)
+			}
+		})
+	}
+	<-arrived
+	eventually(t, "all but those that are being committed have gathered", func() bool { return len(y.loop.in) > many/2 })
+	before := y.store.commits.Load()
+	y.store.mend()
+	wg.Wait()
+	if commits := y.store.commits.Load() - before; commits > many/20 {
+		t.Errorf("%d submissions took %d commits", many, commits)
+	}
+	if got := y.store.rows.Load(); got < many {
+		t.Errorf("%d jobs were committed", got)
+	}
+}
