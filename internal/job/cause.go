@@ -1,6 +1,9 @@
 package job
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Cause says why a run ended other than well.
 type Cause string
@@ -43,27 +46,27 @@ type Handling struct {
 	Means   string
 }
 
-// Catalogue is the whole failure catalogue: for each cause what is shown and
-// what happens next. It is the only place that decides this.
-func Catalogue() []Handling {
-	return []Handling{
-		{CauseUserCode, StatusFailed, NextRetry, 0, true, "the program ended with an error"},
-		{CauseHostOOM, StatusOutOfMemory, NextEscalate, 2, false, "the program used more memory than it had"},
-		{CauseGPUOOM, StatusOutOfMemory, NextEscalate, 2, false, "the program used more GPU memory than it had"},
-		{CauseNodeLost, StatusNodeFail, NextElsewhere, 8, true, "the node stopped answering"},
-		{CauseSetupFailed, StatusFailedSetup, NextGiveUp, 0, false, "the set-up step failed"},
-		{CauseImageFailed, StatusFailedSetup, NextElsewhere, 2, true, "the container image could not be fetched"},
-		{CauseLaunchFailed, StatusNodeFail, NextElsewhere, 4, true, "the node could not start the program"},
-		{CauseCancelled, StatusCancelled, NextGiveUp, 0, false, "it was cancelled"},
-		{CauseTimedOut, StatusTimeout, NextGiveUp, 0, false, "it ran longer than its max_duration"},
-		{CausePreempted, StatusPreempted, NextRequeue, 0, false, "it gave way to other work"},
-		{CauseNeedFailed, StatusCancelled, NextGiveUp, 0, false, "a job it needs did not succeed"},
-	}
+// catalogue is the whole failure catalogue. It is the only place that decides this.
+var catalogue = []Handling{
+	{CauseUserCode, StatusFailed, NextRetry, 0, true, "the program ended with an error"},
+	{CauseHostOOM, StatusOutOfMemory, NextEscalate, 2, false, "the program used more memory than it had"},
+	{CauseGPUOOM, StatusOutOfMemory, NextEscalate, 2, false, "the program used more GPU memory than it had"},
+	{CauseNodeLost, StatusNodeFail, NextElsewhere, 8, true, "the node stopped answering"},
+	{CauseSetupFailed, StatusFailedSetup, NextGiveUp, 0, false, "the set-up step failed"},
+	{CauseImageFailed, StatusFailedSetup, NextElsewhere, 2, true, "the container image could not be fetched"},
+	{CauseLaunchFailed, StatusNodeFail, NextElsewhere, 4, true, "the node could not start the program"},
+	{CauseCancelled, StatusCancelled, NextGiveUp, 0, false, "it was cancelled"},
+	{CauseTimedOut, StatusTimeout, NextGiveUp, 0, false, "it ran longer than its max_duration"},
+	{CausePreempted, StatusPreempted, NextRequeue, 0, false, "it gave way to other work"},
+	{CauseNeedFailed, StatusCancelled, NextGiveUp, 0, false, "a job it needs did not succeed"},
 }
+
+// Catalogue lists the failure catalogue: for each cause what is shown and what happens next.
+func Catalogue() []Handling { return slices.Clone(catalogue) }
 
 // HandlingOf returns the catalogue's line for a cause.
 func HandlingOf(c Cause) (Handling, bool) {
-	for _, h := range Catalogue() {
+	for _, h := range catalogue {
 		if h.Cause == c {
 			return h, true
 		}

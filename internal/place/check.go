@@ -15,8 +15,9 @@ import (
 // nodes must be open and allowed for the job, GPUs free and of the right kind,
 // counts within what was asked, and no job placed twice.
 func Check(v *View, p Plan) (good []Start, bad []error) {
-	c := checker{view: v, changed: make(map[int]fleet.Room, len(p.Starts)), placed: make(map[id.Job]bool, len(p.Starts))}
+	c := checker{view: v, changed: map[int]fleet.Room{}, placed: make(map[id.Job]bool, len(p.Starts))}
 	if len(p.Starts) > manyStarts {
+		c.rooms = slices.Clone(v.Rooms)
 		c.index = make(map[id.Node]int, len(v.Rooms))
 		for i := range v.Rooms {
 			c.index[v.Rooms[i].Node.ID] = i
@@ -32,13 +33,14 @@ func Check(v *View, p Plan) (good []Start, bad []error) {
 	return good, bad
 }
 
-// manyStarts is from how many starts on an index of the nodes pays.
+// manyStarts is from how many starts on a copy and an index of all rooms pay.
 const manyStarts = 256
 
 type checker struct {
 	view    *View
-	index   map[id.Node]int    // nil if there are few starts
 	changed map[int]fleet.Room // rooms with less free than in the view
+	rooms   []fleet.Room       // with many starts, all rooms instead of changed
+	index   map[id.Node]int    // and the places of their nodes
 	placed  map[id.Job]bool
 	matcher *fleet.Matcher // of the last job's need
 	after   []taken        // by the start being checked
@@ -58,6 +60,17 @@ func (c *checker) find(n id.Node) (int, bool) {
 	}
 	at := sort.Search(len(c.view.Rooms), func(i int) bool { return c.view.Rooms[i].Node.ID >= n })
 	return at, at < len(c.view.Rooms) && c.view.Rooms[at].Node.ID == n
+}
+
+// room returns a room as the starts so far have left it.
+func (c *checker) room(at int) fleet.Room {
+	if c.rooms != nil {
+		return c.rooms[at]
+	}
+	if room, ok := c.changed[at]; ok {
+		return room
+	}
+	return c.view.Rooms[at]
 }
 
 func (c *checker) start(s *Start) error {
@@ -82,10 +95,7 @@ func (c *checker) start(s *Start) error {
 		if slices.ContainsFunc(c.after, func(t taken) bool { return t.at == at }) {
 			return refuse(s, "it has two ranks on node %s", seat.Node)
 		}
-		room, ok := c.changed[at]
-		if !ok {
-			room = c.view.Rooms[at]
-		}
+		room := c.room(at)
 		fits, ok := c.matcher.Fits(&room)
 		if !ok {
 			return refuse(s, "it does not fit on node %s", seat.Node)
@@ -99,7 +109,11 @@ func (c *checker) start(s *Start) error {
 		c.after = append(c.after, taken{at, room})
 	}
 	for _, t := range c.after {
-		c.changed[t.at] = t.room
+		if c.rooms != nil {
+			c.rooms[t.at] = t.room
+		} else {
+			c.changed[t.at] = t.room
+		}
 	}
 	c.placed[s.Item.Job] = true
 	return nil

@@ -1,6 +1,7 @@
 package place_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -81,4 +82,37 @@ func TestCheckRefusesWhatCannotBeCarriedOut(t *testing.T) {
 			t.Errorf("refused: %v", bad)
 		}
 	})
+}
+
+// TestCheckOfManyStarts books every GPU of many nodes twice: as long as a plan
+// is, each GPU is given once.
+func TestCheckOfManyStarts(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	shape := &queue.Shape{Need: need(1, func(s *job.Spec) { s.Resources.CPUs = 0 })}
+	var p place.Plan
+	for twice := range 2 {
+		for n := range 60 {
+			node := fmt.Sprintf("n%02d", n)
+			y.node(node, 8, nil)
+			for g := range 8 {
+				it := &queue.Item{Job: id.NewJob(uint64(len(p.Starts) + 1)), Shape: shape}
+				p.Starts = append(p.Starts, place.Start{Item: it, Seats: []place.Seat{{Node: id.Node(node), GPUs: 1 << g}}, Reason: fmt.Sprint("try ", twice)})
+			}
+		}
+	}
+	p.Starts = append(p.Starts, place.Start{Item: &queue.Item{Job: "j9999", Shape: shape}, Seats: []place.Seat{{Node: "x", GPUs: 1}}, Reason: "no such node"})
+	v := y.view()
+	good, bad := place.Check(v, p)
+	if len(good) != 480 || len(bad) != 481 {
+		t.Fatalf("%d starts are good and %d bad, want 480 and 481", len(good), len(bad))
+	}
+	for i, s := range good {
+		if s.Reason != "try 0" || s.Item.Job != id.NewJob(uint64(i+1)) {
+			t.Fatalf("start %d is %+v, want the first for each GPU", i, s)
+		}
+	}
+	if v.Rooms[0].Free != 0xff {
+		t.Errorf("the check changed its view: %b is free", v.Rooms[0].Free)
+	}
 }

@@ -84,7 +84,9 @@ func (y *Yard) started(r *jobRecord, run *runRecord) {
 		run.State = to
 	}
 	y.changedRun(run)
-	y.hold(r, run) // the expected end counts from the start
+	if lasts(r.Spec) > 0 {
+		y.hold(r, run) // the expected end counts from the start
+	}
 	if d := time.Duration(r.Spec.MaxDuration); d > 0 {
 		y.limit(run.ID, d)
 	}

@@ -205,8 +205,24 @@ func (y *Yard) Take() *Batch {
 			r.dirty = false
 		}
 	}
-	y.out = pending{}
+	o.reset()
 	return b
+}
+
+// reset forgets what was taken. Events and closed orders now belong to the
+// batch; the lists of records are used again.
+func (o *pending) reset() {
+	clear(o.jobs)
+	clear(o.runs)
+	clear(o.nodes)
+	clear(o.users)
+	clear(o.tokens)
+	clear(o.orders)
+	next := pending{jobs: o.jobs[:0], runs: o.runs[:0], nodes: o.nodes[:0], users: o.users[:0], tokens: o.tokens[:0], orders: o.orders[:0]}
+	if n := len(o.events); n > 0 {
+		next.events = make([]Event, 0, min(n, 512)) // the next batch is often alike
+	}
+	*o = next
 }
 
 func (y *Yard) changedJob(r *jobRecord) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"time"
 
 	"trainyard/internal/id"
@@ -12,6 +13,13 @@ import (
 	"trainyard/internal/yardmaster"
 	"trainyard/test/bench/scene"
 )
+
+// collectAsServer sets the collector as cmd/trainyard sets it for a server, and
+// returns how to set it back.
+func collectAsServer() func() {
+	before := debug.SetGCPercent(300)
+	return func() { debug.SetGCPercent(before) }
+}
 
 // theYard is a yard with what the measurements need to know about it.
 type theYard struct {

@@ -37,6 +37,7 @@ func flows() []flow {
 
 // Run measures each flow.
 func (s messagesSection) Run(ctx context.Context) ([]figure, error) {
+	defer collectAsServer()()
 	var out []figure
 	for _, f := range flows() {
 		got, err := s.measure(ctx, f)

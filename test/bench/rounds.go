@@ -19,6 +19,7 @@ func (roundsSection) Name() string { return "rounds" }
 
 // Run measures on each size of yard.
 func (s roundsSection) Run(ctx context.Context) ([]figure, error) {
+	defer collectAsServer()()
 	var out []figure
 	for _, size := range []struct {
 		name        string

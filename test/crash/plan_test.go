@@ -15,7 +15,7 @@ func (l *load) next() *plan {
 	name := fmt.Sprintf("p%d", len(l.plans)+1)
 	p := l.draw(name)
 	p.follow = l.rng.IntN(4) == 0
-	p.twice = l.rng.IntN(8) == 0
+	p.twice = l.rng.IntN(4) == 0
 	p.wait = time.Duration(l.rng.IntN(300)) * time.Millisecond
 	if p.files = p.files && len(p.jobs) == 1; p.files {
 		p.jobs[0].flags += " -file name.txt"

@@ -175,6 +175,61 @@ func TestAnUnpreparedRunIsTakenUpAgain(t *testing.T) {
 	check(t, y.end(other.Run), 0, "", job.CauseCancelled, true, "before it was started")
 }
 
+func TestASupervisorThatComesLateFindsItsFilesWhole(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	late := filepath.Join(folder, "late")
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The supervisor of the first agent, which is killed right after it has started it.
+	text := "#!/bin/sh\ntouch " + folder + "/spawned\nwhile ! test -e " + folder + "/go; do sleep 0.01; done\nexec " + exe + " \"$@\"\n"
+	if err := os.WriteFile(late, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	fetching := make(chan struct{})
+	y := newYard(t, func(o *Options) {
+		o.Exe = late
+		o.Files = func(_ context.Context, _, dir string) error { return os.WriteFile(filepath.Join(dir, "data"), nil, 0o600) }
+	})
+	s := y.spec(api.Launch{Command: "test -e data && sleep 0.2 && test -e data", Workdir: strings.Repeat("0", 64)})
+	if err := y.Start(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	awaitPath(t, filepath.Join(folder, "spawned"))
+	y.opts.Exe = ""
+	y.opts.Files = func(_ context.Context, _, dir string) error {
+		close(fetching)
+		// The late supervisor comes while the files are fetched a second time.
+		if err := os.WriteFile(filepath.Join(folder, "go"), nil, 0o600); err != nil {
+			return err
+		}
+		time.Sleep(300 * time.Millisecond)
+		return os.WriteFile(filepath.Join(dir, "data"), nil, 0o600)
+	}
+	y.reopen()
+	if err := y.Start(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	<-fetching
+	if st := y.await(s.Run, job.RunEnded); st.ExitCode != 0 || st.Cause != job.CauseNone {
+		t.Errorf("it ended as %+v", st)
+	}
+}
+
+func awaitPath(t *testing.T, path string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s never came", path)
+		}
+	}
+}
+
 func TestOneAgentPerDirectory(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)

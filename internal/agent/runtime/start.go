@@ -128,13 +128,17 @@ func fillRunDir(dir string, rec record) error {
 
 // begin prepares a rank, starts its supervisor and looks after it to the end.
 func (r *Runtime) begin(ctx context.Context, rk *rank) {
-	err := r.prepare(ctx, rk)
+	err := r.prepareAlone(ctx, rk)
 	r.mu.Lock()
 	rk.abort() // frees its context
 	rk.abort = nil
 	r.mu.Unlock()
 	if r.ctx.Err() != nil {
 		return // closed: the next agent goes on
+	}
+	if errors.Is(err, errTaken) {
+		r.attend(rk)
+		return
 	}
 	if stop, serr := readStop(rk.dir); serr == nil && stop != job.StopNone {
 		r.endUnbegun(rk, stoppedEarly())
@@ -159,6 +163,28 @@ func (r *Runtime) begin(ctx context.Context, rk *rank) {
 // stoppedEarly is the end of a rank that was told to stop before a supervisor had it.
 func stoppedEarly() ending {
 	return ending{cause: job.CauseCancelled, reason: "stopped as asked before it was started", signalled: true}
+}
+
+// errTaken says that a supervisor has a rank, or had it.
+var errTaken = errors.New("a supervisor has taken the rank")
+
+// prepareAlone prepares a rank and lets no supervisor take it meanwhile: one
+// that an earlier agent started right before it was killed may come late, and
+// would find its files half made.
+func (r *Runtime) prepareAlone(ctx context.Context, rk *rank) (err error) {
+	lock, mine, err := takeLock(rk.dir)
+	if err != nil {
+		return err
+	}
+	if !mine {
+		return errTaken
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	var st state
+	if begun, err := readJSON(filepath.Join(rk.dir, stateName), &st); err != nil || begun {
+		return errors.Join(err, errTaken)
+	}
+	return r.prepare(ctx, rk)
 }
 
 // prepare waits for older runs of the job to end and fills the working directory.
