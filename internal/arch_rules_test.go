@@ -250,6 +250,7 @@ func embedded(doc *ast.CommentGroup) bool {
 var makers = []string{
 	"errors.New", "fmt.Errorf", "regexp.MustCompile", "strings.NewReplacer", "time.Date", "template.Must",
 	"fault.New", "slices.Concat", "append",
+	"makeFields", // the job file's table, put together from its parts
 }
 
 // fixed reports whether an expression makes a value that is not changed later.

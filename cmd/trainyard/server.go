@@ -24,9 +24,11 @@ import (
 	"trainyard/internal/clock"
 	"trainyard/internal/engine/agents"
 	"trainyard/internal/fault"
+	"trainyard/internal/logbook"
 	"trainyard/internal/place"
 	"trainyard/internal/place/baseline"
 	"trainyard/internal/server"
+	"trainyard/internal/server/feed"
 	"trainyard/internal/store"
 	sqlstore "trainyard/internal/store/sql"
 	"trainyard/internal/tenant"
@@ -100,7 +102,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 	if err != nil {
 		return nil, err
 	}
-	book, err := server.OpenLogbook(filepath.Join(c.data, "logs"), blobs, clk)
+	book, err := logbook.Open(filepath.Join(c.data, "logs"), blobs, clk)
 	if err != nil {
 		return nil, err
 	}
@@ -132,16 +134,16 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 	directory.Set(state.Users, state.Tokens)
 	yard.Load(clk.Now(), state)
 	hub := agents.New(yard.Orders())
-	feed := server.NewFeed(state.LastEvent)
+	events := feed.New(state.LastEvent)
 	loop := server.NewLoop(server.LoopConfig{Yard: yard, Store: st, Engine: hub, Clock: clk, Log: log,
-		After: []func(*yardmaster.Batch){feed.Add, func(b *yardmaster.Batch) { tell(directory, b) }}})
+		After: []func(*yardmaster.Batch){events.Add, func(b *yardmaster.Batch) { tell(directory, b) }}})
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	srv := server.New(server.Config{
 		Version: version, PolicyName: c.policy, StoreKind: kind, Interval: c.reportEvery, Lease: c.lostAfter * 9 / 10,
 		NodeCertTTL: 30 * 24 * time.Hour, Rate: c.rate, Burst: c.burst, MaxFile: c.maxFile, Timeout: 30 * time.Second,
 	}, server.Deps{
-		Loop: loop, Store: st, Blobs: blobs, Logbook: book, Assignments: hub, CA: ca, Directory: directory, Feed: feed, Clock: clk, Log: log, Registry: registry,
+		Loop: loop, Store: st, Blobs: blobs, Logbook: book, Assignments: hub, CA: ca, Directory: directory, Feed: events, Clock: clk, Log: log, Registry: registry,
 	}, start)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.listen)
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 
 func TestLifeOfANode(t *testing.T) {
 	t.Parallel()
-	reached := map[fleet.State]bool{fleet.Ready: true}
+	reached := map[fleet.State]bool{}
+	reached[fleet.Ready] = true
 	for range fleet.States() {
 		for _, s := range fleet.States() {
 			for _, ev := range fleet.Events() {

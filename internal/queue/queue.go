@@ -30,7 +30,19 @@ type Item struct {
 // Shape is what all waiting jobs with one need have in common.
 type Shape struct {
 	Need  fleet.Need
-	Count int // waiting jobs of this shape
+	Count int                   // waiting jobs of this shape
+	lasts map[time.Duration]int // how many of them last how long
+}
+
+// Shortest returns how long the shortest of them lasts, 0 if that is known of none.
+func (s *Shape) Shortest() time.Duration {
+	var least time.Duration
+	for d := range s.lasts {
+		if d > 0 && (least == 0 || d < least) {
+			least = d
+		}
+	}
+	return least
 }
 
 // Line is the line of waiting jobs.
@@ -72,7 +84,7 @@ func (l *Line) Shapes() int { return len(l.shapes) }
 func (l *Line) Add(it *Item, need fleet.Need) {
 	s, ok := l.shapes[need]
 	if !ok {
-		s = &Shape{Need: need}
+		s = &Shape{Need: need, lasts: map[time.Duration]int{}}
 		l.shapes[need] = s
 	}
 	it.Shape = s
@@ -83,6 +95,7 @@ func (l *Line) Add(it *Item, need fleet.Need) {
 	}
 	q.items = slices.Insert(q.items, at, it)
 	s.Count++
+	s.lasts[it.Lasts]++
 	l.length++
 }
 
@@ -103,6 +116,9 @@ func (l *Line) Remove(it *Item) {
 		q.items = slices.Delete(q.items, at, at+1)
 	}
 	l.length--
+	if it.Shape.lasts[it.Lasts]--; it.Shape.lasts[it.Lasts] == 0 {
+		delete(it.Shape.lasts, it.Lasts)
+	}
 	if it.Shape.Count--; it.Shape.Count == 0 {
 		delete(l.shapes, it.Shape.Need)
 	}

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -24,10 +25,7 @@ type model struct {
 // there always the earliest open job of the user who is charged least. closing
 // says for each job handed out whether its shape is closed after it.
 func (m *model) walk(usage map[id.User]float64, closing func(*queue.Item) bool) []id.Job {
-	charged := map[id.User]float64{}
-	for u, use := range usage {
-		charged[u] = use
-	}
+	charged := maps.Clone(usage)
 	closed := map[fleet.Need]bool{}
 	left := slices.Clone(m.items)
 	var order []id.Job
@@ -84,7 +82,7 @@ func walkIsLikeTheModel(t *rapid.T) {
 			m.items = slices.DeleteFunc(m.items, func(o *queue.Item) bool { return o == it })
 		} else if len(numbers) > 0 {
 			it := &queue.Item{Job: id.NewJob(numbers[0]), Number: numbers[0], User: rapid.SampledFrom(users).Draw(t, "user"),
-				Priority: rapid.IntRange(0, 2).Draw(t, "priority"), Cost: float64(rapid.IntRange(0, 3).Draw(t, "cost"))}
+				Priority: rapid.IntRange(0, 2).Draw(t, "priority"), Lasts: time.Duration(rapid.IntRange(0, 3).Draw(t, "lasts")), Cost: float64(rapid.IntRange(0, 3).Draw(t, "cost"))}
 			numbers = numbers[1:]
 			need := fleet.Need{GPUs: rapid.IntRange(0, 3).Draw(t, "shape")}
 			l.Add(it, need)
@@ -95,9 +93,12 @@ func walkIsLikeTheModel(t *rapid.T) {
 }
 
 func compare(t *rapid.T, l *queue.Line, m *model, usage map[id.User]float64) {
-	shapes := map[fleet.Need]int{}
+	shapes, shortest := map[fleet.Need]int{}, map[fleet.Need]time.Duration{}
 	for _, it := range m.items {
 		shapes[m.needs[it]]++
+		if least := shortest[m.needs[it]]; it.Lasts > 0 && (least == 0 || it.Lasts < least) {
+			shortest[m.needs[it]] = it.Lasts
+		}
 		if it.Shape.Need != m.needs[it] {
 			t.Fatalf("job %s has shape %+v", it.Job, it.Shape)
 		}
@@ -106,6 +107,9 @@ func compare(t *rapid.T, l *queue.Line, m *model, usage map[id.User]float64) {
 		t.Fatalf("the line has %d jobs of %d shapes, want %d of %d", l.Len(), l.Shapes(), len(m.items), len(shapes))
 	}
 	for _, it := range m.items {
+		if got, want := it.Shape.Shortest(), shortest[it.Shape.Need]; got != want {
+			t.Fatalf("the shortest of shape %+v lasts %s, want %s", it.Shape.Need, got, want)
+		}
 		if it.Shape.Count != shapes[it.Shape.Need] {
 			t.Fatalf("shape %+v counts %d, want %d", it.Shape.Need, it.Shape.Count, shapes[it.Shape.Need])
 		}

@@ -19,6 +19,8 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/logbook"
+	"trainyard/internal/server/stream"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -150,15 +152,15 @@ func (s *Server) assignments(ctx context.Context, _ *struct{}) (*huma.StreamResp
 	n := nodeOf(ctx)
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		req, w := humago.Unwrap(hc)
-		out := newEventStream(w)
+		out := stream.New(w)
 		for {
 			removed, err := s.roster.admit(n)
 			if err != nil {
-				out.send("", "error", toProblem(err))
+				out.Send("", "error", toProblem(err))
 				return
 			}
 			orders, generation, changed := s.Assignments.Desired(n)
-			if !out.send(strconv.FormatUint(generation, 10), "", s.toAssignments(orders, generation)) {
+			if !out.Send(strconv.FormatUint(generation, 10), "", s.toAssignments(orders, generation)) {
 				return
 			}
 			if !s.waitAny(req.Context(), out, []<-chan struct{}{changed, removed}) {
@@ -206,7 +208,7 @@ func (s *Server) putLog(w http.ResponseWriter, r *http.Request) error {
 // mayWriteLog lets a node write only the output of ranks that were placed on it.
 func (s *Server) mayWriteLog(ctx context.Context, run id.Run, rank int) error {
 	n := nodeOf(ctx)
-	key := logName(run, rank)
+	key := logbook.Name(run, rank)
 	if s.writers.is(key, n) {
 		return nil
 	}

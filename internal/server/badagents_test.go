@@ -157,8 +157,8 @@ func TestBadRequestsOfAgents(t *testing.T) {
 	// None of it left anything behind.
 	st, err := y.srv.Logbook.State(t.Context(), "j1.1", 0)
 	y.must(err)
-	if st.size != 0 || st.ended {
-		t.Errorf("the log has %d bytes", st.size)
+	if st.Size != 0 || st.Ended {
+		t.Errorf("the log has %d bytes", st.Size)
 	}
 	y.must(y.loop.Query(t.Context(), func(*yardmaster.Yard) {}))
 }

@@ -11,6 +11,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/id"
+	"trainyard/internal/server/stream"
 	"trainyard/internal/store"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -53,35 +54,14 @@ func (s *Server) eventFilter(ctx context.Context, in *eventInput) (store.EventFi
 	return f, err
 }
 
-// eventTail returns the number after which the last n events that a filter lets
-// through follow. It looks back in growing steps.
+// eventTail returns the number after which the last n events that a filter lets through follow.
 func (s *Server) eventTail(ctx context.Context, f store.EventFilter, n int) (uint64, error) {
-	f.Limit = followBatch
-	for last, back := s.Feed.last(), uint64(n); ; back *= 4 {
-		start := last - min(back, last)
-		f.After = start
-		var seqs []uint64
-		for {
-			events, err := s.Store.Events(ctx, f)
-			if err != nil {
-				return 0, err
-			}
-			for i := range events {
-				f.After = events[i].Seq
-				seqs = append(seqs, f.After)
-			}
-			seqs = seqs[max(0, len(seqs)-n):]
-			if len(events) < f.Limit {
-				break
-			}
-		}
-		if len(seqs) == n {
-			return seqs[0] - 1, nil
-		}
-		if start == 0 {
-			return 0, nil
-		}
+	f.Newest, f.Limit = true, n
+	events, err := s.Store.Events(ctx, f)
+	if err != nil || len(events) == 0 {
+		return 0, err
 	}
+	return events[0].Seq - 1, nil
 }
 
 func (s *Server) listEvents(ctx context.Context, in *eventInput) (*body[api.EventPage], error) {
@@ -107,24 +87,24 @@ func (s *Server) followEvents(ctx context.Context, in *eventInput) (*huma.Stream
 		return nil, s.fail(ctx, err)
 	}
 	if in.Cursor == "" && in.Tail == 0 {
-		f.After = s.Feed.last()
+		f.After = s.Feed.Last()
 	}
 	f.Limit = followBatch
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		req, w := humago.Unwrap(hc)
-		out := newEventStream(w)
+		out := stream.New(w)
 		if err := s.sendEvents(req.Context(), f, out); err != nil && req.Context().Err() == nil {
 			s.Log.WarnContext(req.Context(), "following events ended", "error", err)
-			out.send("", "error", toProblem(err))
+			out.Send("", "error", toProblem(err))
 		}
 	}}, nil
 }
 
 // sendEvents sends the feed from memory, and from the store what is older.
-func (s *Server) sendEvents(ctx context.Context, f store.EventFilter, out *eventStream) error {
+func (s *Server) sendEvents(ctx context.Context, f store.EventFilter, out *stream.Stream) error {
 	for {
-		last := s.Feed.last()
-		events, changed, ok := s.Feed.after(f.After)
+		last := s.Feed.Last()
+		events, changed, ok := s.Feed.After(f.After)
 		upTo := uint64(0) // all events up to this one have been looked at
 		if !ok {
 			var err error
@@ -138,7 +118,7 @@ func (s *Server) sendEvents(ctx context.Context, f store.EventFilter, out *event
 		for i := range events {
 			e := &events[i]
 			f.After = e.Seq
-			if lets(&f, e) && !out.send(strconv.FormatUint(e.Seq, 10), "", toEvent(e)) {
+			if lets(&f, e) && !out.Send(strconv.FormatUint(e.Seq, 10), "", toEvent(e)) {
 				return nil
 			}
 		}

@@ -2,11 +2,9 @@ package server
 
 import (
 	"context"
-	"io"
 	"sync"
 	"sync/atomic"
 
-	"trainyard/internal/blob"
 	"trainyard/internal/store"
 	"trainyard/internal/yardmaster"
 )
@@ -19,7 +17,7 @@ type testStore struct {
 	mu      sync.Mutex
 	err     error         // of every commit
 	gate    chan struct{} // commits and pings wait until it is closed
-	arrived chan struct{} // gets one for each that begins to wait
+	arrived chan struct{} // gets one for each commit that begins to wait
 }
 
 // fail makes every commit fail with an error, nil for none.
@@ -29,7 +27,7 @@ func (s *testStore) fail(err error) {
 	s.err = err
 }
 
-// hang makes commits and pings wait until mend. The channel tells of each.
+// hang makes commits and pings wait until mend. The channel tells of each commit.
 func (s *testStore) hang() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,14 +46,13 @@ func (s *testStore) mend() {
 	}
 }
 
-func (s *testStore) wait() error {
+func (s *testStore) wait(commit bool) error {
 	s.mu.Lock()
 	gate, arrived, err := s.gate, s.arrived, s.err
 	s.mu.Unlock()
 	if gate != nil {
-		select {
-		case arrived <- struct{}{}:
-		default:
+		if commit {
+			arrived <- struct{}{}
 		}
 		<-gate
 	}
@@ -63,7 +60,7 @@ func (s *testStore) wait() error {
 }
 
 func (s *testStore) Commit(ctx context.Context, batches ...*yardmaster.Batch) error {
-	if err := s.wait(); err != nil {
+	if err := s.wait(true); err != nil {
 		return err
 	}
 	s.commits.Add(1)
@@ -74,39 +71,8 @@ func (s *testStore) Commit(ctx context.Context, batches ...*yardmaster.Batch) er
 }
 
 func (s *testStore) Ping(ctx context.Context) error {
-	if err := s.wait(); err != nil {
+	if err := s.wait(false); err != nil {
 		return err
 	}
 	return s.Store.Ping(ctx)
-}
-
-// testBlobs is a blob store that fails when it is told to.
-type testBlobs struct {
-	blob.Store
-	mu   sync.Mutex
-	left int // puts that still succeed, if limited
-	err  error
-	puts atomic.Int64
-}
-
-// failAfter lets so many puts through and fails the others; nil for all.
-func (b *testBlobs) failAfter(n int, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.left, b.err = n, err
-}
-
-func (b *testBlobs) Put(ctx context.Context, name string, r io.Reader) error {
-	b.mu.Lock()
-	b.left--
-	err := b.err
-	if b.left >= 0 {
-		err = nil
-	}
-	b.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	b.puts.Add(1)
-	return b.Store.Put(ctx, name, r)
 }

@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
-	"net/http"
 	"slices"
 	"time"
 
@@ -11,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"trainyard/internal/clock"
+	"trainyard/internal/server/stream"
 )
 
 // streaming marks an operation as a live feed in the description.
@@ -32,24 +31,24 @@ func (s *Server) followLogs(ctx context.Context, in *logInput) (*huma.StreamResp
 	}
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		req, w := humago.Unwrap(hc)
-		out := newEventStream(w)
+		out := stream.New(w)
 		if err := s.sendLogs(req.Context(), r, out); err != nil && req.Context().Err() == nil {
 			s.Log.WarnContext(req.Context(), "following logs ended", "job", r.job.ID, "error", err)
-			out.send("", "error", toProblem(err))
+			out.Send("", "error", toProblem(err))
 		}
 	}}, nil
 }
 
 // sendLogs sends lines as they come, and the job whenever its state changes.
-func (s *Server) sendLogs(ctx context.Context, r *logReader, out *eventStream) error {
+func (s *Server) sendLogs(ctx context.Context, r *logReader, out *stream.Stream) error {
 	seen := r.job.Seq
 	r.marking = true
-	if !out.send("", "state", toJob(&r.job)) {
+	if !out.Send("", "state", toJob(&r.job)) {
 		return nil
 	}
-	defer s.Feed.leave(r.job.ID)
+	defer s.Feed.Leave(r.job.ID)
 	for {
-		feed, lost := s.Feed.ofJob(r.job.ID), s.roster.waitLost() // before looking, so that nothing is missed
+		feed, lost := s.Feed.OfJob(r.job.ID), s.roster.waitLost() // before looking, so that nothing is missed
 		if err := r.refresh(ctx); err != nil {
 			return err
 		}
@@ -58,18 +57,18 @@ func (s *Server) sendLogs(ctx context.Context, r *logReader, out *eventStream) e
 			return err
 		}
 		for i := range lines {
-			if !out.send(r.marks[i], "", lines[i]) {
+			if !out.Send(r.marks[i], "", lines[i]) {
 				return nil
 			}
 		}
 		if r.job.Seq != seen {
 			seen = r.job.Seq
-			if !out.send("", "state", toJob(&r.job)) {
+			if !out.Send("", "state", toJob(&r.job)) {
 				return nil
 			}
 		}
 		if done {
-			out.send("", "end", toJob(&r.job))
+			out.Send("", "end", toJob(&r.job))
 			return nil
 		}
 		if len(lines) >= followBatch {
@@ -85,7 +84,7 @@ func (s *Server) sendLogs(ctx context.Context, r *logReader, out *eventStream) e
 const keepAlive = 10 * time.Second
 
 // waitAny waits until one of the channels is closed. It returns false when the caller is gone.
-func (s *Server) waitAny(ctx context.Context, out *eventStream, channels []<-chan struct{}) bool {
+func (s *Server) waitAny(ctx context.Context, out *stream.Stream, channels []<-chan struct{}) bool {
 	woken := make(chan struct{}, 1)
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
@@ -108,55 +107,9 @@ func (s *Server) waitAny(ctx context.Context, out *eventStream, channels []<-cha
 		case clock.Ended:
 			return false
 		case clock.Passed:
-			if !out.comment() {
+			if !out.Comment() {
 				return false
 			}
 		}
 	}
 }
-
-// eventStream writes server-sent events.
-type eventStream struct {
-	w http.ResponseWriter
-	c *http.ResponseController
-}
-
-func newEventStream(w http.ResponseWriter) *eventStream {
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no")
-	s := &eventStream{w, http.NewResponseController(w)}
-	w.WriteHeader(http.StatusOK)
-	s.flush()
-	return s
-}
-
-// send writes one item, and reports whether the caller is still there.
-func (e *eventStream) send(cursor, kind string, v any) bool {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return false
-	}
-	var head string
-	if cursor != "" {
-		head += "id: " + cursor + "\n"
-	}
-	if kind != "" {
-		head += "event: " + kind + "\n"
-	}
-	if _, err := e.w.Write([]byte(head + "data: " + string(data) + "\n\n")); err != nil {
-		return false
-	}
-	return e.flush()
-}
-
-// comment writes a line that means nothing.
-func (e *eventStream) comment() bool {
-	if _, err := e.w.Write([]byte(": still here\n\n")); err != nil {
-		return false
-	}
-	return e.flush()
-}
-
-func (e *eventStream) flush() bool { return e.c.Flush() == nil }

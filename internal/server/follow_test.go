@@ -93,7 +93,7 @@ func TestFollowingAJobFromItsLineToItsEnd(t *testing.T) {
 	if err := y.srv.Logbook.Sweep(); err != nil { // nothing is to be swept
 		t.Error(err)
 	}
-	y.clock.advance(2 * keepOpen)
+	y.clock.advance(time.Hour)
 	if err := y.srv.Logbook.Sweep(); err != nil {
 		t.Error(err)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/tenant"
@@ -38,7 +37,7 @@ var (
 func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 	r, w := humago.Unwrap(ctx)
 	var err error
-	if len(ctx.Operation().Security) == 0 && !s.limiter.allow(addressOf(r)) {
+	if len(ctx.Operation().Security) == 0 && !s.limiter.Allow(addressOf(r)) {
 		err = tooOften()
 	}
 	for _, scheme := range ctx.Operation().Security {
@@ -74,7 +73,7 @@ func (s *Server) person(r *http.Request) (caller, error) {
 	if err != nil {
 		return caller{}, err
 	}
-	if !s.limiter.allow(string(token)) {
+	if !s.limiter.Allow(string(token)) {
 		return caller{}, tooOften()
 	}
 	s.used.set(token, now)
@@ -129,58 +128,6 @@ func allow(ctx context.Context, a tenant.Action, owner id.User) error {
 		return e.WithRemedy("this token's scope is %s: use one with a wider scope", c.Scope)
 	}
 	return e.WithRemedy("ask an admin")
-}
-
-// limiter is a token bucket for each key.
-type limiter struct {
-	rate  float64
-	burst float64
-	clock clock.Clock
-	mu    sync.Mutex
-	keys  map[string]*bucket
-}
-
-type bucket struct {
-	left float64
-	at   time.Time
-}
-
-func newLimiter(rate float64, burst int, clk clock.Clock) *limiter {
-	return &limiter{rate: rate, burst: float64(max(burst, 1)), clock: clk, keys: map[string]*bucket{}}
-}
-
-// allow takes one from the key's bucket, and reports whether there was one.
-func (l *limiter) allow(key string) bool {
-	if l.rate <= 0 {
-		return true
-	}
-	now := l.clock.Now()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	b, ok := l.keys[key]
-	if !ok {
-		b = &bucket{left: l.burst, at: now}
-		l.keys[key] = b
-	}
-	b.left = min(l.burst, b.left+l.rate*max(0, now.Sub(b.at).Seconds()))
-	b.at = now
-	if b.left < 1 {
-		return false
-	}
-	b.left--
-	return true
-}
-
-// sweep forgets buckets that are full again.
-func (l *limiter) sweep() {
-	now := l.clock.Now()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for k, b := range l.keys {
-		if b.left+l.rate*now.Sub(b.at).Seconds() >= l.burst {
-			delete(l.keys, k)
-		}
-	}
 }
 
 // lastUsed remembers when tokens were used, in memory only: writing it down at

@@ -26,7 +26,9 @@ import (
 	"trainyard/internal/engine/agents"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
+	"trainyard/internal/logbook"
 	"trainyard/internal/place/baseline"
+	"trainyard/internal/server/feed"
 	"trainyard/internal/store"
 	sqlstore "trainyard/internal/store/sql"
 	"trainyard/internal/tenant"
@@ -48,7 +50,7 @@ type yard struct {
 	srv    *Server
 	loop   *Loop
 	store  *testStore
-	blobs  *testBlobs
+	blobs  blob.Store
 	clock  *handClock
 	ca     *auth.CA
 	url    string
@@ -90,8 +92,8 @@ func startYard(t testing.TB, dir string, settings ...setting) *yard {
 	y.ca = ca
 	dirBlobs, err := blob.OpenDir(filepath.Join(dir, "blobs"))
 	y.must(err)
-	y.blobs = &testBlobs{Store: dirBlobs}
-	book, err := OpenLogbook(filepath.Join(dir, "logs"), y.blobs, y.clock)
+	y.blobs = dirBlobs
+	book, err := logbook.Open(filepath.Join(dir, "logs"), y.blobs, y.clock)
 	y.must(err)
 	st, err := sqlstore.Open(ctx, filepath.Join(dir, "yard.db"), sqlstore.Options{Clock: y.clock})
 	y.must(err)
@@ -103,9 +105,9 @@ func startYard(t testing.TB, dir string, settings ...setting) *yard {
 	directory.Set(state.Users, state.Tokens)
 	core := yardmaster.New(cfg)
 	core.Load(y.clock.Now(), state)
-	hub, feed, log := agents.New(core.Orders()), NewFeed(state.LastEvent), slog.New(slog.DiscardHandler)
+	hub, events, log := agents.New(core.Orders()), feed.New(state.LastEvent), slog.New(slog.DiscardHandler)
 	y.loop = NewLoop(LoopConfig{Yard: core, Store: y.store, Engine: hub, Clock: y.clock, Log: log,
-		After: []func(*yardmaster.Batch){feed.Add, func(b *yardmaster.Batch) {
+		After: []func(*yardmaster.Batch){events.Add, func(b *yardmaster.Batch) {
 			for i := range b.Users {
 				directory.PutUser(b.Users[i])
 			}
@@ -114,7 +116,7 @@ func startYard(t testing.TB, dir string, settings ...setting) *yard {
 			}
 		}}})
 	y.srv = New(config, Deps{Loop: y.loop, Store: y.store, Blobs: y.blobs, Logbook: book, Assignments: hub, CA: ca, Directory: directory,
-		Feed: feed, Clock: y.clock, Log: log, Registry: prometheus.NewRegistry()}, "start-1")
+		Feed: events, Clock: y.clock, Log: log, Registry: prometheus.NewRegistry()}, "start-1")
 	y.serve(ctx, st)
 	return y
 }
@@ -277,7 +279,6 @@ func (a *reply) readProblem() error {
 	return nil
 }
 
-// wantFault checks the kind and code of an error that a client got.
 func wantFault(t *testing.T, err error, kind fault.Kind, code string) {
 	t.Helper()
 	var f *fault.Error

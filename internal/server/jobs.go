@@ -106,28 +106,28 @@ func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*body[api.Job
 	for i := range jobs {
 		page.Jobs = append(page.Jobs, toJob(&jobs[i]))
 	}
-	if err := s.addNodes(ctx, page.Jobs); err != nil {
+	// While nothing can be stored the loop does not answer; a list of what is stored is of use then too.
+	if err := s.addBriefs(ctx, page.Jobs); err != nil && fault.KindOf(err) != fault.Unavailable {
 		return nil, s.fail(ctx, err)
 	}
 	return &body[api.JobPage]{page}, nil
 }
 
-// addNodes fills in where live jobs run.
-func (s *Server) addNodes(ctx context.Context, jobs []api.Job) error {
+// addBriefs fills in what is not stored: where live jobs run and why others wait.
+func (s *Server) addBriefs(ctx context.Context, jobs []api.Job) error {
+	ids := make([]id.Job, len(jobs))
 	for i := range jobs {
+		ids[i] = jobs[i].ID
+	}
+	var briefs []yardmaster.Brief // written by the loop, perhaps after we gave up on it
+	if err := s.query(ctx, func(y *yardmaster.Yard) { briefs = y.Briefs(s.Clock.Now(), ids) }); err != nil {
+		return err
+	}
+	for i, b := range briefs {
 		j := &jobs[i]
-		if !j.State.Live() {
-			continue
-		}
-		run, err := s.Store.Run(ctx, id.NewRun(j.ID, j.Epoch))
-		if fault.KindOf(err) == fault.NotFound {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		for k := range run.Ranks {
-			j.Nodes = append(j.Nodes, run.Ranks[k].Node)
+		j.Nodes, j.FakeGPUs = b.Nodes, b.FakeGPUs
+		if b.Waits != "" && j.State.Waiting() {
+			j.Reason = b.Waits
 		}
 	}
 	return nil
@@ -167,11 +167,6 @@ func (s *Server) getJob(ctx context.Context, in *jobInput) (*body[api.JobDetail]
 	for i := range runs {
 		d.Runs[i] = toRun(&runs[i])
 	}
-	if n := len(runs); n > 0 && j.State.Live() {
-		for k := range runs[n-1].Ranks {
-			d.Nodes = append(d.Nodes, runs[n-1].Ranks[k].Node)
-		}
-	}
 	if d.Spec, err = json.Marshal(j.Spec); err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -179,11 +174,8 @@ func (s *Server) getJob(ctx context.Context, in *jobInput) (*body[api.JobDetail]
 		if why, ok := y.Why(s.Clock.Now(), j.ID); ok {
 			d.Why = toWhy(&why)
 		}
-		for _, n := range d.Nodes {
-			if info, err := y.NodeByName(n); err == nil && hasFake(&info) {
-				d.FakeGPUs = len(j.Spec.Resources.GPU) > 0 || j.Spec.Resources.GPUs.Min > 0
-			}
-		}
+		b := y.Briefs(s.Clock.Now(), []id.Job{j.ID})[0]
+		d.Nodes, d.FakeGPUs = b.Nodes, b.FakeGPUs
 	})
 	if err != nil {
 		return nil, s.fail(ctx, err)

@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/logbook"
 )
 
 func (s *Server) logRoutes() {
@@ -39,8 +40,8 @@ type logReader struct {
 	run    job.Run
 	only   bool // one run only
 	rank   int  // -1 for all
-	filter logFilter
-	at     logCursor
+	filter logbook.Filter
+	at     logbook.Cursor
 
 	marking bool     // keep marks
 	marks   []string // the cursor after each line of the last call of next
@@ -51,9 +52,9 @@ func (s *Server) openLogs(ctx context.Context, in *logInput) (*logReader, error)
 	if err != nil {
 		return nil, err
 	}
-	r := &logReader{s: s, job: j, rank: in.Rank, filter: logFilter{stream: in.Stream}, at: logCursor{epoch: 1}}
+	r := &logReader{s: s, job: j, rank: in.Rank, filter: logbook.Filter{Stream: in.Stream}, at: logbook.Cursor{Epoch: 1}}
 	if in.Grep != "" {
-		if r.filter.grep, err = regexp.Compile(in.Grep); err != nil {
+		if r.filter.Grep, err = regexp.Compile(in.Grep); err != nil {
 			return nil, fault.New(fault.Invalid, "bad_pattern", "%q is no regular expression: %v", in.Grep, err).WithField("grep")
 		}
 	}
@@ -62,13 +63,13 @@ func (s *Server) openLogs(ctx context.Context, in *logInput) (*logReader, error)
 		if !ok || owner != j.ID {
 			return nil, fault.New(fault.NotFound, "run_not_found", "job %s has no run %s", j.ID, in.Run).WithField("run")
 		}
-		r.only, r.at.epoch = true, epoch
+		r.only, r.at.Epoch = true, epoch
 	} else if in.Tail > 0 {
-		r.at.epoch = max(j.Epoch, 1)
+		r.at.Epoch = max(j.Epoch, 1)
 	}
 	if in.Cursor != "" {
-		at, err := parseLogCursor(in.Cursor)
-		if err != nil || r.only && at.epoch != r.at.epoch {
+		at, err := logbook.ParseCursor(in.Cursor)
+		if err != nil || r.only && at.Epoch != r.at.Epoch {
 			return nil, badCursor(in.Cursor)
 		}
 		r.at = at
@@ -84,15 +85,15 @@ func (s *Server) openLogs(ctx context.Context, in *logInput) (*logReader, error)
 
 // load reads the run that the cursor is in. A job without runs has none.
 func (r *logReader) load(ctx context.Context) error {
-	run, err := r.s.Store.Run(ctx, id.NewRun(r.job.ID, r.at.epoch))
+	run, err := r.s.Store.Run(ctx, id.NewRun(r.job.ID, r.at.Epoch))
 	if err != nil {
 		return err
 	}
 	r.run = run
-	for len(r.at.ranks) < len(run.Ranks) {
-		r.at.ranks = append(r.at.ranks, rankCursor{})
+	for len(r.at.Ranks) < len(run.Ranks) {
+		r.at.Ranks = append(r.at.Ranks, logbook.Mark{})
 	}
-	r.at.ranks = r.at.ranks[:len(run.Ranks)]
+	r.at.Ranks = r.at.Ranks[:len(run.Ranks)]
 	return nil
 }
 
@@ -102,11 +103,11 @@ func (r *logReader) toTail(ctx context.Context, n int) error {
 		if r.rank >= 0 && r.rank != rank {
 			continue
 		}
-		at, err := r.s.Logbook.tail(ctx, r.run.ID, rank, &r.filter, n)
+		at, err := r.s.Logbook.Tail(ctx, r.run.ID, rank, &r.filter, n)
 		if err != nil {
 			return err
 		}
-		r.at.ranks[rank] = at
+		r.at.Ranks[rank] = at
 	}
 	return nil
 }
@@ -138,40 +139,40 @@ func (r *logReader) next(ctx context.Context, most int) (lines []api.LogLine, wa
 			}
 			for more := true; more && len(lines) < most; {
 				var got []api.LogLine
-				var after []rankCursor
-				var next rankCursor
-				if got, after, next, more, err = r.s.Logbook.readLines(ctx, r.run.ID, rank, r.at.ranks[rank], &r.filter, most-len(lines)); err != nil {
+				var after []logbook.Mark
+				var next logbook.Mark
+				if got, after, next, more, err = r.s.Logbook.ReadLines(ctx, r.run.ID, rank, r.at.Ranks[rank], &r.filter, most-len(lines)); err != nil {
 					return nil, nil, false, err
 				}
 				lines = append(lines, got...)
 				r.mark(rank, after)
-				r.at.ranks[rank] = next
+				r.at.Ranks[rank] = next
 			}
 			if len(lines) >= most {
 				return lines, nil, false, nil
 			}
 			allEnded = allEnded && r.complete(rank, st)
-			wait = append(wait, st.changed)
+			wait = append(wait, st.Changed)
 		}
 		if !allEnded {
 			return lines, wait, false, nil
 		}
-		if r.only || r.at.epoch >= r.job.Epoch {
+		if r.only || r.at.Epoch >= r.job.Epoch {
 			return lines, wait, r.only || r.job.State.Final(), nil
 		}
-		r.at = logCursor{epoch: r.at.epoch + 1}
+		r.at = logbook.Cursor{Epoch: r.at.Epoch + 1}
 		r.run = job.Run{}
 	}
 }
 
 // mark keeps the cursor after each line that was just read, so that a follower
 // whose feed breaks off goes on after the last line it got.
-func (r *logReader) mark(rank int, after []rankCursor) {
+func (r *logReader) mark(rank int, after []logbook.Mark) {
 	if !r.marking {
 		return
 	}
 	for _, c := range after {
-		r.at.ranks[rank] = c
+		r.at.Ranks[rank] = c
 		r.marks = append(r.marks, r.at.String())
 	}
 }
@@ -179,13 +180,13 @@ func (r *logReader) mark(rank int, after []rankCursor) {
 // complete reports whether all that a rank will ever print is here, as far as
 // can be known: the log of a node that is lost stays open, because its agent
 // may come back with the rest, but nobody waits for that.
-func (r *logReader) complete(rank int, st logState) bool {
+func (r *logReader) complete(rank int, st logbook.State) bool {
 	k := &r.run.Ranks[rank]
-	if st.ended || k.State != job.RunEnded {
-		return st.ended
+	if st.Ended || k.State != job.RunEnded {
+		return st.Ended
 	}
 	// One that never began has no log, unless its set-up was what failed.
-	none := k.Started.IsZero() && st.size == 0 && k.Cause != job.CauseSetupFailed
+	none := k.Started.IsZero() && st.Size == 0 && k.Cause != job.CauseSetupFailed
 	return none || k.Cause == job.CauseNodeLost || r.s.roster.gone(k.Node)
 }
 

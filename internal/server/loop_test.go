@@ -155,31 +155,28 @@ func TestManySubmissionsShareACommit(t *testing.T) {
 	y := newYard(t)
 	y.token("ada", tenant.Researcher, tenant.ScopeSubmit)
 	const many = 1000
-	// While one commit is under way the others gather.
-	arrived := y.store.hang()
-	var wg sync.WaitGroup
-	for i := range many {
-		wg.Go(func() {
-			spec := &job.Spec{Run: "a", Resources: job.Resources{Nodes: job.Range{Min: 1, Max: 1}, CPUs: 1000}}
-			answer, err := y.loop.Do(t.Context(), yardmaster.Submit{Owner: "ada", Key: fmt.Sprint(i), Jobs: []yardmaster.NewJob{{Spec: spec}}})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if got, ok := answer.(yardmaster.Submitted); !ok || len(got.Jobs) != 1 {
-				t.Errorf("got %+v", answer)
-			}
-		})
+	submit := func(i int) {
+		spec := &job.Spec{Run: "a", Resources: job.Resources{Nodes: job.Range{Min: 1, Max: 1}, CPUs: 1000}}
+		answer, err := y.loop.Do(t.Context(), yardmaster.Submit{Owner: "ada", Key: fmt.Sprint(i), Jobs: []yardmaster.NewJob{{Spec: spec}}})
+		if got, ok := answer.(yardmaster.Submitted); err != nil || !ok || len(got.Jobs) != 1 {
+			t.Errorf("got %+v, %v", answer, err)
+		}
 	}
-	<-arrived
-	eventually(t, "all but those that are being committed have gathered", func() bool { return len(y.loop.in) > many/2 })
+	var wg sync.WaitGroup
+	arrived := y.store.hang()
+	wg.Go(func() { submit(0) })
+	<-arrived // while one commit is under way the others gather
+	for i := range many {
+		wg.Go(func() { submit(i + 1) })
+	}
+	eventually(t, "all have gathered", func() bool { return len(y.loop.in) >= many })
 	before := y.store.commits.Load()
 	y.store.mend()
 	wg.Wait()
-	if commits := y.store.commits.Load() - before; commits > many/20 {
+	if commits := y.store.commits.Load() - before; commits > 5 { // the one, theirs, and what time brings
 		t.Errorf("%d submissions took %d commits", many, commits)
 	}
-	if got := y.store.rows.Load(); got < many {
+	if got := y.store.rows.Load(); got <= many {
 		t.Errorf("%d jobs were committed", got)
 	}
 }

@@ -25,6 +25,9 @@ import (
 	"trainyard/internal/blob"
 	"trainyard/internal/clock"
 	"trainyard/internal/id"
+	"trainyard/internal/logbook"
+	"trainyard/internal/server/feed"
+	"trainyard/internal/server/limit"
 	"trainyard/internal/store"
 	"trainyard/internal/yardmaster"
 )
@@ -54,11 +57,11 @@ type Deps struct {
 	Loop        *Loop
 	Store       store.Store
 	Blobs       blob.Store
-	Logbook     *Logbook
+	Logbook     *logbook.Book
 	Assignments Assignments
 	CA          *auth.CA
 	Directory   *auth.Directory
-	Feed        *Feed
+	Feed        *feed.Feed
 	Clock       clock.Clock
 	Log         *slog.Logger
 	Registry    *prometheus.Registry
@@ -70,7 +73,7 @@ type Server struct {
 	Deps
 	start   string // names this start of the server to agents
 	started time.Time
-	limiter *limiter
+	limiter *limit.Limiter
 	used    *lastUsed
 	health  *health
 	roster  *roster
@@ -82,7 +85,7 @@ type Server struct {
 // New returns a server; Handler is what it serves. The loop must not run yet.
 func New(c Config, d Deps, start string) *Server {
 	s := &Server{Config: c, Deps: d, start: start, started: d.Clock.Now(), mux: http.NewServeMux()}
-	s.limiter = newLimiter(c.Rate, c.Burst, d.Clock)
+	s.limiter = limit.New(c.Rate, c.Burst, d.Clock)
 	s.used = newLastUsed()
 	s.health = newHealth(d.Loop, d.Store, d.Clock)
 	s.roster = newRoster(d.Loop)
@@ -110,7 +113,7 @@ func (s *Server) Run(ctx context.Context) {
 		if err := s.Logbook.Sweep(); err != nil {
 			s.Log.ErrorContext(ctx, "closing idle logs failed", "error", err)
 		}
-		s.limiter.sweep()
+		s.limiter.Sweep()
 	})
 }
 

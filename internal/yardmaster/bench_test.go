@@ -54,6 +54,7 @@ func benchYard(tb testing.TB, nodes, jobs int) *yard {
 
 // reportMS reports the time of one operation in milliseconds.
 func reportMS(b *testing.B) {
+	b.Helper()
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/1000/float64(b.N), "ms/round")
 }
 
@@ -168,7 +169,7 @@ func BenchmarkMessages(b *testing.B) {
 					rep.Started = y.now
 				}
 				send(yardmaster.NodeReport{Node: o.Node, Ranks: []yardmaster.RankReport{rep}})
-				send(yardmaster.NodeReport{Node: names[(i+int(o.Epoch))%nodes]})
+				send(yardmaster.NodeReport{Node: names[(i+o.Epoch)%nodes]})
 			}
 		}
 	}

@@ -65,7 +65,7 @@ type NodeReport struct {
 	Ranks     []RankReport
 }
 
-func (m NodeReport) handle(y *Yard) (any, error) {
+func (m NodeReport) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
 	n, ok := y.nodes[m.Node]
 	if !ok || n.State == fleet.Removed {
 		return nil, fault.New(fault.Denied, "node_removed", "node %s was taken out of the yard", m.Node).
@@ -127,10 +127,12 @@ func (y *Yard) watchSilence(name id.Node, at time.Time) {
 			y.lose(n, silent)
 		}
 		next := n.seen.Add(y.cfg.SuspectAfter)
-		if n.State == fleet.Suspect {
+		switch n.State {
+		case fleet.Suspect:
 			next = n.seen.Add(y.cfg.LostAfter)
-		} else if n.State == fleet.Lost {
+		case fleet.Lost:
 			next = y.now.Add(y.cfg.SuspectAfter)
+		case fleet.Ready, fleet.Removed:
 		}
 		y.watchSilence(name, next)
 	})

@@ -1,6 +1,7 @@
 package yardmaster_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -516,8 +517,8 @@ func TestLimitsOfASubmission(t *testing.T) {
 		"too_many_jobs": {Owner: "alice", Jobs: slices.Repeat([]yardmaster.NewJob{{Spec: spec(1)}}, 200_001)},
 	} {
 		_, err := y.Step(y.now, m)
-		f, ok := err.(*fault.Error)
-		if !ok || f.Code != code {
+		var f *fault.Error
+		if !errors.As(err, &f) || f.Code != code {
 			t.Errorf("%v, want %s", err, code)
 		}
 		y.check()

@@ -54,6 +54,44 @@ func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 	return w, true
 }
 
+// Brief is what a list shows of a job that is not stored.
+type Brief struct {
+	Waits    string // why it waits, if it is in line
+	Nodes    []id.Node
+	FakeGPUs bool // it has GPUs that are declared, not real
+}
+
+// Briefs returns a brief of each job; that of one that is not in memory is empty.
+func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
+	v := y.View(now)
+	list := make([]Brief, len(jobs))
+	for i, j := range jobs {
+		r, ok := y.jobs[j]
+		if !ok {
+			continue
+		}
+		b := &list[i]
+		if r.item != nil {
+			b.Waits = place.Explain(v, r.item.Shape.Need, r.item.Lasts, j, y.held).Sentence
+		}
+		if r.run == nil {
+			continue
+		}
+		for k := range r.run.Ranks {
+			rank := &r.run.Ranks[k]
+			b.Nodes = append(b.Nodes, rank.Node)
+			b.FakeGPUs = b.FakeGPUs || y.fake(rank)
+		}
+	}
+	return list
+}
+
+// fake reports whether a rank has GPUs that are declared, not real.
+func (y *Yard) fake(k *job.Rank) bool {
+	n, ok := y.nodes[k.Node]
+	return ok && slices.ContainsFunc(n.Inventory.GPUs, func(g fleet.GPU) bool { return g.Fake && slices.Contains(k.GPUs, g.Index) })
+}
+
 // position returns a job's place in the line, from 1, or 0 if it is too far back.
 func (y *Yard) position(j id.Job) int {
 	walk := y.line.Walk(y.usage)

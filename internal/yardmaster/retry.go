@@ -66,7 +66,7 @@ func (y *Yard) avoid(r *jobRecord, n id.Node) {
 // escalate raises what a job that ran out of memory asks for, if some node has that much.
 func (y *Yard) escalate(r *jobRecord, cause job.Cause, rank *job.Rank, reason string) (bool, string) {
 	floor := r.Floor
-	more := ""
+	var more string
 	if cause == job.CauseHostOOM {
 		had := max(rank.Memory, floor.Memory)
 		if had == 0 {

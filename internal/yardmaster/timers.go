@@ -63,7 +63,7 @@ func (h *timerHeap) Pop() any {
 // Tick lets time pass: what has fallen due happens.
 type Tick struct{}
 
-func (Tick) handle(y *Yard) (any, error) {
+func (Tick) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
 	// A yard that did not tick for long was itself asleep, or its clock was set
 	// forward. That nodes were not heard meanwhile says nothing about them.
 	if !y.ticked.IsZero() && y.now.Sub(y.ticked) > y.cfg.SuspectAfter/2 {

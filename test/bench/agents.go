@@ -39,13 +39,13 @@ func (s agentsSection) Run(ctx context.Context) (out []figure, err error) {
 		}
 		defer func() { err = errors.Join(err, y.Stop()) }()
 		crowd := &crowd{yard: y}
-		ctx, cancel := context.WithCancelCause(ctx)
+		working, cancel := context.WithCancelCause(ctx)
 		defer crowd.group.Wait()
 		defer cancel(nil)
-		if err := crowd.join(ctx, agents, cancel); err != nil {
+		if err := crowd.join(working, agents, cancel); err != nil {
 			return err
 		}
-		out, err = s.watch(ctx, crowd, agents, span)
+		out, err = s.watch(working, crowd, agents, span)
 		return err
 	})
 	return out, err

@@ -5,12 +5,14 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/clock"
 	"trainyard/internal/store/storetest/pgtest"
+	"trainyard/test/bench/yard"
 )
 
 // wantKeys are the figures of each section. Later runs are compared by these
@@ -97,4 +99,38 @@ type testNotes struct{ t *testing.T }
 func (n testNotes) Write(text []byte) (int, error) {
 	n.t.Logf("%s", text)
 	return len(text), nil
+}
+
+func TestASubmissionThatTheServerLostIsNoticed(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts a server")
+	}
+	s := submitSection{settings{clock: clock.Wall{}, quick: true, notes: testNotes{t}}}
+	err := s.bench(t.Context(), func(_, binary string) (err error) {
+		y, err := yard.Start(t.Context(), yard.Options{Binary: binary})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, y.Stop()) }()
+		client, err := newSubmitter(y, 0, false)
+		if err != nil {
+			return err
+		}
+		defer client.client.Close()
+		if err := client.submit(t.Context()); err != nil {
+			return err
+		}
+		client.acked = append(client.acked, "j2000")
+		if err := y.Kill(); err != nil {
+			return err
+		}
+		if err := s.verify(t.Context(), y, []*submitter{client}); err == nil || !strings.Contains(err.Error(), "acknowledged j2000 and lost it") {
+			t.Errorf("verify = %v, want an error about the lost job", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }

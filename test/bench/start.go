@@ -24,7 +24,7 @@ func (startSection) Name() string { return "start" }
 // Run measures by the API, as Slurm's REST is, and by the command line, as
 // sbatch is: that one starts a process for each submission.
 func (s startSection) Run(ctx context.Context) (out []figure, err error) {
-	err = s.bench(ctx, func(dir, binary string) error {
+	err = s.bench(ctx, func(dir, binary string) (err error) {
 		y, err := yard.Start(ctx, yard.Options{Binary: binary})
 		if err != nil {
 			return err
@@ -79,7 +79,7 @@ func (s startSection) ways(ctx context.Context, out *[]figure, y *yard.Yard, bin
 			figure{way.prefix + "_ms_p50", milliseconds(percentile(samples, 50)), "ms", note},
 			figure{way.prefix + "_ms_p99", milliseconds(percentile(samples, 99)), "ms", ""})
 	}
-	return nil
+	return y.AwaitIdle(ctx)
 }
 
 // starts takes the latencies of one way, with the pauses that Slurm gets. The

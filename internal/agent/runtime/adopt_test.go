@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -188,10 +189,12 @@ func TestASupervisorThatComesLateFindsItsFilesWhole(t *testing.T) {
 	if err := os.WriteFile(late, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	fetching := make(chan struct{})
+	var fetched atomic.Bool
 	y := newYard(t, func(o *Options) {
 		o.Exe = late
-		o.Files = func(_ context.Context, _, dir string) error { return os.WriteFile(filepath.Join(dir, "data"), nil, 0o600) }
+		o.Files = func(_ context.Context, _, dir string) error {
+			return os.WriteFile(filepath.Join(dir, "data"), nil, 0o600)
+		}
 	})
 	s := y.spec(api.Launch{Command: "test -e data && sleep 0.2 && test -e data", Workdir: strings.Repeat("0", 64)})
 	if err := y.Start(t.Context(), s); err != nil {
@@ -200,7 +203,7 @@ func TestASupervisorThatComesLateFindsItsFilesWhole(t *testing.T) {
 	awaitPath(t, filepath.Join(folder, "spawned"))
 	y.opts.Exe = ""
 	y.opts.Files = func(_ context.Context, _, dir string) error {
-		close(fetching)
+		fetched.Store(true)
 		// The late supervisor comes while the files are fetched a second time.
 		if err := os.WriteFile(filepath.Join(folder, "go"), nil, 0o600); err != nil {
 			return err
@@ -212,9 +215,8 @@ func TestASupervisorThatComesLateFindsItsFilesWhole(t *testing.T) {
 	if err := y.Start(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	<-fetching
-	if st := y.await(s.Run, job.RunEnded); st.ExitCode != 0 || st.Cause != job.CauseNone {
-		t.Errorf("it ended as %+v", st)
+	if st := y.await(s.Run, job.RunEnded); st.ExitCode != 0 || st.Cause != job.CauseNone || !fetched.Load() {
+		t.Errorf("it ended as %+v, with its files fetched again: %t", st, fetched.Load())
 	}
 }
 

@@ -152,10 +152,11 @@ func (r *Runtime) begin(ctx context.Context, rk *rank) {
 		r.endUnbegun(rk, ending{cause: job.CauseLaunchFailed, reason: fmt.Sprintf("cannot start the run: %v", err)})
 		return
 	}
-	if r.awaitExit(child.Process.Pid) {
-		if err := child.Wait(); err != nil {
-			r.log.Warn("supervisor ended badly", "rank", rk.name, "error", err)
-		}
+	if !r.awaitExit(child.Process.Pid) {
+		return // closed: the next agent adopts it, whether it has taken the rank yet or not
+	}
+	if err := child.Wait(); err != nil {
+		r.log.Warn("supervisor ended badly", "rank", rk.name, "error", err)
 	}
 	r.attend(rk)
 }

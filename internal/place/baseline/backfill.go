@@ -205,7 +205,10 @@ func (h *heldBack) backfill(f *fifo, it *queue.Item, st *shapeState) []int32 {
 		return nil
 	}
 	need := &st.match.Need
-	inTime := h.inTime(f, it)
+	inTime := h.inTime(f, it.Lasts)
+	if !inTime && st.tight {
+		return nil
+	}
 	var seats []int32
 	fit := 0
 	for _, at := range h.order {
@@ -223,19 +226,23 @@ func (h *heldBack) backfill(f *fifo, it *queue.Item, st *shapeState) []int32 {
 			return seats
 		}
 	}
-	st.full = fit < need.Nodes
+	// What is free and to spare only gets less. So if this job, which would be in
+	// time, found no room, no other of its shape will; and if it would not be, only
+	// those that would be may.
+	st.tight = st.tight || !inTime
+	st.full = fit < need.Nodes || !h.inTime(f, it.Shape.Shortest())
 	return nil
 }
 
-// inTime reports whether a job that starts now will have ended when the kept nodes are needed.
-func (h *heldBack) inTime(f *fifo, it *queue.Item) bool {
-	return it.Lasts > 0 && !h.at.IsZero() && !f.view.Now.Add(it.Lasts).After(h.at)
+// inTime reports whether a job that starts now and lasts so long will have ended when the kept nodes are needed.
+func (h *heldBack) inTime(f *fifo, lasts time.Duration) bool {
+	return lasts > 0 && !h.at.IsZero() && !f.view.Now.Add(lasts).After(h.at)
 }
 
 // booked takes what was placed on a kept room off what it has to spare. A job
 // that will have ended by then takes nothing.
 func (h *heldBack) booked(f *fifo, it *queue.Item, at int32, gpus int) {
-	if !h.keeps(at) || h.inTime(f, it) {
+	if !h.keeps(at) || h.inTime(f, it.Lasts) {
 		return
 	}
 	need := &it.Shape.Need

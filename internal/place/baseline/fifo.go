@@ -60,7 +60,8 @@ type shapeState struct {
 	match  *fleet.Matcher
 	cursor cursor
 	out    bool // no room outside the kept nodes
-	full   bool // none on them either
+	tight  bool // on the kept nodes there is room only for jobs that end in time
+	full   bool // and none for any that is left
 	closed bool // no room at all
 }
 
@@ -159,7 +160,7 @@ func (f *fifo) reason(it *queue.Item, rooms []int32) string {
 		return "first in line, and " + where + " has room for it"
 	}
 	if f.held.keeps(rooms[0]) {
-		if f.held.inTime(f, it) {
+		if f.held.inTime(f, it.Lasts) {
 			return fmt.Sprintf("%s is kept for %s but not needed before %s, and this job is expected to end before that",
 				where, f.held.job, f.held.at.Format(time.RFC3339))
 		}

@@ -17,6 +17,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	"trainyard/internal/api"
@@ -225,6 +227,17 @@ func (y *Yard) RunAgent(ctx context.Context) error {
 	})
 }
 
+// AwaitIdle returns when no run is left.
+func (y *Yard) AwaitIdle(ctx context.Context) error {
+	return y.daemons.Await(ctx, patience, func(ctx context.Context) error {
+		n, err := y.Metric(ctx, "trainyard_live_runs")
+		if err == nil && n > 0 {
+			err = fmt.Errorf("%.0f runs have not ended", n)
+		}
+		return err
+	})
+}
+
 // Jobs returns the numbers of all jobs in a state, as the API lists them.
 func (y *Yard) Jobs(ctx context.Context, state job.State) (map[id.Job]bool, error) {
 	client, err := y.Client()
@@ -256,4 +269,29 @@ func (y *Yard) Halt() error { return y.daemons.Stop() }
 
 // Stop ends everything and removes the folder. It may be called after an
 // interrupt and after a failed start.
-func (y *Yard) Stop() error { return errors.Join(y.daemons.Stop(), os.RemoveAll(y.dir)) }
+func (y *Yard) Stop() error {
+	return errors.Join(y.daemons.Stop(), y.killRuns(), os.RemoveAll(y.dir))
+}
+
+// killRuns ends the supervisors of runs. They outlive their agent by design,
+// and are known by the yard's folder in their command line.
+func (y *Yard) killRuns() error {
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return fmt.Errorf("list processes: %w", err)
+	}
+	for _, path := range lines {
+		text, err := os.ReadFile(path)
+		if err != nil || !strings.Contains(string(text), "\x00"+y.dir+"/") {
+			continue // gone meanwhile, or not ours
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err != nil {
+			return fmt.Errorf("read %s: %w", path, err)
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("end a run's supervisor: %w", err)
+		}
+	}
+	return nil
+}

@@ -3,6 +3,7 @@ package yard
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"syscall"
 	"testing"
 	"time"
@@ -72,10 +73,20 @@ func TestYardKeepsItsJobsOverAKillAndLeavesNothing(t *testing.T) {
 	if cpu, err := y.CPU(); err != nil || cpu <= 0 {
 		t.Errorf("processor time = %v, %v; want some", cpu, err)
 	}
+	// A process that left the daemons' groups, as a run's supervisor does.
+	run := exec.Command("/bin/sh", "-c", "sleep 600", "run", y.dir+"/node/run")
+	run.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
 	pid := y.daemons.PID("server")
 	stop()
 	if _, err := os.Stat(y.dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the folder is still there: %v", err)
+	}
+	var ended *exec.ExitError
+	if err := run.Wait(); !errors.As(err, &ended) {
+		t.Errorf("the run ended with %v, want it killed", err)
 	}
 	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("the server is still there: %v", err)

@@ -1,4 +1,4 @@
-package server
+package logbook
 
 import (
 	"bytes"
@@ -12,28 +12,30 @@ import (
 	"unicode/utf8"
 
 	"trainyard/internal/api"
+	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/runlog"
 )
 
-// logCursor is how far someone has read a job's output: the run, and for each
+// Cursor is how far someone has read a job's output: the run, and for each
 // rank the offset of a frame and how many lines from there on were seen.
-type logCursor struct {
-	epoch int
-	ranks []rankCursor
+type Cursor struct {
+	Epoch int
+	Ranks []Mark
 }
 
-type rankCursor struct {
-	offset int64
-	skip   int
+// Mark is how far someone has read one rank.
+type Mark struct {
+	Offset int64
+	Skip   int
 }
 
 // String writes the cursor for the wire: "2/100+3/0+0".
-func (c logCursor) String() string {
+func (c Cursor) String() string {
 	var out strings.Builder
-	out.WriteString(strconv.Itoa(c.epoch))
-	for _, r := range c.ranks {
-		fmt.Fprintf(&out, "/%d+%d", r.offset, r.skip)
+	out.WriteString(strconv.Itoa(c.Epoch))
+	for _, r := range c.Ranks {
+		fmt.Fprintf(&out, "/%d+%d", r.Offset, r.Skip)
 	}
 	return out.String()
 }
@@ -41,52 +43,58 @@ func (c logCursor) String() string {
 // maxRanks is more than any run has.
 const maxRanks = 4096
 
-func parseLogCursor(s string) (logCursor, error) {
+// ParseCursor reads what String wrote.
+func ParseCursor(s string) (Cursor, error) {
 	bad := badCursor(s)
 	parts := strings.Split(s, "/")
 	epoch, err := strconv.Atoi(parts[0])
 	if err != nil || epoch < 1 || len(parts) > maxRanks {
-		return logCursor{}, bad
+		return Cursor{}, bad
 	}
-	c := logCursor{epoch: epoch}
+	c := Cursor{Epoch: epoch}
 	for _, p := range parts[1:] {
 		left, right, ok := strings.Cut(p, "+")
 		offset, err1 := strconv.ParseInt(left, 10, 64)
 		skip, err2 := strconv.Atoi(right)
 		if !ok || err1 != nil || err2 != nil || offset < 0 || skip < 0 {
-			return logCursor{}, bad
+			return Cursor{}, bad
 		}
-		c.ranks = append(c.ranks, rankCursor{offset, skip})
+		c.Ranks = append(c.Ranks, Mark{offset, skip})
 	}
 	return c, nil
 }
 
-// logFilter chooses lines.
-type logFilter struct {
-	stream string         // "" for all
-	grep   *regexp.Regexp // nil for all
+func badCursor(s string) error {
+	return fault.New(fault.Invalid, "bad_cursor", "%q is no cursor of this list", s).WithField("cursor").
+		WithRemedy("use the value that an earlier answer gave, or leave it out")
 }
 
-func (f *logFilter) lets(l *runlog.Line) bool {
-	return (f.stream == "" || l.Stream.String() == f.stream) && (f.grep == nil || f.grep.Match(l.Text))
+// Filter chooses lines.
+type Filter struct {
+	Stream string         // "" for all
+	Grep   *regexp.Regexp // nil for all
+}
+
+func (f *Filter) lets(l *runlog.Line) bool {
+	return (f.Stream == "" || l.Stream.String() == f.Stream) && (f.Grep == nil || f.Grep.Match(l.Text))
 }
 
 // chunk is how much of a log is looked at in one go.
 const chunk = 1 << 20
 
-// readLines returns up to most lines of one rank from a cursor on, the cursor
+// ReadLines returns up to most lines of one rank from a cursor on, the cursor
 // after each, and the cursor after all. more is false when all that is here has been read. A line
 // that has no end yet is returned as partial when nothing follows it; if both
 // streams have one, they come together, though that be one line too many.
-func (b *Logbook) readLines(ctx context.Context, run id.Run, rank int, at rankCursor, f *logFilter, most int) (lines []api.LogLine, after []rankCursor, next rankCursor, more bool, err error) {
-	raw, err := b.Read(ctx, run, rank, at.offset, chunk)
+func (b *Book) ReadLines(ctx context.Context, run id.Run, rank int, at Mark, f *Filter, most int) (lines []api.LogLine, after []Mark, next Mark, more bool, err error) {
+	raw, err := b.Read(ctx, run, rank, at.Offset, chunk)
 	if err != nil || len(raw) == 0 {
 		return nil, nil, at, false, err
 	}
 	full := false
-	var last rankCursor // before the last line
-	end, err := eachLine(raw, at.offset, func(before rankCursor, l *runlog.Line) bool {
-		if before.offset == at.offset && before.skip < at.skip || !f.lets(l) {
+	var last Mark // before the last line
+	end, err := eachLine(raw, at.Offset, func(before Mark, l *runlog.Line) bool {
+		if before.Offset == at.Offset && before.Skip < at.Skip || !f.lets(l) {
 			return true
 		}
 		if full = len(lines) >= most && before != last; full {
@@ -102,7 +110,7 @@ func (b *Logbook) readLines(ctx context.Context, run id.Run, rank int, at rankCu
 	if err != nil {
 		return nil, nil, at, false, damaged(err, run, rank, at)
 	}
-	if end.offset == at.offset && !full {
+	if end.Offset == at.Offset && !full {
 		end, more = at, false // the first frame is not whole yet
 	} else {
 		more = full || len(raw) == chunk
@@ -117,23 +125,23 @@ func (b *Logbook) readLines(ctx context.Context, run id.Run, rank int, at rankCu
 // at base, until fn returns false, and returns the cursor to go on from. A line
 // that goes on after a full piece is left for the next one. Lines that have no
 // end yet share one cursor: which of them comes first may change as they grow.
-func eachLine(raw []byte, base int64, fn func(before rankCursor, l *runlog.Line) bool) (rankCursor, error) {
+func eachLine(raw []byte, base int64, fn func(before Mark, l *runlog.Line) bool) (Mark, error) {
 	dec := runlog.NewDecoder(bytes.NewReader(raw))
 	var asm runlog.Assembler
-	at := rankCursor{offset: base} // before the next line
+	at := Mark{Offset: base} // before the next line
 	give := func(lines []runlog.Line) bool {
 		for i := range lines {
 			if !fn(at, &lines[i]) {
 				return false
 			}
-			at.skip++
+			at.Skip++
 		}
 		return true
 	}
 	for {
 		frame, err := dec.Next()
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			if len(raw) == chunk && at.offset > base {
+			if len(raw) == chunk && at.Offset > base {
 				return at, nil
 			}
 			open := asm.Flush()
@@ -142,7 +150,7 @@ func eachLine(raw []byte, base int64, fn func(before rankCursor, l *runlog.Line)
 					return at, nil
 				}
 			}
-			return rankCursor{offset: base + dec.Offset()}, nil
+			return Mark{Offset: base + dec.Offset()}, nil
 		}
 		if err != nil {
 			return at, err
@@ -151,17 +159,17 @@ func eachLine(raw []byte, base int64, fn func(before rankCursor, l *runlog.Line)
 			return at, nil
 		}
 		if asm.Empty() {
-			at = rankCursor{offset: base + dec.Offset()}
+			at = Mark{Offset: base + dec.Offset()}
 		}
 	}
 }
 
 // damaged says that a log cannot be read on from a cursor. If not even the
 // first frame there makes sense, the cursor is not one that we gave.
-func damaged(err error, run id.Run, rank int, at rankCursor) error {
+func damaged(err error, run id.Run, rank int, at Mark) error {
 	var d *runlog.DamageError
-	if errors.As(err, &d) && d.Offset == 0 && at.offset > 0 {
-		return badCursor(fmt.Sprintf("%d+%d", at.offset, at.skip))
+	if errors.As(err, &d) && d.Offset == 0 && at.Offset > 0 {
+		return badCursor(fmt.Sprintf("%d+%d", at.Offset, at.Skip))
 	}
 	return fmt.Errorf("log of %s rank %d: %w", run, rank, err)
 }
@@ -177,31 +185,31 @@ func toLogLine(run id.Run, rank int, l *runlog.Line) api.LogLine {
 	return out
 }
 
-// tail returns a cursor after which the last n lines of a rank that the filter
+// Tail returns a cursor after which the last n lines of a rank that the filter
 // lets through follow. It looks back in growing steps.
-func (b *Logbook) tail(ctx context.Context, run id.Run, rank int, f *logFilter, n int) (rankCursor, error) {
+func (b *Book) Tail(ctx context.Context, run id.Run, rank int, f *Filter, n int) (Mark, error) {
 	starts, err := b.frameStarts(ctx, run, rank)
 	if err != nil {
-		return rankCursor{}, err
+		return Mark{}, err
 	}
 	for back := 1; ; back *= 4 {
 		first := max(0, len(starts)-back)
-		var before []rankCursor
-		at := rankCursor{offset: starts[first]}
+		var before []Mark
+		at := Mark{Offset: starts[first]}
 		for more := true; more; {
-			raw, err := b.Read(ctx, run, rank, at.offset, chunk)
+			raw, err := b.Read(ctx, run, rank, at.Offset, chunk)
 			if err != nil {
-				return rankCursor{}, err
+				return Mark{}, err
 			}
 			skip := at
-			end, err := eachLine(raw, at.offset, func(c rankCursor, l *runlog.Line) bool {
-				if (c.offset != skip.offset || c.skip >= skip.skip) && f.lets(l) {
+			end, err := eachLine(raw, at.Offset, func(c Mark, l *runlog.Line) bool {
+				if (c.Offset != skip.Offset || c.Skip >= skip.Skip) && f.lets(l) {
 					before = append(before, c)
 				}
 				return true
 			})
 			if err != nil {
-				return rankCursor{}, fmt.Errorf("log of %s rank %d: %w", run, rank, err)
+				return Mark{}, fmt.Errorf("log of %s rank %d: %w", run, rank, err)
 			}
 			more = len(raw) == chunk && end != at
 			at = end
@@ -211,13 +219,13 @@ func (b *Logbook) tail(ctx context.Context, run id.Run, rank int, f *logFilter, 
 			return before[len(before)-n], nil
 		}
 		if first == 0 {
-			return rankCursor{}, nil
+			return Mark{}, nil
 		}
 	}
 }
 
 // frameStarts returns offsets at which frames begin, about a chunk apart. The first is 0.
-func (b *Logbook) frameStarts(ctx context.Context, run id.Run, rank int) ([]int64, error) {
+func (b *Book) frameStarts(ctx context.Context, run id.Run, rank int) ([]int64, error) {
 	starts := []int64{0}
 	for {
 		at := starts[len(starts)-1]

@@ -1,4 +1,4 @@
-package server
+package logbook
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 
 // shelf is a logbook in a folder of its own, with its blobs.
 type shelf struct {
-	*Logbook
+	*Book
 	t     testing.TB
 	blobs *testBlobs
 	clock *handClock
@@ -43,11 +43,11 @@ func newShelf(t testing.TB) *shelf {
 // reopen opens the folder anew, as a server does that was started again.
 func (s *shelf) reopen(dir string) {
 	s.t.Helper()
-	book, err := OpenLogbook(dir, s.blobs, s.clock)
+	book, err := Open(dir, s.blobs, s.clock)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.Logbook = book
+	s.Book = book
 }
 
 // empty gives back the space that the log takes.
@@ -80,7 +80,7 @@ func (s *shelf) content() string {
 	return string(raw)
 }
 
-func (s *shelf) state() logState {
+func (s *shelf) state() State {
 	s.t.Helper()
 	st, err := s.State(s.t.Context(), theRun, 0)
 	if err != nil {
@@ -137,7 +137,7 @@ func TestOutputIsTakenExactlyOnce(t *testing.T) {
 				if got := s.content(); got != tt.want {
 					t.Errorf("it holds %q, want %q", got, tt.want)
 				}
-				if st := s.state(); st.ended != tt.ended || st.size != int64(len(tt.want)) {
+				if st := s.state(); st.Ended != tt.ended || st.Size != int64(len(tt.want)) {
 					t.Errorf("its state is %+v, want it ended %v", st, tt.ended)
 				}
 			})
@@ -158,8 +158,8 @@ func TestAnArchivedLogIsReadAcrossItsSegments(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
 	data := randomBytes(1, 2*segmentSize+12345)
-	for at := 0; at < len(data); at += maxLogPart {
-		s.append(int64(at), string(data[at:min(at+maxLogPart, len(data))]), at+maxLogPart >= len(data))
+	for at := 0; at < len(data); at += 8 << 20 {
+		s.append(int64(at), string(data[at:min(at+8<<20, len(data))]), at+8<<20 >= len(data))
 	}
 	if n := s.blobs.puts.Load(); n != 3 {
 		t.Errorf("it is in %d blobs, want 3", n)
@@ -186,7 +186,7 @@ func TestArchivingGoesOnWhereItFailed(t *testing.T) {
 	data := randomBytes(2, segmentSize+100)
 	s.append(0, string(data), false)
 	s.blobs.failAfter(1, fault.New(fault.Unavailable, "blob_store", "full"))
-	changed := s.state().changed
+	changed := s.state().Changed
 	_, err := s.Append(t.Context(), theRun, 0, int64(len(data)), []byte("end"), true)
 	wantFault(t, err, fault.Unavailable, "blob_store")
 	select {
@@ -194,7 +194,7 @@ func TestArchivingGoesOnWhereItFailed(t *testing.T) {
 	default:
 		t.Error("who follows was not told of what came before archiving failed")
 	}
-	if st := s.state(); st.ended || st.size != int64(len(data))+3 {
+	if st := s.state(); st.Ended || st.Size != int64(len(data))+3 {
 		t.Errorf("after the failure its state is %+v", st)
 	}
 	s.blobs.failAfter(0, nil)
@@ -204,7 +204,7 @@ func TestArchivingGoesOnWhereItFailed(t *testing.T) {
 	if n := s.blobs.puts.Load(); n != 2 {
 		t.Errorf("%d blobs were written, want each of 2 once", n)
 	}
-	if s.content() != string(data)+"end" || !s.state().ended {
+	if s.content() != string(data)+"end" || !s.state().Ended {
 		t.Error("the archived log is not what was sent")
 	}
 }
@@ -213,7 +213,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
 	s.append(0, "abc", false)
-	f := s.open[logName(theRun, 0)]
+	f := s.open[Name(theRun, 0)]
 	good := f.file
 	// A file that cannot be written stands in for a disk that is full ...
 	broken, err := os.Open(good.Name())
@@ -224,7 +224,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	f.file = broken
 	size, err := s.Append(t.Context(), theRun, 0, 3, []byte("def"), true)
 	wantFault(t, err, fault.Unavailable, "log_store")
-	if size != 3 || s.state().ended {
+	if size != 3 || s.state().Ended {
 		t.Errorf("%d bytes were acknowledged", size)
 	}
 	// ... and this for the part that it took.
@@ -247,7 +247,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 func TestALogThatCannotBeOpenedIsUnavailable(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
-	if err := os.Mkdir(filepath.Join(s.dir, logName(theRun, 0)), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(s.dir, Name(theRun, 0)), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	_, err := s.Append(t.Context(), theRun, 0, 0, []byte("a"), false)
@@ -257,15 +257,15 @@ func TestALogThatCannotBeOpenedIsUnavailable(t *testing.T) {
 func TestAnEmptyFileThatACrashLeftIsArchived(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
-	if err := os.WriteFile(filepath.Join(s.dir, logName(theRun, 0)), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.dir, Name(theRun, 0)), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.append(0, "", true)
 	s.reopen(s.dir)
-	if st := s.state(); !st.ended || st.size != 0 {
+	if st := s.state(); !st.Ended || st.Size != 0 {
 		t.Errorf("started anew its state is %+v", st)
 	}
-	if _, err := os.Stat(filepath.Join(s.dir, logName(theRun, 0))); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(s.dir, Name(theRun, 0))); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file is still there: %v", err)
 	}
 }
@@ -284,7 +284,7 @@ func TestSweepingWakesAndForgets(t *testing.T) {
 		t.Fatalf("%d logs are open, %v", len(s.open), err)
 	}
 	select {
-	case <-st.changed:
+	case <-st.Changed:
 	default:
 		t.Error("who follows was not woken")
 	}

@@ -1,4 +1,4 @@
-package server
+package logbook
 
 import (
 	"bytes"
@@ -124,7 +124,7 @@ func TestPagesOfOutputHoldEveryByteOnce(t *testing.T) {
 		want := drawFrames(rt)
 		raw := want.bytes(t)
 		var got []api.LogLine
-		at, sent := rankCursor{}, 0
+		at, sent := Mark{}, 0
 		for page := 0; ; page++ {
 			// It may grow between any two pages, and in the middle of a frame.
 			if sent < len(raw) && rapid.Bool().Draw(rt, "grows") || page > 0 && sent < len(raw) {
@@ -132,14 +132,14 @@ func TestPagesOfOutputHoldEveryByteOnce(t *testing.T) {
 				s.append(int64(sent), string(raw[sent:next]), false)
 				sent = next
 			}
-			if sent == len(raw) && !s.state().ended && rapid.Bool().Draw(rt, "ends") {
+			if sent == len(raw) && !s.state().Ended && rapid.Bool().Draw(rt, "ends") {
 				s.append(int64(sent), "", true)
 			}
 			most := rapid.SampledFrom([]int{1, 2, 3, 50, 500, 100_000}).Draw(rt, "most")
 			if page > 30 { // each page reads all that is open again
 				most = 1 << 30
 			}
-			lines, next, more, err := s.lines(at, &logFilter{}, most)
+			lines, next, more, err := s.lines(at, &Filter{}, most)
 			if err != nil {
 				rt.Fatal(err)
 			}
@@ -151,11 +151,11 @@ func TestPagesOfOutputHoldEveryByteOnce(t *testing.T) {
 			}
 			got = append(got, lines...)
 			// The cursor survives its way over the wire.
-			parsed, err := parseLogCursor(logCursor{1, []rankCursor{next}}.String())
+			parsed, err := ParseCursor(Cursor{1, []Mark{next}}.String())
 			if err != nil {
 				rt.Fatal(err)
 			}
-			at = parsed.ranks[0]
+			at = parsed.Ranks[0]
 			if !more && sent == len(raw) {
 				break
 			}
@@ -179,9 +179,9 @@ func TestTheTailIsTheEndOfTheOutput(t *testing.T) {
 		}
 		raw := want.bytes(t)
 		s.append(0, string(raw), rapid.Bool().Draw(rt, "ended"))
-		all := readAll(rt, s, rankCursor{})
+		all := readAll(rt, s, Mark{})
 		n := rapid.SampledFrom([]int{1, 2, 10, 1000, 100_000}).Draw(rt, "tail")
-		at, err := s.tail(t.Context(), theRun, 0, &logFilter{}, n)
+		at, err := s.Tail(t.Context(), theRun, 0, &Filter{}, n)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -199,8 +199,8 @@ func TestTheTailIsTheEndOfTheOutput(t *testing.T) {
 }
 
 // lines reads a page, and checks the cursors after its lines.
-func (s *shelf) lines(at rankCursor, f *logFilter, most int) (lines []api.LogLine, next rankCursor, more bool, err error) {
-	lines, after, next, more, err := s.readLines(context.Background(), theRun, 0, at, f, most)
+func (s *shelf) lines(at Mark, f *Filter, most int) (lines []api.LogLine, next Mark, more bool, err error) {
+	lines, after, next, more, err := s.ReadLines(context.Background(), theRun, 0, at, f, most)
 	if len(after) != len(lines) || len(after) > 0 && after[len(after)-1] != next {
 		s.t.Errorf("%d lines have %d cursors, the last of which is not %v", len(lines), len(after), next)
 	}
@@ -208,12 +208,12 @@ func (s *shelf) lines(at rankCursor, f *logFilter, most int) (lines []api.LogLin
 }
 
 // readAll reads a log to its end.
-func readAll(t interface{ Fatal(...any) }, s *shelf, at rankCursor) []api.LogLine {
+func readAll(t interface{ Fatal(...any) }, s *shelf, at Mark) []api.LogLine {
 	var all []api.LogLine
 	for more := true; more; {
 		var lines []api.LogLine
 		var err error
-		if lines, at, more, err = s.lines(at, &logFilter{}, 700); err != nil {
+		if lines, at, more, err = s.lines(at, &Filter{}, 700); err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, lines...)

@@ -1,4 +1,10 @@
-package server
+// Package logbook keeps the output of runs and finds lines in it.
+//
+// server appends what agents ship and reads pages for people; nothing here
+// knows who may see what. The format is that of package runlog. Output that is
+// still written is a plain file; what is complete is compressed into the blob
+// store. It never alters what it acknowledged.
+package logbook
 
 import (
 	"context"
@@ -18,12 +24,12 @@ import (
 	"trainyard/internal/id"
 )
 
-// Logbook keeps the output of runs, one stream of bytes for each rank in the
+// Book keeps the output of runs, one stream of bytes for each rank in the
 // format of package runlog. While a rank runs its output is a plain file, to
 // which an upload is appended before it is acknowledged: the file's length is
 // at any time exactly what the agent need not send again. When the agent has
 // sent all, the file is compressed piece by piece into the blob store.
-type Logbook struct {
+type Book struct {
 	dir   string
 	blobs blob.Store
 	clock clock.Clock
@@ -42,18 +48,19 @@ type logFile struct {
 	gone    bool // dropped from memory; look it up again
 }
 
-// OpenLogbook opens the logbook in a folder.
-func OpenLogbook(dir string, blobs blob.Store, clk clock.Clock) (*Logbook, error) {
+// Open opens the logbook in a folder.
+func Open(dir string, blobs blob.Store, clk clock.Clock) (*Book, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make log folder: %w", err)
 	}
-	return &Logbook{dir: dir, blobs: blobs, clock: clk, open: map[string]*logFile{}}, nil
+	return &Book{dir: dir, blobs: blobs, clock: clk, open: map[string]*logFile{}}, nil
 }
 
-func logName(run id.Run, rank int) string { return string(run) + "-" + strconv.Itoa(rank) }
+// Name names the output of a rank.
+func Name(run id.Run, rank int) string { return string(run) + "-" + strconv.Itoa(rank) }
 
 // lock returns the log of a rank, locked, with its file open if it is still written.
-func (b *Logbook) lock(ctx context.Context, run id.Run, rank int) (*logFile, error) {
+func (b *Book) lock(ctx context.Context, run id.Run, rank int) (*logFile, error) {
 	for {
 		f, err := b.get(ctx, run, rank)
 		if err != nil {
@@ -68,8 +75,8 @@ func (b *Logbook) lock(ctx context.Context, run id.Run, rank int) (*logFile, err
 	}
 }
 
-func (b *Logbook) get(ctx context.Context, run id.Run, rank int) (*logFile, error) {
-	name := logName(run, rank)
+func (b *Book) get(ctx context.Context, run id.Run, rank int) (*logFile, error) {
+	name := Name(run, rank)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if f, ok := b.open[name]; ok {
@@ -102,7 +109,7 @@ func (b *Logbook) get(ctx context.Context, run id.Run, rank int) (*logFile, erro
 
 // Append adds output at an offset and returns how much of the log is here now.
 // What is here already is passed over; what would leave a gap is not taken.
-func (b *Logbook) Append(ctx context.Context, run id.Run, rank int, offset int64, data []byte, final bool) (int64, error) {
+func (b *Book) Append(ctx context.Context, run id.Run, rank int, offset int64, data []byte, final bool) (int64, error) {
 	f, err := b.lock(ctx, run, rank)
 	if err != nil {
 		return 0, err
@@ -131,9 +138,9 @@ func (f *logFile) wake() {
 	f.changed = make(chan struct{})
 }
 
-func (b *Logbook) write(f *logFile, run id.Run, rank int, data []byte) error {
+func (b *Book) write(f *logFile, run id.Run, rank int, data []byte) error {
 	if f.file == nil {
-		file, err := os.OpenFile(filepath.Join(b.dir, logName(run, rank)), os.O_RDWR|os.O_CREATE, 0o600)
+		file, err := os.OpenFile(filepath.Join(b.dir, Name(run, rank)), os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
 			return fault.New(fault.Unavailable, "log_store", "cannot make the log of %s", run).WithCause(err)
 		}
@@ -148,25 +155,25 @@ func (b *Logbook) write(f *logFile, run id.Run, rank int, data []byte) error {
 	return nil
 }
 
-// logState is how much of a log is here.
-type logState struct {
-	size    int64
-	ended   bool
-	changed <-chan struct{} // closed when there is more, or it has ended
+// State is how much of a log is here.
+type State struct {
+	Size    int64
+	Ended   bool
+	Changed <-chan struct{} // closed when there is more, or it has ended
 }
 
 // State says how much of a log is here.
-func (b *Logbook) State(ctx context.Context, run id.Run, rank int) (logState, error) {
+func (b *Book) State(ctx context.Context, run id.Run, rank int) (State, error) {
 	f, err := b.lock(ctx, run, rank)
 	if err != nil {
-		return logState{}, err
+		return State{}, err
 	}
 	defer f.mu.Unlock()
-	return logState{f.size, f.ended, f.changed}, nil
+	return State{f.size, f.ended, f.changed}, nil
 }
 
 // Read returns the bytes of a log from an offset on, at most limit of them.
-func (b *Logbook) Read(ctx context.Context, run id.Run, rank int, offset, limit int64) ([]byte, error) {
+func (b *Book) Read(ctx context.Context, run id.Run, rank int, offset, limit int64) ([]byte, error) {
 	f, err := b.lock(ctx, run, rank)
 	if err != nil {
 		return nil, err
@@ -192,7 +199,7 @@ const keepOpen = 10 * time.Minute
 
 // Sweep drops logs that nobody has used lately from memory and closes their
 // files. Those who follow one are woken and look it up again.
-func (b *Logbook) Sweep() error {
+func (b *Book) Sweep() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var errs []error

@@ -1,4 +1,8 @@
-package server
+// Package feed keeps the newest events in memory and wakes those who wait for more.
+//
+// The server's loop adds what was committed; its live feeds read from here and
+// go to the store for what is older. It decides nothing about who may see what.
+package feed
 
 import (
 	"sync"
@@ -17,12 +21,12 @@ type Feed struct {
 	jobs    map[id.Job]chan struct{} // closed at the next event of that job
 }
 
-// feedKeeps is how many events followers may lag behind before they are sent to the store.
-const feedKeeps = 8192
+// keeps is how many events followers may lag behind before they are sent to the store.
+const keeps = 8192
 
-// NewFeed returns a feed that goes on after the event with this number, the
-// last one that the store has.
-func NewFeed(last uint64) *Feed {
+// New returns a feed that goes on after the event with this number, the
+// Last one that the store has.
+func New(last uint64) *Feed {
 	return &Feed{newest: last, changed: make(chan struct{}), jobs: map[id.Job]chan struct{}{}}
 }
 
@@ -35,8 +39,8 @@ func (f *Feed) Add(b *yardmaster.Batch) {
 	defer f.mu.Unlock()
 	f.recent = append(f.recent, b.Events...)
 	f.newest = f.recent[len(f.recent)-1].Seq
-	if len(f.recent) > 2*feedKeeps {
-		f.recent = append([]yardmaster.Event(nil), f.recent[len(f.recent)-feedKeeps:]...)
+	if len(f.recent) > 2*keeps {
+		f.recent = append([]yardmaster.Event(nil), f.recent[len(f.recent)-keeps:]...)
 	}
 	close(f.changed)
 	f.changed = make(chan struct{})
@@ -51,8 +55,8 @@ func (f *Feed) Add(b *yardmaster.Batch) {
 	}
 }
 
-// ofJob returns a channel that is closed at the next event of a job.
-func (f *Feed) ofJob(j id.Job) <-chan struct{} {
+// OfJob returns a channel that is closed at the next event of a job.
+func (f *Feed) OfJob(j id.Job) <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c, ok := f.jobs[j]
@@ -63,9 +67,9 @@ func (f *Feed) ofJob(j id.Job) <-chan struct{} {
 	return c
 }
 
-// leave forgets the channel of a job that someone no longer follows. Others who
+// Leave forgets the channel of a job that someone no longer follows. Others who
 // wait on it are woken and ask for a new one.
-func (f *Feed) leave(j id.Job) {
+func (f *Feed) Leave(j id.Job) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c, ok := f.jobs[j]; ok {
@@ -74,9 +78,9 @@ func (f *Feed) leave(j id.Job) {
 	}
 }
 
-// after returns the events with greater numbers and a channel that is closed
+// After returns the events with greater numbers and a channel that is closed
 // at the next one. ok is false if some of them are no longer in memory.
-func (f *Feed) after(seq uint64) (events []yardmaster.Event, changed <-chan struct{}, ok bool) {
+func (f *Feed) After(seq uint64) (events []yardmaster.Event, changed <-chan struct{}, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if seq >= f.newest {
@@ -89,7 +93,7 @@ func (f *Feed) after(seq uint64) (events []yardmaster.Event, changed <-chan stru
 }
 
 // last returns the number of the newest event.
-func (f *Feed) last() uint64 {
+func (f *Feed) Last() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.newest

@@ -1,4 +1,4 @@
-package server
+package logbook
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ func blobPrefix(run id.Run, rank int) string {
 }
 
 // archive compresses a whole log into the blob store and removes the file.
-func (b *Logbook) archive(ctx context.Context, f *logFile, run id.Run, rank int) error {
+func (b *Book) archive(ctx context.Context, f *logFile, run id.Run, rank int) error {
 	if f.size == 0 { // it printed nothing, and a blob must say so
 		if err := b.blobs.Put(ctx, segmentName(run, rank, 0, 0), bytes.NewReader(nil)); err != nil {
 			return err
@@ -49,7 +49,7 @@ func (b *Logbook) archive(ctx context.Context, f *logFile, run id.Run, rank int)
 
 // pack puts one piece of a log into the blob store. One that an earlier try
 // brought there is left alone, so that a long log gets on with each try.
-func (b *Logbook) pack(ctx context.Context, f *logFile, run id.Run, rank int, start, end int64) error {
+func (b *Book) pack(ctx context.Context, f *logFile, run id.Run, rank int, start, end int64) error {
 	name := segmentName(run, rank, start, end)
 	if done, err := b.blobs.Has(ctx, name); done || err != nil {
 		return err
@@ -75,7 +75,7 @@ type segment struct {
 	start, end int64
 }
 
-func (b *Logbook) segments(ctx context.Context, run id.Run, rank int) ([]segment, error) {
+func (b *Book) segments(ctx context.Context, run id.Run, rank int) ([]segment, error) {
 	names, err := b.blobs.List(ctx, blobPrefix(run, rank))
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (b *Logbook) segments(ctx context.Context, run id.Run, rank int) ([]segment
 	return list, nil
 }
 
-func (b *Logbook) readArchived(ctx context.Context, run id.Run, rank int, offset, limit int64) ([]byte, error) {
+func (b *Book) readArchived(ctx context.Context, run id.Run, rank int, offset, limit int64) ([]byte, error) {
 	segments, err := b.segments(ctx, run, rank)
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (b *Logbook) readArchived(ctx context.Context, run id.Run, rank int, offset
 	return out[:min(int64(len(out)), limit)], nil
 }
 
-func (b *Logbook) unpack(ctx context.Context, name string) ([]byte, error) {
+func (b *Book) unpack(ctx context.Context, name string) ([]byte, error) {
 	r, err := b.blobs.Get(ctx, name)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package server
+package logbook
 
 import (
 	"errors"
@@ -33,7 +33,7 @@ func TestTheTailOfALogThatEndsWithAChunk(t *testing.T) {
 	s := newShelf(t)
 	data := aligned(t, chunk)
 	s.append(0, string(data), false)
-	at, err := s.tail(t.Context(), theRun, 0, &logFilter{}, 3)
+	at, err := s.Tail(t.Context(), theRun, 0, &Filter{}, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,12 +47,12 @@ func TestTwoOpenLinesAtTheEndOfAPage(t *testing.T) {
 	s := newShelf(t)
 	first, rest := output(t, "o:1\n", "o:abc", "e:xyz"), output(t, "e:!\n", "o:def\n")
 	s.append(0, string(first), false)
-	lines, at, _, err := s.lines(rankCursor{}, &logFilter{}, 2)
+	lines, at, _, err := s.lines(Mark{}, &Filter{}, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.append(int64(len(first)), string(rest), false)
-	more, _, _, err := s.lines(at, &logFilter{}, 10)
+	more, _, _, err := s.lines(at, &Filter{}, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,15 +66,15 @@ func TestACursorThatPointsIntoAFrame(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
 	s.append(0, string(output(t, "o:hello\n", "o:world\n")), false)
-	_, _, _, err := s.lines(rankCursor{offset: 5}, &logFilter{}, 10)
+	_, _, _, err := s.lines(Mark{Offset: 5}, &Filter{}, 10)
 	wantFault(t, err, fault.Invalid, "bad_cursor")
-	lines, _, _, err := s.lines(rankCursor{offset: 1 << 40}, &logFilter{}, 10)
+	lines, _, _, err := s.lines(Mark{Offset: 1 << 40}, &Filter{}, 10)
 	if err != nil || len(lines) != 0 {
 		t.Errorf("past the end: %v, %v", lines, err)
 	}
 	damagedShelf := newShelf(t)
 	damagedShelf.append(0, "this is no log\n", false)
-	_, _, _, err = damagedShelf.lines(rankCursor{}, &logFilter{}, 10)
+	_, _, _, err = damagedShelf.lines(Mark{}, &Filter{}, 10)
 	var d *runlog.DamageError
 	if !errors.As(err, &d) {
 		t.Errorf("a damaged log: %v", err)
@@ -86,16 +86,16 @@ func TestLinesAreChosen(t *testing.T) {
 	s := newShelf(t)
 	s.append(0, string(output(t, "o:loss 0.5\nepoch 1\n", "e:warning: loss\n", "y:loss of a node", "o:\xff\xfe loss\n")), false)
 	for _, tt := range []struct {
-		f    logFilter
+		f    Filter
 		want int
 	}{
-		{logFilter{}, 5}, {logFilter{stream: "stdout"}, 3}, {logFilter{stream: "yard"}, 1},
-		{logFilter{grep: regexp.MustCompile(`loss`)}, 4}, {logFilter{grep: regexp.MustCompile(`^loss`), stream: "stdout"}, 1},
-		{logFilter{grep: regexp.MustCompile(`\xff`)}, 0}, {logFilter{grep: regexp.MustCompile(`nothing`)}, 0},
+		{Filter{}, 5}, {Filter{Stream: "stdout"}, 3}, {Filter{Stream: "yard"}, 1},
+		{Filter{Grep: regexp.MustCompile(`loss`)}, 4}, {Filter{Grep: regexp.MustCompile(`^loss`), Stream: "stdout"}, 1},
+		{Filter{Grep: regexp.MustCompile(`\xff`)}, 0}, {Filter{Grep: regexp.MustCompile(`nothing`)}, 0},
 	} {
 		for most := 1; most <= 6; most++ {
 			var got []api.LogLine
-			for at, more := (rankCursor{}), true; more; {
+			for at, more := (Mark{}), true; more; {
 				var lines []api.LogLine
 				var err error
 				if lines, at, more, err = s.lines(at, &tt.f, most); err != nil {
@@ -108,7 +108,7 @@ func TestLinesAreChosen(t *testing.T) {
 			}
 		}
 	}
-	lines := readAll(t, s, rankCursor{})
+	lines := readAll(t, s, Mark{})
 	if last := lines[4]; string(last.Raw) != "\xff\xfe loss" || last.Text != "\uFFFD loss" || lines[0].Raw != nil {
 		t.Errorf("binary is shown as %+v", last)
 	}
@@ -121,17 +121,17 @@ func FuzzLogCursor(f *testing.F) {
 	s := newShelf(f)
 	s.append(0, string(output(f, "o:hello\nworld\n", "e:open", "o:!\n")), false)
 	f.Fuzz(func(t *testing.T, text string) {
-		c, err := parseLogCursor(text)
+		c, err := ParseCursor(text)
 		if err != nil {
 			wantFault(t, err, fault.Invalid, "bad_cursor")
 			return
 		}
-		again, err := parseLogCursor(c.String())
+		again, err := ParseCursor(c.String())
 		if err != nil || again.String() != c.String() {
 			t.Fatalf("%q became %q and then %q, %v", text, c.String(), again.String(), err)
 		}
-		for _, at := range c.ranks {
-			lines, _, _, err := s.lines(at, &logFilter{}, 10)
+		for _, at := range c.Ranks {
+			lines, _, _, err := s.lines(at, &Filter{}, 10)
 			if err != nil {
 				wantFault(t, err, fault.Invalid, "bad_cursor")
 			}
