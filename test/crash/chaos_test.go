@@ -97,11 +97,14 @@ func (y *yard) clear(t *testing.T) {
 // everything running.
 func (y *yard) torment(t *testing.T, rng *rand.Rand, l *load) {
 	t.Helper()
-	for n := 0; n < y.kills; n++ {
+	for range y.kills {
 		if t.Failed() {
 			t.FailNow()
 		}
 		y.awaitMoment(t, rng, l)
+		if y.agent && rng.IntN(5) == 0 {
+			y.restartAgent(t, agentNames[rng.IntN(len(agentNames))]) // and then the kill
+		}
 		server, agents := y.choose(rng)
 		if server {
 			y.kill(t, "server", y.Server())
@@ -126,6 +129,17 @@ func (y *yard) torment(t *testing.T, rng *rand.Rand, l *load) {
 	if err := y.AwaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// restartAgent asks an agent to end, which must leave its runs alone as well,
+// and starts it again. One that was only just started may have no better answer
+// than to be ended by the signal.
+func (y *yard) restartAgent(t *testing.T, name string) {
+	t.Helper()
+	if _, err := y.agents[name].Stop(drainTime); err != nil {
+		t.Errorf("agent %s does not end when asked to: %v", name, err)
+	}
+	y.startAgent(t, name)
 }
 
 func (y *yard) startServer(t *testing.T) {

@@ -74,8 +74,11 @@ func TestYardKeepsItsJobsOverAKillAndLeavesNothing(t *testing.T) {
 		t.Errorf("processor time = %v, %v; want some", cpu, err)
 	}
 	// A process that left the daemons' groups, as a run's supervisor does.
-	run := exec.Command("/bin/sh", "-c", "sleep 600", "run", y.dir+"/node/run")
+	run := exec.Command("/bin/sh", "-c", "read line", "run", y.dir+"/node/run")
 	run.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if _, err := run.StdinPipe(); err != nil { // kept open, so that it waits
+		t.Fatal(err)
+	}
 	if err := run.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -85,8 +88,8 @@ func TestYardKeepsItsJobsOverAKillAndLeavesNothing(t *testing.T) {
 		t.Errorf("the folder is still there: %v", err)
 	}
 	var ended *exec.ExitError
-	if err := run.Wait(); !errors.As(err, &ended) {
-		t.Errorf("the run ended with %v, want it killed", err)
+	if err := run.Wait(); !errors.As(err, &ended) || ended.ExitCode() != -1 {
+		t.Errorf("the run ended with %v, want it killed by a signal", err)
 	}
 	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("the server is still there: %v", err)
