@@ -167,7 +167,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 
 // run starts the loop and serves.
 func (r *running) run(srv *server.Server, listener net.Listener) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:gosec // stop calls it
 	r.cancel = cancel
 	r.http.BaseContext = func(net.Listener) context.Context { return ctx }
 	go func() {

@@ -170,6 +170,7 @@ func (a *Agent) settle(ctx context.Context, k key, want *api.Assignment, have *r
 		return a.conclude(k, api.RankReport{Cause: job.CauseCancelled, Reason: "stopped as asked before it was started", Signalled: true})
 	case doForget:
 		return a.forget(k)
+	case doNothing:
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -98,7 +99,8 @@ func TestFence(t *testing.T) {
 		for _, tt := range tests {
 			err := f.check(tt.key)
 			got := ""
-			if e, ok := err.(*fault.Error); ok {
+			var e *fault.Error
+			if errors.As(err, &e) {
 				got = e.Code
 			}
 			if got != tt.code {

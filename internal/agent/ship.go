@@ -50,7 +50,7 @@ func (a *Agent) tendShippers(ctx context.Context, list []runtime.Status) {
 		k := key{st.Run, st.Rank}
 		s, ok := a.shippers[k]
 		if !ok {
-			own, cancel := context.WithCancel(ctx)
+			own, cancel := context.WithCancel(ctx) //nolint:gosec // called when the rank is forgotten
 			s = &shipper{agent: a, key: k, ended: make(chan struct{}), cancel: cancel, done: make(chan struct{})}
 			a.shippers[k] = s
 			go func() {

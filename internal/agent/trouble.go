@@ -23,9 +23,9 @@ func (a *Agent) trouble(place string, err error) {
 		delete(a.state, place)
 	}
 	a.mu.Unlock()
-	switch {
-	case text == before:
-	case text == "":
+	switch text {
+	case before:
+	case "":
 		a.log.Info("works again", "what", place)
 	default:
 		a.log.Warn("does not work, is tried again", "what", place, "error", err)

@@ -10,8 +10,6 @@ import (
 	"trainyard/internal/job"
 )
 
-func ptr[T any](x T) *T { return &x }
-
 func TestEveryFieldIsRead(t *testing.T) {
 	t.Parallel()
 	res := func(change func(*job.Resources)) func(*job.Spec) {
@@ -84,11 +82,11 @@ func TestEveryFieldIsRead(t *testing.T) {
 		{"expect: 1.0005s", func(s *job.Spec) { s.Expect = job.Duration(time.Second) }},
 		{"max_duration: 2d", func(s *job.Spec) { s.MaxDuration = job.Duration(48 * time.Hour) }},
 		{"grace: 1h", func(s *job.Spec) { s.Grace = job.Duration(time.Hour) }},
-		{"deadline: 2026-12-01T09:00", func(s *job.Spec) { s.Deadline = ptr(time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC)) }},
-		{"deadline: 2026-12-01 09:00:30", func(s *job.Spec) { s.Deadline = ptr(time.Date(2026, 12, 1, 8, 0, 30, 0, time.UTC)) }},
-		{"deadline: 2026-12-01T09:00:00Z", func(s *job.Spec) { s.Deadline = ptr(time.Date(2026, 12, 1, 9, 0, 0, 0, time.UTC)) }},
-		{"target: {metric: val_loss, at_most: 0.35}", func(s *job.Spec) { s.Target = &job.Target{Metric: "val_loss", AtMost: ptr(0.35)} }},
-		{"target: {metric: acc, at_least: -1e-2}", func(s *job.Spec) { s.Target = &job.Target{Metric: "acc", AtLeast: ptr(-0.01)} }},
+		{"deadline: 2026-12-01T09:00", func(s *job.Spec) { s.Deadline = new(time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC)) }},
+		{"deadline: 2026-12-01 09:00:30", func(s *job.Spec) { s.Deadline = new(time.Date(2026, 12, 1, 8, 0, 30, 0, time.UTC)) }},
+		{"deadline: 2026-12-01T09:00:00Z", func(s *job.Spec) { s.Deadline = new(time.Date(2026, 12, 1, 9, 0, 0, 0, time.UTC)) }},
+		{"target: {metric: val_loss, at_most: 0.35}", func(s *job.Spec) { s.Target = &job.Target{Metric: "val_loss", AtMost: new(0.35)} }},
+		{"target: {metric: acc, at_least: -1e-2}", func(s *job.Spec) { s.Target = &job.Target{Metric: "acc", AtLeast: new(-0.01)} }},
 		{"checkpoint: {dir: out/ckpt, every: 10m}", func(s *job.Spec) {
 			s.Checkpoint = &job.Checkpoint{Dir: "out/ckpt", Every: job.Duration(10 * time.Minute)}
 		}},

@@ -40,13 +40,13 @@ func specs() *rapid.Generator[job.Spec] {
 			s.Model = &m
 		}
 		if rapid.Bool().Draw(t, "has target") {
-			s.Target = &job.Target{Metric: line.Draw(t, "metric"), AtMost: ptr(rapid.Float64().Draw(t, "at_most"))}
+			s.Target = &job.Target{Metric: line.Draw(t, "metric"), AtMost: new(rapid.Float64().Draw(t, "at_most"))}
 		}
 		if rapid.Bool().Draw(t, "has checkpoint") {
 			s.Checkpoint = &job.Checkpoint{Dir: "a b/c", Every: span.Draw(t, "every")}
 		}
 		if rapid.Bool().Draw(t, "has deadline") {
-			s.Deadline = ptr(now.Add(time.Duration(rapid.Int64Range(0, 1e17).Draw(t, "deadline"))))
+			s.Deadline = new(now.Add(time.Duration(rapid.Int64Range(0, 1e17).Draw(t, "deadline"))))
 		}
 		if env := rapid.MapOf(rapid.StringMatching(`[A-Z_a-z][A-Z_a-z0-9]{0,8}`),
 			rapid.String().Filter(func(s string) bool { return !strings.Contains(s, "\x00") })).Draw(t, "env"); len(env) > 0 {

@@ -41,7 +41,7 @@ func Materialise(ctx context.Context, m api.Manifest, dir string, fetch Fetch) (
 			err = errors.Join(err, os.RemoveAll(tmp))
 		}
 	}()
-	if err := os.Chmod(tmp, 0o755); err != nil {
+	if err := os.Chmod(tmp, 0o755); err != nil { //nolint:gosec // the program may run as another user
 		return fmt.Errorf("make working directory: %w", err)
 	}
 	// A Root refuses every name that leads outside, whatever the manifest says.

@@ -25,7 +25,7 @@ type yard struct {
 
 func newYard(t *testing.T, sc scene) *yard {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "crash-")
+	folder, err := yardtest.NewFolder("crash-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,6 +77,8 @@ func (y *yard) startAgent(t *testing.T, name string) {
 
 // clear ends all that is left of the yard, and keeps its folder if the test failed.
 func (y *yard) clear(t *testing.T) {
+	t.Helper()
+	t.Helper()
 	if err := yardtest.KillAll(y.Folder); err != nil {
 		t.Errorf("clean up: %v", err)
 	}

@@ -35,8 +35,8 @@ func TestAFlagWinsOverAVariableAndAVariableOverTheFile(t *testing.T) {
 			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			cmd := exec.Command(binary, append([]string{"server", "--config", config}, tt.flags...)...)
-			cmd.Env = append(os.Environ(), "CRASH_DIR="+folder)
+			cmd := exec.CommandContext(t.Context(), binary, append([]string{"server", "--config", config}, tt.flags...)...)
+			cmd.Env = os.Environ()
 			if tt.variable != "" {
 				cmd.Env = append(cmd.Env, "TRAINYARD_LOG_FORMAT="+tt.variable)
 			}

@@ -75,7 +75,7 @@ var quick = []string{"--report-every", "200ms", "--retry-wait", "100ms"}
 // It is kept if the test fails.
 func newFolder(t *testing.T) string {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "e2e-")
+	folder, err := yardtest.NewFolder("e2e-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,11 +212,7 @@ func (p person) submit(t *testing.T, file string, args ...string) string {
 // write writes a file into a new folder of the person.
 func (p person) write(t *testing.T, text string) string {
 	t.Helper()
-	folder, err := os.MkdirTemp(p.home, "job-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(folder, "job.yaml")
+	path := filepath.Join(t.TempDir(), "job.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -87,7 +87,7 @@ func TestAnAgentThatIsStartedAgainTakesUpItsJobs(t *testing.T) {
 		t.Errorf("while its agent is away the job is %s (%s)", d.State, d.Reason)
 	}
 	// The machine knows its yard by now.
-	agent := exec.Command(binary, "agent", "run", "--data", y.AgentData("north"))
+	agent := exec.CommandContext(t.Context(), binary, "agent", "run", "--data", y.AgentData("north"))
 	if _, err := yardtest.Start(agent, y.AgentLog("north")); err != nil {
 		t.Fatal(err)
 	}

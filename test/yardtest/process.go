@@ -88,6 +88,16 @@ func (p *Process) Stop(patience time.Duration) (int, error) {
 	return p.Wait(patience)
 }
 
+// NewFolder makes a folder for a yard. It is not the test's own temporary
+// folder, because that goes even if the test fails.
+func NewFolder(prefix string) (string, error) {
+	folder, err := os.MkdirTemp("", prefix)
+	if err != nil {
+		return "", fmt.Errorf("make a folder for a yard: %w", err)
+	}
+	return folder, nil
+}
+
 // Tail returns the last lines of a file, for messages.
 func Tail(path string, lines int) string {
 	text, err := os.ReadFile(path)

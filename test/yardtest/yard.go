@@ -134,7 +134,7 @@ func (y *Yard) StartServer() error {
 		args = append(args, "--store", y.Store)
 	}
 	var err error
-	y.server, err = Start(exec.Command(y.Binary, append(args, y.Flags...)...), y.ServerLog())
+	y.server, err = Start(exec.CommandContext(context.Background(), y.Binary, append(args, y.Flags...)...), y.ServerLog())
 	return err
 }
 
@@ -142,7 +142,7 @@ func (y *Yard) StartServer() error {
 // is used the first time only.
 func (y *Yard) StartAgent(name, token string, flags ...string) (*Process, error) {
 	args := append([]string{"agent", "join", y.URL(), "--data", y.AgentData(name), "--name", name, "--token", token}, flags...)
-	return Start(exec.Command(y.Binary, args...), y.AgentLog(name))
+	return Start(exec.CommandContext(context.Background(), y.Binary, args...), y.AgentLog(name))
 }
 
 // AwaitReady waits until the server says that it is ready.

@@ -298,3 +298,23 @@ func TestBadLaunchesAreRefused(t *testing.T) {
 		t.Errorf("%d ranks are known", n)
 	}
 }
+
+func TestASupervisorWhoseFolderIsGoneEndsItsRun(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	ready := pipe(t)
+	y.start(api.Launch{Command: `echo $$ $PPID > "$READY"; sleep 1000`, Env: map[string]string{"READY": ready}})
+	pids := strings.Fields(receive(t, ready)) // of the program and of its supervisor
+	if err := y.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(y.dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range pids {
+		for alive(t, pid) {
+			pause(10 * time.Millisecond)
+		}
+	}
+	y.open() // for the clean-up, which finds nothing
+}

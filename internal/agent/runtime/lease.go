@@ -2,7 +2,9 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,6 +80,9 @@ func leaseOver(ctx context.Context, dir string, failed func(error)) (lease, bool
 			failed(err)
 			left = time.Second
 		case !ok:
+			if _, gone := os.Stat(dir); errors.Is(gone, fs.ErrNotExist) {
+				return lease{}, true // the agent's data was removed: nobody will ever ask for this run
+			}
 			left = time.Second
 		case left <= 0:
 			return l, true

@@ -183,6 +183,9 @@ func writeState(ctx context.Context, dir string, st state, failed func(error)) e
 			return nil
 		}
 		failed(err)
+		if _, gone := os.Stat(dir); errors.Is(gone, fs.ErrNotExist) {
+			return err // someone removed the run; there is nobody left to tell
+		}
 		if !clock.Sleep(ctx, time.Second) {
 			return err
 		}

@@ -92,7 +92,7 @@ func (f *Feed) After(seq uint64) (events []yardmaster.Event, changed <-chan stru
 	return append([]yardmaster.Event(nil), f.recent[seq+1-f.recent[0].Seq:]...), f.changed, true
 }
 
-// last returns the number of the newest event.
+// Last returns the number of the newest event.
 func (f *Feed) Last() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
