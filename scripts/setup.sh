@@ -2,7 +2,7 @@
 # Installs what is missing, and only that: scripts/setup.sh run|test|check ...
 #
 #   run    Go and python3: a yard on this machine and its examples
-#   test   + PostgreSQL, a C compiler (the race detector needs one)
+#   test   + PostgreSQL, a C compiler (the race detector needs one), and in CI Slurm
 #   check  + golangci-lint, built once into the user's cache
 #
 # As root on Debian or Ubuntu it installs packages by name; elsewhere it says what to
@@ -59,7 +59,7 @@ need_go() {
   local want
   want=$(awk '$1 == "go" {print $2}' go.mod)
   if ! command -v go >/dev/null; then
-    say "Go is missing: install Go $want or newer from https://go.dev/dl/ and put it on PATH"
+    say "Go is missing: install Go $want or newer and put it on PATH"
     exit 1
   fi
 }
@@ -77,6 +77,8 @@ need_test() {
   have_postgres || missing PostgreSQL "tests against it are skipped, those on SQLite run"
   have_cc || packages gcc libc6-dev || true
   have_cc || missing "a C compiler" "tests run without the race detector"
+  # The benchmark's opponent has a test too; elsewhere it is skipped where Slurm is not installed.
+  if [ "${CI:-}" = true ]; then scripts/setup-slurm.sh; fi
 }
 
 need_check() {

@@ -1,6 +1,8 @@
 package e2e_test
 
 import (
+	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -14,6 +16,13 @@ import (
 // declared GPUs.
 func TestExamples(t *testing.T) {
 	t.Parallel()
+	for _, tool := range []string{"python3", "go"} {
+		if _, err := exec.LookPath(tool); err != nil && os.Getenv("CI") != "true" {
+			t.Skipf("%s is not installed", tool)
+		} else if err != nil {
+			t.Fatalf("%s is not installed: %v", tool, err)
+		}
+	}
 	y := newYard(t)
 	y.join(t, []string{"north", "south"}, "--fake-gpus", "2xA100:80GB")
 	shared := filepath.Join(y.Folder, "shared")
