@@ -44,6 +44,7 @@ func policies() place.Registry {
 
 func serverCommand(env cli.Env) *cobra.Command {
 	settings := append(append([]setting{dataSetting}, serverSettings...), logSettings...)
+	anew := false
 	cmd := &cobra.Command{
 		Use: "server", Short: "Run the yard's server", GroupID: cli.GroupStart, Args: cobra.NoArgs,
 		Long: "Run the yard's server until it is told to stop (SIGINT or SIGTERM).\n\nAt the first start it makes its own CA and prints a bootstrap token, once, with which the first admin logs in.",
@@ -58,8 +59,13 @@ func serverCommand(env cli.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if anew && s.bootstrap == "" {
+				if s.bootstrap, err = bootstrap(cmd.Context(), s); err != nil {
+					return errors.Join(err, s.stop())
+				}
+			}
 			if s.bootstrap != "" {
-				if _, err := fmt.Fprintf(env.Stdout, "This is the first start. Log in with this bootstrap token; it is shown once and works once:\n\n  trainyard login %s --token %s\n\n", s.url, s.bootstrap); err != nil {
+				if _, err := fmt.Fprintf(env.Stdout, "Log in as admin with this bootstrap token; it is shown once and works once:\n\n  trainyard login %s --token %s\n\n", s.url, s.bootstrap); err != nil {
 					return errors.Join(err, s.stop())
 				}
 			}
@@ -67,6 +73,7 @@ func serverCommand(env cli.Env) *cobra.Command {
 		},
 	}
 	register(cmd, settings)
+	cmd.Flags().BoolVar(&anew, "new-bootstrap-token", false, "print a bootstrap token for admin again, for one who is locked out")
 	return cmd
 }
 
@@ -265,6 +272,11 @@ func firstAdmin(ctx context.Context, r *running, users []tenant.User) (string, e
 	if len(users) > 0 {
 		return "", nil
 	}
+	return bootstrap(ctx, r)
+}
+
+// bootstrap makes admin an admin, whoever took that from them, and a bootstrap token for them.
+func bootstrap(ctx context.Context, r *running) (string, error) {
 	if _, err := r.loop.Do(ctx, yardmaster.PutUser{User: "admin", Role: tenant.Admin, By: "yard"}); err != nil {
 		return "", fmt.Errorf("make the first admin: %w", err)
 	}
