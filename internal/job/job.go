@@ -38,6 +38,7 @@ type Job struct {
 	NotBefore time.Time     // back-off: not placed before this time
 	Avoid     []id.Node     // nodes it failed on through no fault of its own
 	Floor     Floor         // raised by escalation
+	Last      id.Node       // where rank 0 of the newest run was: its checkpoints are there
 }
 
 // Floor is what a job needs at least after it ran out of memory.

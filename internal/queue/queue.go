@@ -25,6 +25,7 @@ type Item struct {
 	Shape    *Shape
 	Lasts    time.Duration // how long it will run, 0 if unknown
 	Cost     float64       // charged to the user's share while the line is walked, in GPU-seconds
+	Prefer   id.Node       // where it ran before and left its checkpoints, "" if it has not run
 }
 
 // Shape is what all waiting jobs with one need have in common.

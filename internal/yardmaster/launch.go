@@ -29,7 +29,7 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 		addresses[i] = y.nodes[seat.Node].Inventory.Address
 	}
 	y.runs[run.ID] = run
-	r.run = run
+	r.run, r.Last = run, s.Seats[0].Node
 	y.hold(r, run)
 	y.charge(r.Owner, runWeight(&run.Run))
 	y.changedRun(run)

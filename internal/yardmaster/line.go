@@ -26,7 +26,7 @@ func (y *Yard) enqueue(r *jobRecord) {
 	}
 	r.item = &queue.Item{
 		Job: r.ID, Number: number, User: r.Owner, Priority: r.Spec.Priority, Lasts: lasts,
-		Cost: weight(&need, need.GPUs, need.Nodes) * charge.Seconds(),
+		Cost: weight(&need, need.GPUs, need.Nodes) * charge.Seconds(), Prefer: r.Last,
 	}
 	y.line.Add(r.item, need)
 	y.round = true

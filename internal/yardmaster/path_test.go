@@ -15,6 +15,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/place/baseline"
 	"trainyard/internal/queue"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -664,5 +665,44 @@ func TestEndedJobsLeaveMemory(t *testing.T) {
 	}
 	if _, err := y.Step(y.now, yardmaster.Cancel{Job: "j1"}); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("cancel of a job that left memory: %v", err)
+	}
+}
+
+// TestResumedJobGoesBackToItsCheckpoints lets a job run on a node that would
+// not be the first choice, pauses it, and wants it there again, also after a restart.
+func TestResumedJobGoesBackToItsCheckpoints(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	store := newRecord()
+	y.node("b", 4)
+	j := y.submit("alice", spec(1))
+	y.round()
+	y.running(j, 0)
+	y.node("a", 1) // the tightest fit from now on
+	y.ok(yardmaster.Pause{Job: j, By: "alice"})
+	y.ends(j, 0, yardmaster.RankReport{Signalled: true, ExitCode: 143})
+	if err := store.commit(y.Take()); err != nil {
+		t.Fatal(err)
+	}
+	state, err := store.load(y.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y.Yard = yardmaster.New(yardmaster.Defaults(baseline.FIFO{}))
+	y.Load(y.now, state)
+	y.ok(yardmaster.Resume{Job: j, By: "alice"})
+	y.round()
+	orders := y.Orders()
+	if len(orders) != 1 || orders[0].Node != "b" {
+		t.Errorf("orders = %+v, want one on b", orders)
+	}
+	if got, want := y.job(j).Reason, "first in line, and b, where it ran before, has room for it"; got != want {
+		t.Errorf("reason = %q, want %q", got, want)
+	}
+	// Another job takes the tightest fit.
+	other := y.submit("alice", spec(1))
+	y.round()
+	if got := y.job(other).Last; got != "a" {
+		t.Errorf("the other job is on %q, want a", got)
 	}
 }

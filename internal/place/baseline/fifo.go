@@ -8,9 +8,12 @@ package baseline
 import (
 	"fmt"
 	"math/bits"
+	"slices"
+	"strings"
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/id"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
 )
@@ -77,6 +80,10 @@ func (f *fifo) consider(it *queue.Item) {
 		f.shapes[it.Shape] = st
 	}
 	if !st.out {
+		if seats := f.before(it, st); seats != nil {
+			f.start(it, seats)
+			return
+		}
 		if seats := f.find(st); seats != nil {
 			f.start(it, seats)
 			return
@@ -97,6 +104,24 @@ func (f *fifo) consider(it *queue.Item) {
 		st.closed = true
 		f.closed++
 	}
+}
+
+// before returns the room where a job of one node ran before, if it has room
+// and is not kept: its checkpoints are there.
+func (f *fifo) before(it *queue.Item, st *shapeState) []int32 {
+	if it.Prefer == "" || st.match.Need.MaxNodes > 1 {
+		return nil
+	}
+	at, found := slices.BinarySearchFunc(f.view.Rooms, it.Prefer, func(r fleet.Room, n id.Node) int {
+		return strings.Compare(string(r.Node.ID), string(n))
+	})
+	if !found || f.held.keeps(int32(at)) {
+		return nil
+	}
+	if _, fits := st.match.Fits(f.trial.room(int32(at))); !fits {
+		return nil
+	}
+	return []int32{int32(at)}
 }
 
 // find looks for rooms outside the kept nodes, the tightest first.
@@ -152,6 +177,8 @@ func (f *fifo) reason(it *queue.Item, rooms []int32) string {
 	where := string(f.trial.room(rooms[0]).Node.ID)
 	if len(rooms) > 1 {
 		where = fmt.Sprintf("%s and %d more", where, len(rooms)-1)
+	} else if where == string(it.Prefer) {
+		where += ", where it ran before,"
 	}
 	if f.held == nil && f.passed {
 		return where + " has room for it, and no job ahead of it can run now"

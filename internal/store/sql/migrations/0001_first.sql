@@ -29,6 +29,7 @@ CREATE TABLE jobs (
 	avoid TEXT NOT NULL,
 	floor_memory BIGINT NOT NULL,
 	floor_gpu_memory BIGINT NOT NULL,
+	last_node TEXT NOT NULL,
 	spec TEXT NOT NULL
 );
 
