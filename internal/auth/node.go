@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/rand"
 	"crypto/tls"
@@ -193,34 +192,6 @@ func (n *NodeIdentity) TLS() *tls.Config {
 			return &tls.Certificate{}, nil
 		},
 	}
-}
-
-// NewNodeKey makes a key and the function that writes signing requests for it,
-// for callers that keep the key themselves; agents use NodeIdentity.
-func NewNodeKey() (keyPEM []byte, csr func(name string) ([]byte, error), err error) {
-	key, err := newKey()
-	if err != nil {
-		return nil, nil, err
-	}
-	keyPEM, err = encodeKey(key)
-	if err != nil {
-		return nil, nil, err
-	}
-	return keyPEM, func(name string) ([]byte, error) { return signingRequest(key, name) }, nil
-}
-
-// NodeTLS returns how a node with this key and certificate speaks to the server
-// of this CA, for callers that keep them themselves; agents use NodeIdentity.
-func NodeTLS(caPEM, certPEM, keyPEM []byte) (*tls.Config, error) {
-	n, err := parseNode(bytes.Join([][]byte{keyPEM, caPEM, certPEM}, []byte("\n")))
-	if err == nil && n.cert.Load() == nil {
-		err = errors.New("the certificate is missing")
-	}
-	if err != nil {
-		return nil, fault.New(fault.Invalid, "node_identity_invalid", "the node's identity cannot be used: %v", err).
-			WithRemedy("join the machine again with: trainyard agent join").WithCause(err)
-	}
-	return n.TLS(), nil
 }
 
 func signingRequest(key *ecdsa.PrivateKey, name string) ([]byte, error) {

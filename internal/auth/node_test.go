@@ -112,11 +112,11 @@ func TestANodeTakesOnlyACertificateForItself(t *testing.T) {
 		}
 		return cert
 	}
-	_, otherCSR, err := auth.NewNodeKey()
+	strange, err := auth.NewNodeIdentity(ca.PEM())
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger, err := otherCSR("x")
+	stranger, err := strange.CSR("x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,47 +194,6 @@ func TestRenewalIsDueAtTwoThirdsOfLife(t *testing.T) {
 		}
 		if !n.NeedsRenewal(now.Add(-2 * time.Hour)) {
 			t.Errorf("ttl %s: a certificate of the future needs no renewal", ttl)
-		}
-	}
-}
-
-func TestNodeTLSFromItsParts(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	ca := openCA(t, now)
-	key, csrFor, err := auth.NewNodeKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	csr, err := csrFor("sim-1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, _, err := ca.SignNode(csr, "sim-1", time.Hour, now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := auth.NodeTLS(ca.PEM(), cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := serve(t, ca, serverTLS(t, ca, newClock(now), "127.0.0.1"))
-	if got, err := get(t, clientWith(t, cfg), addr); err != nil || got != "HTTP/2.0 sim-1" {
-		t.Errorf("answer = %q, %v", got, err)
-	}
-	otherKey, _, err := auth.NewNodeKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, parts := range map[string][3][]byte{
-		"no certificate": {ca.PEM(), nil, key},
-		"no key":         {ca.PEM(), cert, nil},
-		"no CA":          {nil, cert, key},
-		"another key":    {ca.PEM(), cert, otherKey},
-		"another CA":     {openCA(t, now).PEM(), cert, key},
-	} {
-		if _, err := auth.NodeTLS(parts[0], parts[1], parts[2]); codeOf(err) != "node_identity_invalid" {
-			t.Errorf("%s: error = %v", name, err)
 		}
 	}
 }

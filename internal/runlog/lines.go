@@ -2,9 +2,6 @@ package runlog
 
 import (
 	"bytes"
-	"errors"
-	"io"
-	"regexp"
 	"time"
 )
 
@@ -125,45 +122,6 @@ func (l *Lines) Next() (Line, error) {
 	line := l.ready[0]
 	l.ready = l.ready[1:]
 	return line, nil
-}
-
-// Hit is a line that was searched for.
-type Hit struct {
-	Line
-	Number int64 // of the line in the log, from 1; pieces of a long line share it
-}
-
-// Grep returns the first lines that match, at most max of them, and whether there
-// are more. A log that ends in the middle of a frame is searched up to there. A
-// match that spans two pieces of a line longer than MaxLine is not found.
-func Grep(r io.Reader, re *regexp.Regexp, max int) ([]Hit, bool, error) {
-	lines := NewLines(NewDecoder(r))
-	var hits []Hit
-	var number [3]int64 // of the begun line of each stream, 0 if none is begun
-	var count int64
-	for {
-		line, err := lines.Next()
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return hits, false, nil
-		}
-		if err != nil {
-			return hits, false, err
-		}
-		n := &number[slot(line.Stream)]
-		if *n == 0 {
-			count++
-			*n = count
-		}
-		if re.Match(line.Text) {
-			if len(hits) >= max {
-				return hits, true, nil
-			}
-			hits = append(hits, Hit{Line: line, Number: *n})
-		}
-		if !line.Partial {
-			*n = 0
-		}
-	}
 }
 
 // Empty reports whether no line has begun.

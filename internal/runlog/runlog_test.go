@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"regexp"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -347,49 +346,6 @@ func TestLongLinesComeInPiecesAndAreComplete(t *testing.T) {
 		if got.String() != want {
 			t.Errorf("a line of %d bytes changed on its way", n)
 		}
-	}
-}
-
-func TestGrepFindsLines(t *testing.T) {
-	t.Parallel()
-	var log bytes.Buffer
-	w := NewWriter(&log, 0)
-	mustWrite(t, w, Stdout, "loss 1.0\nloss 0.5\n")
-	mustWrite(t, w, Stderr, "warning\n")
-	mustWrite(t, w, Stdout, strings.Repeat("x", MaxLine+10)+" loss\nloss 0.1")
-	tests := []struct {
-		name    string
-		re      string
-		max     int
-		numbers []int64
-		more    bool
-	}{
-		{"all", "loss", 10, []int64{1, 2, 4, 5}, false},
-		{"the first two of more", "loss", 2, []int64{1, 2}, true},
-		{"exactly as many as there are", "loss", 4, []int64{1, 2, 4, 5}, false},
-		{"none", "absent", 10, nil, false},
-		{"other stream", "^warning$", 10, []int64{3}, false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			// A torn end, as of a running program, is no error.
-			torn := append(append([]byte(nil), log.Bytes()...), "17000"...)
-			hits, more, err := Grep(bytes.NewReader(torn), regexp.MustCompile(tt.re), tt.max)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var numbers []int64
-			for _, h := range hits {
-				numbers = append(numbers, h.Number)
-			}
-			if diff := cmp.Diff(tt.numbers, numbers); diff != "" || more != tt.more {
-				t.Errorf("more = %v, want %v; numbers: %s", more, tt.more, diff)
-			}
-		})
-	}
-	if _, _, err := Grep(strings.NewReader("no log\n"), regexp.MustCompile("x"), 1); err == nil {
-		t.Error("a damaged log gives no error")
 	}
 }
 
