@@ -133,24 +133,18 @@ func (f Follower) Persist(ctx context.Context, open func(alive func()) (over boo
 // connections and restarts of the server, and returns the job as it ended.
 func (f Follower) Job(ctx context.Context, client *api.Client, j id.Job, filter api.LogFilter, line func(api.LogLine) error, state func(api.Job)) (api.Job, error) {
 	var last api.Job
-	seen := &unmarked{}
 	err := f.Persist(ctx, func(alive func()) (bool, error) {
 		over := false
-		if filter.Cursor == "" && filter.Tail > 0 {
-			seen = &unmarked{} // the last lines are others by now; rather twice than never
-		}
-		seen.again()
 		err := client.FollowLogs(ctx, j, filter, func(item api.LogItem) error {
 			alive()
-			if item.Line != nil && !seen.before(item.Line) {
+			if item.Line != nil {
 				if err := line(*item.Line); err != nil {
 					over = true
 					return fmt.Errorf("write output: %w", err)
 				}
 			}
 			if item.Cursor != "" {
-				filter.Cursor, filter.Tail = item.Cursor, 0
-				seen.mark()
+				filter.Cursor, filter.Tail = item.Cursor, 0 // every line has one, so none is told twice
 			}
 			if item.Job != nil {
 				last = *item.Job
@@ -162,51 +156,6 @@ func (f Follower) Job(ctx context.Context, client *api.Client, j id.Job, filter 
 		return over, err
 	})
 	return last, err
-}
-
-// unmarked knows which lines came since the last cursor. Not every line has
-// one; those since come again when the feed is taken up, in the same order
-// for each rank, and are told once.
-type unmarked struct {
-	shown map[source]int // since the feed was taken up or the last cursor
-	skip  map[source]int // told before, and coming again
-}
-
-// source is a rank of a run: what has an order of lines.
-type source struct {
-	run  id.Run
-	rank int
-}
-
-// mark says that a cursor came: what came since the feed was taken up will not
-// come again. The cursor may lie before lines of other ranks that were told earlier.
-func (u *unmarked) mark() {
-	for from, n := range u.skip {
-		if n > u.shown[from] {
-			u.skip[from] = n - u.shown[from]
-		} else {
-			delete(u.skip, from)
-		}
-	}
-	u.shown = map[source]int{}
-}
-
-// again says that the feed starts again after the last cursor.
-func (u *unmarked) again() {
-	told := map[source]int{}
-	for _, counts := range []map[source]int{u.skip, u.shown} {
-		for from, n := range counts {
-			told[from] = max(told[from], n)
-		}
-	}
-	u.skip, u.shown = told, map[source]int{}
-}
-
-// before reports whether a line was told already, and notes it.
-func (u *unmarked) before(l *api.LogLine) bool {
-	from := source{l.Run, l.Rank}
-	u.shown[from]++
-	return u.shown[from] <= u.skip[from]
 }
 
 // UntilEnded asks for a job now and then until it has ended.
