@@ -59,12 +59,13 @@ const (
 	EventReport Event = "report" // its agent was heard
 	EventSilent Event = "silent" // not heard for suspect_after
 	EventLose   Event = "lose"   // not heard for lost_after
+	EventGone   Event = "gone"   // known to be dead
 	EventRemove Event = "remove" // an operator took it out
 )
 
 var transitions = map[State]map[Event]State{
-	Ready:   {EventReport: Ready, EventSilent: Suspect, EventRemove: Removed},
-	Suspect: {EventReport: Ready, EventLose: Lost, EventRemove: Removed},
+	Ready:   {EventReport: Ready, EventSilent: Suspect, EventGone: Lost, EventRemove: Removed},
+	Suspect: {EventReport: Ready, EventLose: Lost, EventGone: Lost, EventRemove: Removed},
 	Lost:    {EventReport: Ready, EventRemove: Removed},
 	Removed: {},
 }
@@ -73,7 +74,7 @@ var transitions = map[State]map[Event]State{
 func States() []State { return []State{Ready, Suspect, Lost, Removed} }
 
 // Events lists every event of a node.
-func Events() []Event { return []Event{EventReport, EventSilent, EventLose, EventRemove} }
+func Events() []Event { return []Event{EventReport, EventSilent, EventLose, EventGone, EventRemove} }
 
 // After returns the state after an event, or a conflict if it cannot happen.
 func (s State) After(ev Event) (State, error) {
@@ -120,6 +121,19 @@ type Inventory struct {
 	GPUs    []GPU     `json:"gpus,omitempty"`
 	// Limits says how the node enforces what a run may use: "cgroup v2", "cgroup v1" or why it cannot.
 	Limits string `json:"limits,omitempty"`
+}
+
+// GPU returns the device with an index, nil if there is none.
+func (inv *Inventory) GPU(index int) *GPU {
+	if index >= 0 && index < len(inv.GPUs) && inv.GPUs[index].Index == index { // as a rule
+		return &inv.GPUs[index]
+	}
+	for i := range inv.GPUs {
+		if inv.GPUs[i].Index == index {
+			return &inv.GPUs[i]
+		}
+	}
+	return nil
 }
 
 // GPU is one device.

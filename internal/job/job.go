@@ -39,6 +39,9 @@ type Job struct {
 	Avoid     []id.Node     // nodes it failed on through no fault of its own
 	Floor     Floor         // raised by escalation
 	Last      id.Node       // where rank 0 of the newest run was: its checkpoints are there
+	Done      float64       // units of work that its ended runs have done and saved
+	Served    float64       // GPU-seconds of its ended runs
+	Stops     int           // how often a plan has stopped it
 }
 
 // Floor is what a job needs at least after it ran out of memory.

@@ -46,6 +46,8 @@ type Spec struct {
 	MaxDuration Duration          `json:"max_duration,omitempty"` // stopped when a run takes longer
 	Grace       Duration          `json:"grace,omitempty"`        // between SIGTERM and SIGKILL
 	Deadline    *time.Time        `json:"deadline,omitempty"`
+	LateCost    Money             `json:"late_cost,omitempty"` // for each hour past the deadline
+	Speed       *Speed            `json:"speed,omitempty"`
 	Budget      Money             `json:"budget,omitempty"`
 	Target      *Target           `json:"target,omitempty"`
 	Checkpoint  *Checkpoint       `json:"checkpoint,omitempty"`

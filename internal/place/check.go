@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 	"sort"
@@ -10,27 +11,63 @@ import (
 	"trainyard/internal/id"
 )
 
-// Check splits a plan into starts that can be carried out, taken together, and
-// what is wrong with each of the others. It assumes nothing about the policy:
-// nodes must be open and allowed for the job, GPUs free and of the right kind,
-// counts within what was asked, and no job placed twice.
-func Check(v *View, p Plan) (good []Start, bad []error) {
-	c := checker{view: v, changed: map[int]fleet.Room{}, placed: make(map[id.Job]bool, len(p.Starts))}
-	if len(p.Starts) > manyStarts {
+// Checked is what of a plan can be carried out, taken together.
+type Checked struct {
+	Stops  []Stop
+	Starts []Start
+}
+
+// Check splits a plan into what can be carried out, taken together, and what is
+// wrong with the rest. It assumes nothing about the policy: a job that is stopped
+// must run and be able to go on later; nodes must be open and allowed for the job,
+// GPUs free, or freed by a stop, and of the right kind, counts within what was
+// asked, and no job placed twice. A stop for the sake of another start of the same
+// job falls with it.
+func Check(v *View, p Plan) (Checked, []error) {
+	var bad []error
+	stops := p.Stops
+	for {
+		c := newChecker(v, len(p.Starts))
+		var good Checked
+		var wrong []error
+		for i := range stops {
+			if err := c.stop(&stops[i]); err != nil {
+				wrong = append(wrong, err)
+				continue
+			}
+			good.Stops = append(good.Stops, stops[i])
+		}
+		good.Starts = slices.Grow(good.Starts, len(p.Starts))
+		vain := map[id.Job]bool{}
+		for i := range p.Starts {
+			s := &p.Starts[i]
+			if err := c.start(s); err != nil {
+				wrong = append(wrong, err)
+				vain[s.Item.Job] = true
+				continue
+			}
+			good.Starts = append(good.Starts, *s)
+		}
+		kept := slices.DeleteFunc(slices.Clone(good.Stops), func(s Stop) bool { return vain[s.Running.Job] && !c.placed[s.Running.Job] })
+		if len(kept) == len(good.Stops) {
+			return good, append(bad, wrong...)
+		}
+		// Without these stops there is less room: look at the starts again.
+		bad = append(bad, wrong[:len(stops)-len(good.Stops)]...)
+		stops = kept
+	}
+}
+
+func newChecker(v *View, starts int) *checker {
+	c := &checker{view: v, changed: map[int]fleet.Room{}, placed: make(map[id.Job]bool, starts), stopped: map[id.Job]*Running{}}
+	if starts > manyStarts {
 		c.rooms = slices.Clone(v.Rooms)
 		c.index = make(map[id.Node]int, len(v.Rooms))
 		for i := range v.Rooms {
 			c.index[v.Rooms[i].Node.ID] = i
 		}
 	}
-	for i := range p.Starts {
-		if err := c.start(&p.Starts[i]); err != nil {
-			bad = append(bad, err)
-			continue
-		}
-		good = append(good, p.Starts[i])
-	}
-	return good, bad
+	return c
 }
 
 // manyStarts is from how many starts on a copy and an index of all rooms pay.
@@ -42,6 +79,7 @@ type checker struct {
 	rooms   []fleet.Room       // with many starts, all rooms instead of changed
 	index   map[id.Node]int    // and the places of their nodes
 	placed  map[id.Job]bool
+	stopped map[id.Job]*Running
 	matcher *fleet.Matcher // of the last job's need
 	after   []taken        // by the start being checked
 }
@@ -73,15 +111,68 @@ func (c *checker) room(at int) fleet.Room {
 	return c.view.Rooms[at]
 }
 
+// stop frees what a job holds that can be stopped.
+func (c *checker) stop(s *Stop) error {
+	r := s.Running
+	switch at, found := c.running(r.Number); {
+	case !found || c.view.Running[at].Run != r.Run:
+		return refuse(r.Job, "it no longer runs")
+	case r.Stopping || c.stopped[r.Job] != nil:
+		return refuse(r.Job, "it is being stopped already")
+	case s.Reason == "":
+		return refuse(r.Job, "the plan gives no reason")
+	case !r.Outlook.Resumes:
+		return refuse(r.Job, "it saves no checkpoint and would lose what it has done")
+	}
+	c.stopped[r.Job] = r
+	for _, seat := range r.Seats {
+		at, found := c.find(seat.Node)
+		if !found {
+			continue
+		}
+		room := c.room(at)
+		for i := range room.Holds {
+			if h := &room.Holds[i]; h.Run == r.Run {
+				room.Free |= h.GPUs & room.Sound
+				room.CPUs += h.CPUs
+				room.Memory += h.Memory
+			}
+		}
+		c.put(at, room)
+	}
+	return nil
+}
+
+// running returns the place of a job among those that run.
+func (c *checker) running(number uint64) (int, bool) {
+	return slices.BinarySearchFunc(c.view.Running, number, func(o *Running, n uint64) int { return cmp.Compare(o.Number, n) })
+}
+
+func (c *checker) runs(number uint64) bool {
+	_, found := c.running(number)
+	return found
+}
+
+// put writes down how a room is now.
+func (c *checker) put(at int, room fleet.Room) {
+	if c.rooms != nil {
+		c.rooms[at] = room
+	} else {
+		c.changed[at] = room
+	}
+}
+
 func (c *checker) start(s *Start) error {
 	need := s.Item.Shape.Need
 	switch {
 	case c.placed[s.Item.Job]:
-		return refuse(s, "it is placed twice")
+		return refuse(s.Item.Job, "it is placed twice")
+	case c.stopped[s.Item.Job] == nil && c.runs(s.Item.Number):
+		return refuse(s.Item.Job, "it runs and is not stopped")
 	case s.Reason == "":
-		return refuse(s, "the plan gives no reason")
+		return refuse(s.Item.Job, "the plan gives no reason")
 	case len(s.Seats) < need.Nodes || len(s.Seats) > need.MaxNodes:
-		return refuse(s, "it has %d nodes and asked for %d to %d", len(s.Seats), need.Nodes, need.MaxNodes)
+		return refuse(s.Item.Job, "it has %d nodes and asked for %d to %d", len(s.Seats), need.Nodes, need.MaxNodes)
 	}
 	if c.matcher == nil || c.matcher.Need != need {
 		c.matcher = fleet.NewMatcher(need)
@@ -90,18 +181,18 @@ func (c *checker) start(s *Start) error {
 	for _, seat := range s.Seats {
 		at, found := c.find(seat.Node)
 		if !found {
-			return refuse(s, "there is no node %s", seat.Node)
+			return refuse(s.Item.Job, "there is no node %s", seat.Node)
 		}
 		if slices.ContainsFunc(c.after, func(t taken) bool { return t.at == at }) {
-			return refuse(s, "it has two ranks on node %s", seat.Node)
+			return refuse(s.Item.Job, "it has two ranks on node %s", seat.Node)
 		}
 		room := c.room(at)
 		fits, ok := c.matcher.Fits(&room)
 		if !ok {
-			return refuse(s, "it does not fit on node %s", seat.Node)
+			return refuse(s.Item.Job, "it does not fit on node %s", seat.Node)
 		}
 		if n := bits.OnesCount64(seat.GPUs); n < need.GPUs || n > need.MaxGPUs || seat.GPUs&^fits != 0 {
-			return refuse(s, "it cannot have GPUs %v of node %s", fleet.Indices(seat.GPUs), seat.Node)
+			return refuse(s.Item.Job, "it cannot have GPUs %v of node %s", fleet.Indices(seat.GPUs), seat.Node)
 		}
 		room.Free &^= seat.GPUs
 		room.CPUs -= need.CPUs
@@ -109,18 +200,14 @@ func (c *checker) start(s *Start) error {
 		c.after = append(c.after, taken{at, room})
 	}
 	for _, t := range c.after {
-		if c.rooms != nil {
-			c.rooms[t.at] = t.room
-		} else {
-			c.changed[t.at] = t.room
-		}
+		c.put(t.at, t.room)
 	}
 	c.placed[s.Item.Job] = true
 	return nil
 }
 
-func refuse(s *Start, format string, args ...any) error {
+func refuse(j id.Job, format string, args ...any) error {
 	e := fault.New(fault.Conflict, "bad_plan", format, args...)
-	e.Message = "the plan for job " + string(s.Item.Job) + " cannot be carried out: " + e.Message
+	e.Message = "the plan for job " + string(j) + " cannot be carried out: " + e.Message
 	return e
 }

@@ -67,8 +67,8 @@ func TestCheckRefusesWhatCannotBeCarriedOut(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Error(diff)
 			}
-			if len(good)+len(bad) != len(tc.plan) {
-				t.Errorf("%d starts are good and %d bad, of %d", len(good), len(bad), len(tc.plan))
+			if len(good.Starts)+len(bad) != len(tc.plan) {
+				t.Errorf("%d starts are good and %d bad, of %d", len(good.Starts), len(bad), len(tc.plan))
 			}
 		})
 	}
@@ -104,10 +104,10 @@ func TestCheckOfManyStarts(t *testing.T) {
 	p.Starts = append(p.Starts, place.Start{Item: &queue.Item{Job: "j9999", Shape: shape}, Seats: []place.Seat{{Node: "x", GPUs: 1}}, Reason: "no such node"})
 	v := y.view()
 	good, bad := place.Check(v, p)
-	if len(good) != 480 || len(bad) != 481 {
-		t.Fatalf("%d starts are good and %d bad, want 480 and 481", len(good), len(bad))
+	if len(good.Starts) != 480 || len(bad) != 481 {
+		t.Fatalf("%d starts are good and %d bad, want 480 and 481", len(good.Starts), len(bad))
 	}
-	for i, s := range good {
+	for i, s := range good.Starts {
 		if s.Reason != "try 0" || s.Item.Job != id.NewJob(uint64(i+1)) {
 			t.Fatalf("start %d is %+v, want the first for each GPU", i, s)
 		}

@@ -18,28 +18,49 @@ import (
 
 // View is what a policy sees.
 type View struct {
-	Now   time.Time
-	Rooms []fleet.Room // sorted by the nodes' names
-	Line  *queue.Line
-	Usage func(id.User) float64 // decayed use in GPU-seconds
+	Now     time.Time
+	Rooms   []fleet.Room // sorted by the nodes' names
+	Line    *queue.Line
+	Running []*Running            // jobs that hold nodes, by order of submission
+	Usage   func(id.User) float64 // decayed use in GPU-seconds
+	Tariff  *fleet.Tariff         // what nodes cost; nil if nobody told
+	// Enough reports that a policy that searches has had its time and must
+	// answer with the best it has. Nil means that it is not limited by time.
+	Enough func() bool
 }
 
 // Policy turns a view into a plan. It cannot fail: with nothing to do it
 // returns an empty plan.
 type Policy interface {
 	Name() string
+	// Revises reports whether the policy also changes what runs. One that does is
+	// asked whenever something changes, others only while a job waits.
+	Revises() bool
 	Plan(v *View) Plan
 }
 
-// Plan is what a policy wants.
+// Plan is what a policy wants. The stops come first: a start may use what they
+// free, and a job that is stopped may be started again with other seats, which
+// is how a job moves, grows and shrinks.
 type Plan struct {
+	Stops  []Stop
 	Starts []Start
 	// Held is the first job in line that could not be started, and the nodes
 	// that are kept for it. Nil if every job was started or none is held for.
 	Held *Reservation
+	// Again is when the policy wants to be asked again although nothing has
+	// happened. Zero if it does not.
+	Again time.Time
 }
 
-// Start puts a job onto nodes.
+// Stop takes a running job off its nodes. It saves itself and goes back into
+// the line, unless the same plan starts it again.
+type Stop struct {
+	Running *Running
+	Reason  string // why, in words a researcher understands
+}
+
+// Start puts a job onto nodes: a waiting one, or a running one that the same plan stops.
 type Start struct {
 	Item   *queue.Item
 	Seats  []Seat // in rank order

@@ -9,11 +9,13 @@
 package queue
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/job"
 )
 
 // Item is a waiting job.
@@ -26,6 +28,7 @@ type Item struct {
 	Lasts    time.Duration // how long it will run, 0 if unknown
 	Cost     float64       // charged to the user's share while the line is walked, in GPU-seconds
 	Prefer   id.Node       // where it ran before and left its checkpoints, "" if it has not run
+	Outlook  *job.Outlook  // what is known of how it will go
 }
 
 // Shape is what all waiting jobs with one need have in common.
@@ -77,6 +80,20 @@ func NewLine() *Line {
 
 // Len returns the number of waiting jobs.
 func (l *Line) Len() int { return l.length }
+
+// Items lists the waiting jobs by order of submission.
+func (l *Line) Items() []*Item {
+	items := make([]*Item, 0, l.length)
+	for _, lv := range l.levels {
+		for _, u := range lv.order {
+			for _, q := range u.queues {
+				items = append(items, q.items...)
+			}
+		}
+	}
+	slices.SortFunc(items, func(a, b *Item) int { return cmp.Compare(a.Number, b.Number) })
+	return items
+}
 
 // Shapes returns the number of different needs among them.
 func (l *Line) Shapes() int { return len(l.shapes) }

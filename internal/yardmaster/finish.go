@@ -13,9 +13,16 @@ import (
 func (y *Yard) finish(r *jobRecord, run *runRecord) {
 	cause, rank := verdict(run)
 	run.State, run.Ended, run.Cause = job.RunEnded, y.now, cause
-	if run.Reason = "it succeeded"; cause != job.CauseNone {
+	switch {
+	case cause == job.CauseNone:
+		run.Reason = "it succeeded"
+	case run.planned && cause == job.CausePreempted:
+		run.Reason = run.why
+	default:
 		run.Reason = describe(cause, rank)
 	}
+	y.settle(r, run, cause)
+	y.notRunning(r)
 	y.changedRun(run)
 	delete(y.runs, run.ID)
 	y.drop(run.limit)
@@ -141,7 +148,7 @@ func (y *Yard) next(r *jobRecord, run *runRecord, cause job.Cause, rank *job.Ran
 		y.must(y.moveJob(r, job.EventFail, theYard, reason))
 		return
 	}
-	y.again(r, h, cause, reason)
+	y.again(r, h, cause, reason, run.planned && cause == job.CausePreempted)
 }
 
 // ended does what is left to do when a job has reached its last state.

@@ -30,6 +30,7 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 	}
 	y.runs[run.ID] = run
 	r.run, r.Last = run, s.Seats[0].Node
+	y.nowRunning(r, run, s.Seats)
 	y.hold(r, run)
 	y.charge(r.Owner, runWeight(&run.Run))
 	y.changedRun(run)
@@ -45,13 +46,7 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 
 // hold books what the run's ranks take, with the expected end as far as it is known.
 func (y *Yard) hold(r *jobRecord, run *runRecord) {
-	var ends time.Time
-	if d := lasts(r.Spec); d > 0 {
-		ends = run.Ordered.Add(d)
-		if !run.Started.IsZero() {
-			ends = run.Started.Add(d)
-		}
-	}
+	ends := y.ends(r, run)
 	for i := range run.Ranks {
 		k := &run.Ranks[i]
 		if k.State == job.RunEnded {
@@ -64,6 +59,19 @@ func (y *Yard) hold(r *jobRecord, run *runRecord) {
 			n.runs[run.ID] = i
 		}
 	}
+}
+
+// ends returns when a run is expected to end: by what its owner said, else by
+// what is left of the work at its rate. Zero if neither is known.
+func (y *Yard) ends(r *jobRecord, run *runRecord) time.Time {
+	if d := lasts(r.Spec); d > 0 {
+		if !run.Started.IsZero() {
+			return run.Started.Add(d)
+		}
+		return run.Ordered.Add(d)
+	}
+	at, _ := r.running.Ends(y.now)
+	return at
 }
 
 // runWeight is what a run counts for fair share.
@@ -134,7 +142,10 @@ func (y *Yard) close(run id.Run, rank int) {
 // told to stop gently may still be told to stop at once, never the other way.
 func (y *Yard) stop(run *runRecord, mode job.StopMode, why job.Cause) {
 	if run.Stop == job.StopNone {
-		run.StopFor = why
+		run.StopFor, run.told = why, y.now
+	}
+	if r := y.jobs[run.Job]; r.running != nil {
+		r.running.Stopping = true
 	}
 	if run.Stop == mode || run.Stop == job.StopKill {
 		return

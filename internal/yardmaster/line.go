@@ -17,22 +17,29 @@ func (y *Yard) enqueue(r *jobRecord) {
 	if r.item != nil {
 		return
 	}
-	number, _ := r.ID.Number()
-	need := fleet.NeedOf(r.Spec, r.Floor, r.Avoid)
-	lasts := lasts(r.Spec)
-	charge := lasts
-	if charge == 0 {
-		charge = defaultLast
-	}
-	r.item = &queue.Item{
-		Job: r.ID, Number: number, User: r.Owner, Priority: r.Spec.Priority, Lasts: lasts,
-		Cost: weight(&need, need.GPUs, need.Nodes) * charge.Seconds(), Prefer: r.Last,
-	}
+	need := y.describeItem(r)
+	r.item = r.entry
 	y.line.Add(r.item, need)
 	y.round = true
 	if len(r.Avoid) > 0 {
 		y.forgive(r.item)
 	}
+}
+
+// describeItem makes a job's entry for the line.
+func (y *Yard) describeItem(r *jobRecord) fleet.Need {
+	number, _ := r.ID.Number()
+	need := fleet.NeedOf(r.Spec, r.Floor, r.Avoid)
+	lasts := r.lasts(&need)
+	charge := lasts
+	if charge == 0 {
+		charge = defaultLast
+	}
+	r.entry = &queue.Item{
+		Job: r.ID, Number: number, User: r.Owner, Priority: r.Spec.Priority, Lasts: lasts,
+		Cost: weight(&need, need.GPUs, need.Nodes) * charge.Seconds(), Prefer: r.Last, Outlook: r.outlook,
+	}
+	return need
 }
 
 // forgive lets a job back onto the nodes that failed it when it has waited in
@@ -52,6 +59,7 @@ func (y *Yard) forgive(it *queue.Item) {
 
 // dequeue takes a job out of the line.
 func (y *Yard) dequeue(r *jobRecord) {
+	y.unpromise(r)
 	if r.item == nil {
 		return
 	}
@@ -70,6 +78,23 @@ func lasts(s *job.Spec) time.Duration {
 		return time.Duration(s.MaxDuration)
 	}
 	return time.Duration(s.Expect)
+}
+
+// lasts returns how long a job will run at most as far as its owner said, and
+// otherwise how long the rest of it takes on as little as it asks for.
+func (r *jobRecord) lasts(need *fleet.Need) time.Duration {
+	if d := lasts(r.Spec); d > 0 || r.outlook.Speed == nil {
+		return d
+	}
+	var longest time.Duration
+	for _, kind := range r.outlook.Speed.Kinds() {
+		c := r.outlook.Speed.On(kind, 0)
+		count := max(need.GPUs*need.Nodes, c.Least())
+		if d, known := r.outlook.Takes(c.Rate(count, need.Nodes)); known {
+			longest = max(longest, d)
+		}
+	}
+	return longest
 }
 
 func weight(n *fleet.Need, gpus, nodes int) float64 {

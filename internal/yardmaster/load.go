@@ -8,6 +8,8 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/queue"
 )
 
 // Load fills an empty yard with what the store kept. Nodes get the full time
@@ -41,6 +43,7 @@ func (y *Yard) Load(now time.Time, s State) {
 	pipelines := map[string][]id.Job{}
 	for i := range s.Jobs {
 		r := &jobRecord{Job: s.Jobs[i]}
+		r.outlook = newOutlook(&r.Job)
 		y.jobs[r.ID] = r
 		if r.Pipeline != "" {
 			pipelines[r.Pipeline] = append(pipelines[r.Pipeline], r.ID)
@@ -75,6 +78,13 @@ func (y *Yard) loadRun(run job.Run) {
 	}
 	y.runs[run.ID] = rec
 	r.run = rec
+	need := y.describeItem(r)
+	r.entry.Shape = &queue.Shape{Need: need}
+	seats := make([]place.Seat, len(run.Ranks))
+	for i := range run.Ranks {
+		seats[i] = place.Seat{Node: run.Ranks[i].Node, GPUs: fleet.Mask(run.Ranks[i].GPUs)}
+	}
+	y.nowRunning(r, rec, seats)
 	y.hold(r, rec)
 	live := rec.Run
 	live.Ranks = slices.DeleteFunc(slices.Clone(run.Ranks), func(k job.Rank) bool { return k.State == job.RunEnded })

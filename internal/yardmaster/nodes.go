@@ -113,6 +113,9 @@ func (y *Yard) moveNode(n *nodeRecord, ev fleet.Event, actor, reason string) {
 
 // watchSilence looks at a node when it could have been silent for too long.
 func (y *Yard) watchSilence(name id.Node, at time.Time) {
+	if y.cfg.SuspectAfter == 0 {
+		return
+	}
 	y.after(at, func(y *Yard) {
 		n, ok := y.nodes[name]
 		if !ok || n.State == fleet.Removed {
@@ -150,6 +153,26 @@ func round(d time.Duration) job.Duration {
 func (y *Yard) lose(n *nodeRecord, silent time.Duration) {
 	y.moveNode(n, fleet.EventLose, theYard, fmt.Sprintf("not heard for %s; its runs are given up", round(silent)))
 	y.giveUp(n, job.CauseNodeLost, fmt.Sprintf("node %s was not heard for %s and was given up", n.ID, round(silent)))
+}
+
+// Gone says that a node is known to be dead, by who would know: its provider, or
+// the model of a simulation. Its runs are given up at once. The answer is the node.
+type Gone struct {
+	Node   id.Node
+	By     string
+	Reason string
+}
+
+func (m Gone) handle(y *Yard) (any, error) {
+	n, err := y.findNode(m.Node)
+	if err != nil {
+		return nil, err
+	}
+	if n.State != fleet.Lost {
+		y.moveNode(n, fleet.EventGone, m.By, m.Reason)
+		y.giveUp(n, job.CauseNodeLost, fmt.Sprintf("node %s is gone: %s", n.ID, m.Reason))
+	}
+	return n.Node, nil
 }
 
 // giveUp ends the ranks on a node without hearing from it.

@@ -8,17 +8,23 @@ import (
 	"trainyard/internal/place"
 )
 
-// Wanted reports whether something changed that may let a job start.
-func (y *Yard) Wanted() bool { return y.round && y.line.Len() > 0 }
+// Wanted reports whether something changed that the policy should look at.
+func (y *Yard) Wanted() bool {
+	return y.round && (y.line.Len() > 0 || len(y.running) > 0 && y.cfg.Policy.Revises())
+}
 
 // Round asks the policy for a plan and carries it out.
 func (y *Yard) Round(now time.Time) {
-	y.Apply(now, y.cfg.Policy.Plan(y.glance(now)))
+	v := y.glance(now)
+	if y.cfg.Limit != nil {
+		v.Enough = y.cfg.Limit()
+	}
+	y.Apply(now, y.cfg.Policy.Plan(v))
 	y.round = false
 }
 
-// View returns what a policy sees. The rooms are a copy; the line is the
-// yard's own and must not be used after the next message.
+// View returns what a policy sees. The rooms are a copy; the rest is the yard's
+// own and must not be used after the next message.
 func (y *Yard) View(now time.Time) *place.View {
 	v := y.glance(now)
 	v.Rooms = y.table.Rooms()
@@ -28,30 +34,63 @@ func (y *Yard) View(now time.Time) *place.View {
 // glance is a view without a copy, for who is done with it before anything changes.
 func (y *Yard) glance(now time.Time) *place.View {
 	y.setNow(now)
-	return &place.View{Now: y.now, Rooms: y.table.Own(), Line: y.line, Usage: y.usage}
+	return &place.View{Now: y.now, Rooms: y.table.Own(), Line: y.line, Running: y.running, Usage: y.usage, Tariff: y.cfg.Tariff}
 }
 
-// Apply carries out a plan. Starts that can no longer be carried out, because
-// the yard has moved on since the view was taken, are dropped.
+// Apply carries out a plan. What can no longer be carried out, because the yard
+// has moved on since the view was taken, is dropped.
 func (y *Yard) Apply(now time.Time, p place.Plan) {
 	y.setNow(now)
 	y.held = p.Held
-	if len(p.Starts) == 0 {
+	y.askAgain(p.Again)
+	if len(p.Starts) == 0 && len(p.Stops) == 0 {
 		return
 	}
 	good, bad := place.Check(y.glance(now), p)
 	for _, err := range bad {
 		y.event(Event{Kind: "plan.dropped", Actor: theYard, Reason: err.Error()})
 	}
-	y.expect(len(good))
-	for i := range good {
-		s := &good[i]
-		r, ok := y.jobs[s.Item.Job]
-		if !ok || r.item != s.Item || !r.State.Waiting() {
-			y.event(Event{Kind: "plan.dropped", Actor: theYard, Job: s.Item.Job, Reason: "the job no longer waits"})
+	for i := range good.Stops {
+		s := &good.Stops[i]
+		r, ok := y.jobs[s.Running.Job]
+		if !ok || r.running != s.Running {
+			y.event(Event{Kind: "plan.dropped", Actor: theYard, Job: s.Running.Job, Reason: "the job no longer runs there"})
 			continue
 		}
-		y.launch(r, s)
+		y.stopPlanned(r, s)
+	}
+	y.expect(len(good.Starts))
+	for i := range good.Starts {
+		y.start(&good.Starts[i])
+	}
+	if y.freed {
+		y.fulfil()
+	}
+}
+
+// start launches a job of a plan, or promises it its seats until they are free.
+func (y *Yard) start(s *place.Start) {
+	r, ok := y.jobs[s.Item.Job]
+	switch {
+	case ok && r.item == s.Item && r.State.Waiting():
+		if y.free(s) {
+			y.launch(r, s)
+			return
+		}
+	case ok && r.running != nil && r.running.Item == s.Item && r.run.planned:
+	default:
+		y.event(Event{Kind: "plan.dropped", Actor: theYard, Job: s.Item.Job, Reason: "the job no longer waits"})
+		return
+	}
+	y.promise(r, s)
+}
+
+// askAgain lets the policy be asked at a time at which nothing else may happen.
+func (y *Yard) askAgain(at time.Time) {
+	y.drop(y.asked)
+	y.asked = nil
+	if !at.IsZero() {
+		y.asked = y.after(at, func(y *Yard) { y.round = true })
 	}
 }
 

@@ -11,7 +11,11 @@ import (
 )
 
 // again sends a job back into the line, after a while if the catalogue says so.
-func (y *Yard) again(r *jobRecord, h job.Handling, cause job.Cause, reason string) {
+// The plan that stopped it knew that it would be back.
+func (y *Yard) again(r *jobRecord, h job.Handling, cause job.Cause, reason string, planned bool) {
+	if !planned {
+		y.unpromise(r)
+	}
 	if h.Backoff {
 		wait := job.Backoff(r.Tried[cause], y.cfg.BackoffBase, y.cfg.BackoffMost)
 		r.NotBefore = y.now.Add(wait)
@@ -20,12 +24,16 @@ func (y *Yard) again(r *jobRecord, h job.Handling, cause job.Cause, reason strin
 		reason += "; runs again"
 	}
 	y.must(y.moveJob(r, job.EventRetry, theYard, reason))
+	news := y.round
 	y.wake(r)
+	if planned {
+		y.round = news
+	}
 }
 
 // wake puts a waiting job into the line, now or when its back-off is over.
 func (y *Yard) wake(r *jobRecord) {
-	if len(r.waits) > 0 {
+	if len(r.waits) > 0 || r.promise != nil {
 		return
 	}
 	if !r.NotBefore.After(y.now) {

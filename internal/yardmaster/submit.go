@@ -62,6 +62,7 @@ func (m Submit) handle(y *Yard) (any, error) {
 			ID: ids[i], Owner: m.Owner, Project: id.Project(nj.Spec.Project), Spec: nj.Spec, Workdir: nj.Workdir,
 			Pipeline: pipeline, State: job.Pending, Submitted: y.now, Since: y.now,
 		}}
+		r.outlook = newOutlook(&r.Job)
 		for _, name := range nj.Spec.Needs {
 			need, known := byName[name]
 			if !known {

@@ -21,6 +21,7 @@ type RankReport struct {
 	Cause     job.Cause
 	Reason    string
 	Signalled bool
+	Progress  *job.Progress // what the program tells of itself, nil if nothing new
 }
 
 // rankOrder is how far each state of a rank is. Reports that are not further
@@ -38,6 +39,9 @@ func (y *Yard) watch(node id.Node, rep *RankReport) {
 		return
 	}
 	k := &run.Ranks[rep.Rank]
+	if rep.Progress != nil && rep.Rank == 0 {
+		y.told(y.jobs[run.Job], run, rep.Progress, rep.State != job.RunEnded)
+	}
 	if rankOrder[rep.State] <= rankOrder[k.State] {
 		return
 	}
@@ -84,7 +88,8 @@ func (y *Yard) started(r *jobRecord, run *runRecord) {
 		run.State = to
 	}
 	y.changedRun(run)
-	if lasts(r.Spec) > 0 {
+	r.running.Began = y.now
+	if lasts(r.Spec) > 0 || r.running.Rate > 0 {
 		y.hold(r, run) // the expected end counts from the start
 	}
 	if d := time.Duration(r.Spec.MaxDuration); d > 0 {
@@ -173,7 +178,10 @@ func (y *Yard) release(run *runRecord, k *job.Rank) {
 	}
 	need := fleet.Need{CPUs: k.CPUs}
 	y.charge(y.jobs[run.Job].Owner, -weight(&need, len(k.GPUs), 1))
-	y.round = true
+	y.freed = y.freed || len(y.promises) > 0
+	if !run.planned { // else the plan knew
+		y.round = true
+	}
 }
 
 // must writes down a transition that the code believed possible and the table

@@ -24,13 +24,17 @@ import (
 // Config is what an operator can set.
 type Config struct {
 	Policy       place.Policy
-	SuspectAfter time.Duration // silence after which nothing new goes to a node
+	SuspectAfter time.Duration // silence after which nothing new goes to a node; 0 if silence means nothing
 	LostAfter    time.Duration // silence after which a node's runs are given up
 	BackoffBase  time.Duration // wait before the first retry; doubles
 	BackoffMost  time.Duration
 	KeepFinal    time.Duration // how long ended jobs stay in memory
 	MaxJobs      int           // jobs of one user that have not ended
 	LogLimit     int64         // bytes of output kept of each rank
+	Tariff       *fleet.Tariff // what nodes cost; nil if nobody told
+	// Limit starts the time of a round and returns what tells a policy that it is
+	// over. Nil means that policies are not limited by time.
+	Limit func() func() bool
 }
 
 // Defaults returns the configuration that is used where nothing is set.
@@ -60,12 +64,16 @@ type Yard struct {
 	keys   map[submitKey][]id.Job
 	needed map[id.Job][]id.Job // waiting jobs by a job they need
 
-	table  *fleet.Table
-	line   *queue.Line
-	held   *place.Reservation // of the last round
-	timers timerHeap
-	ticked time.Time // last tick
-	round  bool      // something changed that may let a job start
+	table    *fleet.Table
+	line     *queue.Line
+	running  []*place.Running   // jobs that hold nodes, by number
+	promises []*promise         // starts that wait for stops, by age
+	freed    bool               // something changed that a promise may wait for
+	asked    *timer             // when the policy wants to be asked again
+	held     *place.Reservation // of the last round
+	timers   timerHeap
+	ticked   time.Time // last tick
+	round    bool      // something changed that may let a job start
 
 	lastJob   uint64
 	lastEvent uint64
@@ -80,17 +88,24 @@ type submitKey struct {
 
 type jobRecord struct {
 	job.Job
-	item  *queue.Item // in line, nil if not
-	waits []id.Job    // of the jobs it needs, those that have not succeeded yet
-	run   *runRecord  // live run, nil if none
-	dirty bool
+	item    *queue.Item // in line, nil if not
+	entry   *queue.Item // the one with which it was last in line
+	waits   []id.Job    // of the jobs it needs, those that have not succeeded yet
+	run     *runRecord  // live run, nil if none
+	running *place.Running
+	promise *promise // seats that are kept for it, nil if none
+	outlook *job.Outlook
+	dirty   bool
 }
 
 type runRecord struct {
 	job.Run
-	limit *timer // of its max_duration, nil if it has none
-	port  int    // on which rank 0 listens for the others
-	dirty bool
+	limit   *timer    // of its max_duration, nil if it has none
+	port    int       // on which rank 0 listens for the others
+	told    time.Time // when it was told to stop
+	planned bool      // a plan stopped it
+	why     string    // and says why
+	dirty   bool
 }
 
 type nodeRecord struct {
@@ -158,7 +173,11 @@ type Message interface {
 // that Take returns is stored.
 func (y *Yard) Step(now time.Time, m Message) (any, error) {
 	y.setNow(now)
-	return m.handle(y)
+	reply, err := m.handle(y)
+	if y.freed {
+		y.fulfil()
+	}
+	return reply, err
 }
 
 // setNow takes the time. A clock that was set back is not followed: to the
@@ -250,6 +269,7 @@ func (y *Yard) changedNode(r *nodeRecord) {
 	node := r.Node
 	y.table.Put(&node, r.foreign)
 	y.round = true
+	y.freed = y.freed || len(y.promises) > 0
 }
 
 func (y *Yard) changedUser(r *userRecord) {

@@ -30,6 +30,9 @@ var _ place.Policy = FIFO{}
 // Name is what the policy is called in the configuration.
 func (FIFO) Name() string { return "fifo" }
 
+// Revises reports that it leaves alone what runs.
+func (FIFO) Revises() bool { return false }
+
 // Plan starts what can start.
 func (FIFO) Plan(v *place.View) place.Plan {
 	f := fifo{view: v, trial: newTrial(v.Rooms), shapes: map[*queue.Shape]*shapeState{}}

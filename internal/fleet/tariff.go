@@ -1,0 +1,79 @@
+package fleet
+
+import (
+	"trainyard/internal/job"
+)
+
+// Tariff is what nodes cost while they are used: the energy they draw and the
+// rent that is paid for them. The first line that matches a node counts.
+type Tariff struct {
+	Energy float64     `json:"energy" yaml:"energy"` // money for a kWh
+	PUE    float64     `json:"pue" yaml:"pue"`       // power of the building for each watt of the machines; 0 means 1
+	Nodes  []NodePrice `json:"nodes" yaml:"nodes"`
+}
+
+// NodePrice is one line of a tariff.
+type NodePrice struct {
+	GPU    string       `json:"gpu,omitempty" yaml:"gpu"`       // kind of the node's GPUs; "" for any
+	Class  Class        `json:"class,omitempty" yaml:"class"`   // "" for any
+	Watts  []float64    `json:"watts,omitempty" yaml:"watts"`   // drawn by the node with 0, 1, 2, … GPUs in use
+	Hourly []float64    `json:"hourly,omitempty" yaml:"hourly"` // rent for an hour with 0, 1, 2, … GPUs in use
+	Off    bool         `json:"off,omitempty" yaml:"off"`       // a node that nothing uses is switched off and costs nothing
+	Boot   job.Duration `json:"boot,omitempty" yaml:"boot"`     // from off to ready
+}
+
+// Of returns the line for a node, nil if none matches.
+func (t *Tariff) Of(n *Node) *NodePrice {
+	if t == nil {
+		return nil
+	}
+	for i := range t.Nodes {
+		p := &t.Nodes[i]
+		if p.Class != "" && p.Class != n.Class {
+			continue
+		}
+		if p.GPU == "" {
+			return p
+		}
+		if len(n.Inventory.GPUs) == 0 {
+			continue
+		}
+		g := &n.Inventory.GPUs[0]
+		var kind job.GPUKind
+		if kind.UnmarshalText([]byte(p.GPU)) != nil {
+			kind = job.GPUKind{Model: p.GPU}
+		}
+		if kind.Matches(g.Model, g.Memory) {
+			return p
+		}
+	}
+	return nil
+}
+
+// Rate returns what a node costs in an hour with so many GPUs in use.
+func (t *Tariff) Rate(p *NodePrice, used int) float64 {
+	if p == nil || used == 0 && p.Off {
+		return 0
+	}
+	return at(p.Hourly, used) + t.Power(p, used)/1000*t.Energy
+}
+
+// Power returns the watts that a node and its share of the building draw with so many GPUs in use.
+func (t *Tariff) Power(p *NodePrice, used int) float64 {
+	if p == nil || used == 0 && p.Off {
+		return 0
+	}
+	pue := t.PUE
+	if pue == 0 {
+		pue = 1
+	}
+	return at(p.Watts, used) * pue
+}
+
+// at returns the entry for a count, the last if there are fewer.
+func at(list []float64, n int) float64 {
+	if len(list) == 0 {
+		return 0
+	}
+	return list[min(n, len(list)-1)]
+}

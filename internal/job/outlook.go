@@ -1,0 +1,46 @@
+package job
+
+import "time"
+
+// Outlook is what is known of how a job will go: how much of it is left, how
+// fast it is where, what being late costs, what stopping it costs.
+type Outlook struct {
+	Submitted time.Time
+	Deadline  time.Time // zero if it has none
+	LateCost  float64   // money for each second past the deadline
+	Speed     *Speed    // nil if nobody told
+	Done      float64   // units of work that were done at At, and will not be lost by a stop
+	At        time.Time
+	Served    float64       // GPU-seconds of its runs that have ended
+	Every     time.Duration // between checkpoints; 0 if it saves itself only when told to stop
+	Resumes   bool          // it can be stopped and goes on from where it was
+	Stops     int           // how often a plan has stopped it
+	Ran       int           // GPUs of its last run, 0 before the first
+}
+
+// Left returns the units of work that were left at At, and whether that is known.
+func (o *Outlook) Left() (float64, bool) {
+	if o.Speed == nil || o.Speed.Work <= 0 {
+		return 0, false
+	}
+	return max(o.Speed.Work-o.Done, 0), true
+}
+
+// Takes returns how long the rest would take at a rate, with the start, and
+// false if that is not known.
+func (o *Outlook) Takes(rate float64) (time.Duration, bool) {
+	left, known := o.Left()
+	if !known || rate <= 0 {
+		return 0, false
+	}
+	return time.Duration(o.Speed.Start) + Seconds(left/rate), true
+}
+
+// Seconds turns seconds into a duration, at most the longest there is.
+func Seconds(s float64) time.Duration {
+	const most = float64(1<<63 - 1)
+	if s *= float64(time.Second); s < most {
+		return time.Duration(s)
+	}
+	return 1<<63 - 1
+}

@@ -1,0 +1,442 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/yardmaster"
+)
+
+// model is a run as it would go: when it begins, how fast it is, when it ends.
+type model struct {
+	run     id.Run
+	life    *life
+	seats   []place.Seat
+	hosts   []*host
+	ended   []bool // ranks whose end was reported
+	left    int    // ranks that have not ended
+	gpus    int
+	ordered time.Duration
+	began   time.Duration // its processes run since; -1 while it waits for its nodes
+	works   time.Duration // does its first unit then
+	since   time.Duration // did and ran are as of then
+	rate    float64       // units per second
+	did     float64       // units done, over all runs of the job
+	ran     time.Duration // of a job that only lasts
+	gen     int           // of its plan: an event foreseen for an older one is void
+	broken  bool          // stopped without time to save itself
+	halted  bool          // does no work any more
+	lost    float64       // units done and lost
+	share   []float64     // of what its hosts cost when it came, by rank
+	watts   []float64
+}
+
+// truth is how fast a job really is at its present progress, nil if it only lasts.
+func (l *life) truth(did float64) *job.Speed {
+	s := l.job.Speed
+	if s == nil {
+		s = l.job.Spec.Speed
+	}
+	if l.job.Lasts > 0 {
+		return nil
+	}
+	for _, p := range l.job.Phases {
+		if did >= p.From {
+			s = p.Speed
+		}
+	}
+	return s
+}
+
+// work is how much work a job really has.
+func (l *life) work() float64 {
+	if s := l.job.Speed; s != nil {
+		return s.Work
+	}
+	if s := l.job.Spec.Speed; s != nil {
+		return s.Work
+	}
+	return 0
+}
+
+// order does what the yard orders a node to do for one rank.
+func (s *simulation) order(o *yardmaster.Order) {
+	m, known := s.runs[o.Run]
+	if !known {
+		l, alive := s.jobs[o.Job]
+		if !alive || o.Stop != job.StopNone {
+			return
+		}
+		m = &model{run: o.Run, life: l, ordered: s.now, began: -1, did: l.did, ran: l.ran}
+		s.runs[o.Run] = m
+	}
+	if o.Stop != job.StopNone {
+		if o.Rank < len(m.ended) && !m.ended[o.Rank] {
+			s.stop(m, o.Stop)
+		}
+		return
+	}
+	if o.Rank != len(m.seats) { // told again
+		return
+	}
+	h := s.hosts[o.Node]
+	m.seats = append(m.seats, place.Seat{Node: o.Node, GPUs: fleet.Mask(o.Launch.GPUs)})
+	m.hosts = append(m.hosts, h)
+	m.ended = append(m.ended, false)
+	m.left++
+	m.gpus += len(o.Launch.GPUs)
+	if len(m.seats) == len(o.Launch.Nodes) {
+		s.begin(m)
+	}
+}
+
+// begin lets the nodes of a run start it: at once, or when they have booted.
+func (s *simulation) begin(m *model) {
+	var boot time.Duration
+	m.share, m.watts = make([]float64, len(m.hosts)), make([]float64, len(m.hosts))
+	for i, h := range m.hosts {
+		boot = max(boot, h.meter.boot())
+		m.share[i], m.watts[i] = h.meter.join(s.now, bitsOf(m.seats[i]))
+		h.runs = append(h.runs, m)
+	}
+	s.tally.use(s.now, m.gpus)
+	if boot > 0 {
+		gen := m.gen
+		s.at(s.now+boot, func(s *simulation) {
+			if m.gen == gen {
+				s.start(m)
+			}
+		})
+		return
+	}
+	s.start(m)
+}
+
+// start tells the yard that all ranks run, and foresees the end.
+func (s *simulation) start(m *model) {
+	if slices.ContainsFunc(m.hosts, func(h *host) bool { return h.dead }) {
+		return // the yard will learn of the node's death
+	}
+	m.began, m.since = s.now, s.now
+	m.works = s.now
+	if t := m.life.truth(m.did); t != nil {
+		m.works += time.Duration(t.Start)
+		m.rate = s.rateOf(m, t)
+	}
+	s.tally.started(m)
+	for i := range m.seats {
+		s.tell(m, i, yardmaster.RankReport{State: job.RunRunning, Started: s.time()})
+	}
+	m.life.last = m
+	s.foresee(m)
+}
+
+// rateOf returns how fast the run is where it is.
+func (s *simulation) rateOf(m *model, t *job.Speed) float64 {
+	return place.RateOn(t, m.seats, func(n id.Node) *fleet.Node {
+		if h, ok := s.hosts[n]; ok {
+			return &h.node
+		}
+		return nil
+	})
+}
+
+// tell reports how a rank is doing.
+func (s *simulation) tell(m *model, rank int, r yardmaster.RankReport) {
+	r.Run, r.Rank = m.run, rank
+	s.report[0] = r
+	s.step(yardmaster.NodeReport{Node: m.seats[rank].Node, Ranks: s.report[:]})
+}
+
+// foresee puts the next turn of a run into the events: its end, a failure, or
+// another phase.
+func (s *simulation) foresee(m *model) {
+	m.gen++
+	l := m.life
+	if l.job.Lasts > 0 {
+		s.foreseeLasting(m)
+		return
+	}
+	work := l.work()
+	goal, turn := work, s.finish
+	if l.fails < len(l.job.Fails) {
+		if at := l.job.Fails[l.fails].Share * work; at < goal {
+			goal, turn = max(at, m.did), s.fail
+		}
+	}
+	for _, p := range l.job.Phases {
+		if p.From > m.did && p.From < goal {
+			goal, turn = p.From, s.turn
+			break
+		}
+	}
+	if m.rate <= 0 {
+		return // it does nothing there, and holds its nodes until it is stopped
+	}
+	from := max(m.works, s.now)
+	s.foreseen(m, from+job.Seconds((goal-m.did)/m.rate), turn)
+}
+
+func (s *simulation) foreseeLasting(m *model) {
+	goal, turn := m.life.job.Lasts, s.finish
+	if m.life.fails < len(m.life.job.Fails) {
+		if at := job.Seconds(m.life.job.Fails[m.life.fails].Share * goal.Seconds()); at < goal {
+			goal, turn = max(at, m.ran), s.fail
+		}
+	}
+	s.foreseen(m, max(m.works, s.now)+goal-m.ran, turn)
+}
+
+func (s *simulation) foreseen(m *model, at time.Duration, turn func(*model)) {
+	gen := m.gen
+	s.at(at, func(s *simulation) {
+		if m.gen == gen && !m.halted {
+			turn(m)
+		}
+	})
+}
+
+// advance credits the work done since the last time.
+func (m *model) advance(s *simulation) {
+	from := max(m.since, m.works)
+	if m.began < 0 || m.halted || s.now <= from {
+		return
+	}
+	passed := s.now - from
+	m.since = s.now
+	if m.life.job.Lasts > 0 {
+		m.ran += passed
+		return
+	}
+	m.did = min(m.did+m.rate*passed.Seconds(), m.life.work())
+}
+
+// turn enters another phase of the job.
+func (s *simulation) turn(m *model) {
+	m.advance(s)
+	for _, p := range m.life.job.Phases { // past the rounding of the time it took
+		if p.From > m.did && p.From-m.did < 1e-6*math.Max(1, p.From) {
+			m.did = p.From
+		}
+	}
+	t := m.life.truth(m.did)
+	m.rate = s.rateOf(m, t)
+	if m.life.job.Tells {
+		s.tell(m, 0, yardmaster.RankReport{State: job.RunRunning, Progress: &job.Progress{Done: m.did, Rates: t.Rates}})
+	}
+	s.foresee(m)
+}
+
+// finish ends a run that has done all its work.
+func (s *simulation) finish(m *model) {
+	m.advance(s)
+	if m.life.job.Lasts == 0 {
+		m.did = m.life.work()
+	}
+	s.endRanks(m, yardmaster.RankReport{State: job.RunEnded})
+}
+
+// fail ends a run before its time.
+func (s *simulation) fail(m *model) {
+	m.advance(s)
+	f := m.life.job.Fails[m.life.fails]
+	m.life.fails++
+	m.lose()
+	s.endRanks(m, yardmaster.RankReport{State: job.RunEnded, ExitCode: 1, Cause: f.Cause})
+}
+
+// lose takes off what a run has done since its last checkpoint.
+func (m *model) lose() {
+	l := m.life
+	c := l.job.Spec.Checkpoint
+	if c == nil {
+		m.did, m.ran = 0, 0
+		return
+	}
+	worked := m.since - m.works
+	if worked <= 0 {
+		return
+	}
+	lost := worked
+	if every := time.Duration(c.Every); every > 0 {
+		lost = worked % every
+	}
+	if l.job.Lost > 0 {
+		lost = min(lost, l.job.Lost)
+	}
+	// What was done in earlier runs is safe.
+	m.ran = max(m.ran-lost, l.ran)
+	before := m.did
+	m.did = max(m.did-m.rate*lost.Seconds(), l.did)
+	m.lost += before - m.did
+}
+
+// stop ends a run that was told to: when it has saved itself, or at once.
+func (s *simulation) stop(m *model, mode job.StopMode) {
+	if m.halted && mode != job.StopKill {
+		return
+	}
+	m.advance(s)
+	var save time.Duration
+	switch {
+	case m.broken:
+	case mode == job.StopKill:
+		m.lose()
+	case m.life.job.Spec.Checkpoint == nil:
+		m.did, m.ran = 0, 0
+	case m.began >= 0:
+		if t := m.life.truth(m.did); t != nil {
+			save = time.Duration(t.Save)
+		}
+	}
+	m.halted = true
+	m.gen++
+	gen := m.gen
+	end := func(s *simulation) {
+		if m.gen == gen {
+			s.endRanks(m, yardmaster.RankReport{State: job.RunEnded, Signalled: true, Cause: job.CausePreempted})
+		}
+	}
+	s.at(s.now+save, end)
+}
+
+// endRanks reports the end of all ranks that have not ended, on nodes that can report.
+func (s *simulation) endRanks(m *model, r yardmaster.RankReport) {
+	m.halted = true
+	m.gen++
+	m.life.did, m.life.ran = m.did, m.ran
+	if !m.broken || m.began >= 0 {
+		r.Progress = &job.Progress{Done: m.did}
+	}
+	if m.life.job.Spec.Speed == nil || r.Cause == job.CauseNone && !r.Signalled {
+		r.Progress = nil
+	}
+	r.Ended = s.time()
+	if m.began >= 0 {
+		r.Started = s.epoch.Add(m.began)
+	}
+	for i := range m.seats {
+		if m.ended[i] || m.hosts[i].dead {
+			continue
+		}
+		s.rankGone(m, i)
+		s.tell(m, i, r)
+	}
+}
+
+// rankGone frees a rank's seat.
+func (s *simulation) rankGone(m *model, rank int) {
+	m.ended[rank] = true
+	m.left--
+	h := m.hosts[rank]
+	cost, energy := h.meter.leave(s.now, bitsOf(m.seats[rank]), m.share[rank], m.watts[rank])
+	m.life.Cost += cost
+	m.life.Energy += energy
+	h.runs = slices.DeleteFunc(h.runs, func(o *model) bool { return o == m })
+	s.tally.use(s.now, -bitsOf(m.seats[rank]))
+	if m.left == 0 {
+		s.tally.account(m)
+		delete(s.runs, m.run)
+	}
+}
+
+// apply lets something happen to a node.
+func (s *simulation) apply(c *Change) error {
+	h, known := s.hosts[c.ID]
+	if c.Kind == NodeJoins {
+		if known || c.Node == nil {
+			return fmt.Errorf("at %s: node %s cannot join", c.At, c.ID)
+		}
+		n := *c.Node
+		n.ID = c.ID
+		s.addHost(n)
+		s.step(yardmaster.Join{Token: tokenOf(n.Class), Name: string(c.ID), Inventory: n.Inventory})
+		return nil
+	}
+	if !known {
+		return fmt.Errorf("at %s: there is no node %s", c.At, c.ID)
+	}
+	switch c.Kind {
+	case NodeTaken:
+		s.step(yardmaster.Drain{Node: c.ID, By: "its owner", On: true})
+		s.cut(h)
+	case NodeDrains:
+		s.step(yardmaster.Drain{Node: c.ID, By: "its owner", On: true})
+	case NodeOpens:
+		s.step(yardmaster.Drain{Node: c.ID, By: "its owner"})
+	case NodeFails:
+		s.die(h)
+	case NodeHeals:
+		h.dead = false
+		s.step(yardmaster.NodeReport{Node: c.ID})
+		s.cut(h) // what ran there has died, if nobody has noticed yet
+	case NodeJoins:
+	default:
+		return fmt.Errorf("at %s: %q cannot happen to a node", c.At, c.Kind)
+	}
+	if open := c.Kind == NodeOpens || c.Kind == NodeHeals; open != h.meter.open {
+		s.tally.size(s.now, len(h.node.Inventory.GPUs)*sign(open))
+		h.meter.open = open
+	}
+	return nil
+}
+
+func sign(open bool) int {
+	if open {
+		return 1
+	}
+	return -1
+}
+
+// cut ends what runs on a node without time to save itself. The other ranks of
+// these runs are stopped by the yard.
+func (s *simulation) cut(h *host) {
+	for _, m := range slices.Clone(h.runs) {
+		if !m.halted {
+			m.advance(s)
+			m.lose()
+			m.halted, m.broken = true, true
+			m.gen++
+		}
+		rank := slices.Index(m.hosts, h)
+		m.life.did, m.life.ran = m.did, m.ran
+		r := yardmaster.RankReport{State: job.RunEnded, Signalled: true, Cause: job.CausePreempted, Ended: s.time()}
+		if m.began >= 0 {
+			r.Started = s.epoch.Add(m.began)
+		}
+		if m.life.job.Spec.Speed != nil {
+			r.Progress = &job.Progress{Done: m.did}
+		}
+		s.rankGone(m, rank)
+		s.tell(m, rank, r)
+	}
+}
+
+// die lets a node go dark. Its runs do nothing more; the yard learns of it later.
+func (s *simulation) die(h *host) {
+	h.dead = true
+	for _, m := range h.runs {
+		if !m.halted {
+			m.advance(s)
+			m.lose()
+			m.life.did, m.life.ran = m.did, m.ran
+			m.halted, m.broken = true, true
+			m.gen++
+		}
+	}
+	s.at(s.now+s.cfg.Detect, func(s *simulation) {
+		if !h.dead {
+			return
+		}
+		for _, m := range slices.Clone(h.runs) {
+			s.rankGone(m, slices.Index(m.hosts, h))
+		}
+		s.step(yardmaster.Gone{Node: h.node.ID, By: "sim", Reason: fmt.Sprintf("not heard for %s", job.Duration(s.cfg.Detect))})
+	})
+}

@@ -1,0 +1,375 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster"
+)
+
+// Run simulates until all jobs have ended, until cfg.Until, or until nothing can
+// happen any more.
+func Run(cfg Config) (*Result, error) {
+	s, err := newSimulation(cfg)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		at, more := s.next()
+		if !more || cfg.Until > 0 && at > cfg.Until {
+			break
+		}
+		if err := s.pass(at); err != nil {
+			return nil, err
+		}
+		if s.over() {
+			break
+		}
+	}
+	if cfg.Until > 0 {
+		s.now = max(s.now, cfg.Until)
+	}
+	return s.result(), s.failed
+}
+
+// simulation is a run of the simulator.
+type simulation struct {
+	cfg     Config
+	yard    *yardmaster.Yard
+	now     time.Duration
+	epoch   time.Time
+	events  eventHeap
+	made    uint64 // events so far: ties go to the earlier
+	arrival *Job   // the next, nil if there is none
+	change  *Change
+	jobs    map[id.Job]*life // submitted and not ended
+	runs    map[id.Run]*model
+	hosts   map[id.Node]*host
+	users   map[id.User]bool
+	tally   *tally
+	idle    int   // times in a row at which nothing but the yard's own timers happened
+	failed  error // of the log
+	report  [1]yardmaster.RankReport
+	line    []byte // of the log
+}
+
+// life is a job on its way through the yard.
+type life struct {
+	job   *Job
+	id    id.Job
+	did   float64       // units of work saved
+	ran   time.Duration // of a job that only lasts: run and saved
+	fails int           // failures it has had
+	last  *model        // its last run, nil before the first
+	Outcome
+}
+
+// host is a modelled node.
+type host struct {
+	node  fleet.Node
+	dead  bool
+	runs  []*model // on it, by start
+	meter meter
+}
+
+func newSimulation(cfg Config) (*simulation, error) {
+	s := &simulation{
+		cfg: cfg, epoch: Epoch(), jobs: map[id.Job]*life{}, runs: map[id.Run]*model{}, hosts: map[id.Node]*host{}, users: map[id.User]bool{},
+	}
+	yc := yardmaster.Defaults(cfg.Policy)
+	yc.SuspectAfter, yc.MaxJobs, yc.KeepFinal, yc.Tariff = 0, math.MaxInt, time.Second, cfg.Tariff
+	s.yard = yardmaster.New(yc)
+	s.tally = newTally(&s.cfg)
+	state := yardmaster.State{}
+	for _, class := range fleet.Classes() {
+		state.Tokens = append(state.Tokens, tenant.Token{ID: tokenOf(class), Kind: tenant.JoinToken, Class: string(class),
+			UsesLeft: math.MaxInt, Expires: s.epoch.AddDate(1000, 0, 0)})
+	}
+	for _, n := range cfg.Nodes {
+		n.State, n.Joined, n.Since, n.Reason = fleet.Ready, s.epoch, s.epoch, "there from the beginning"
+		state.Nodes = append(state.Nodes, n)
+		s.addHost(n)
+	}
+	s.yard.Load(s.epoch, state)
+	if err := s.nextJob(); err != nil {
+		return nil, err
+	}
+	return s, s.nextChange()
+}
+
+func tokenOf(c fleet.Class) id.Token { return id.Token("sim-" + string(c)) }
+
+func (s *simulation) addHost(n fleet.Node) {
+	h := &host{node: n, meter: newMeter(s.cfg.Tariff, &n, s.now)}
+	s.hosts[n.ID] = h
+	s.tally.size(s.now, len(n.Inventory.GPUs))
+}
+
+// nextJob reads the next job of the workload.
+func (s *simulation) nextJob() error {
+	j, err := s.cfg.Jobs.Next()
+	if errors.Is(err, io.EOF) {
+		s.arrival = nil
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if s.arrival != nil && j.At < s.arrival.At {
+		return fmt.Errorf("the workload is out of order: %s was submitted at %s, after one of %s", j.Name, j.At, s.arrival.At)
+	}
+	s.arrival = j
+	return nil
+}
+
+func (s *simulation) nextChange() error {
+	if s.cfg.Changes == nil {
+		return nil
+	}
+	c, err := s.cfg.Changes.Next()
+	if errors.Is(err, io.EOF) {
+		s.change = nil
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.change = &c
+	return nil
+}
+
+// next returns when the next thing happens.
+func (s *simulation) next() (at time.Duration, more bool) {
+	at = math.MaxInt64
+	if len(s.events) > 0 {
+		at, more = s.events[0].at, true
+	}
+	if s.arrival != nil && (!more || s.arrival.At < at) {
+		at, more = s.arrival.At, true
+	}
+	if s.change != nil && (!more || s.change.At < at) {
+		at, more = s.change.At, true
+	}
+	if t := s.yard.NextTimer(); !t.IsZero() {
+		if d := t.Sub(s.epoch); !more || d < at {
+			at, more = d, true
+		}
+	}
+	return max(at, s.now), more
+}
+
+// stuckAfter is how often in a row nothing but the yard's timers may happen
+// before the simulation takes the jobs that are left for jobs that never start.
+const stuckAfter = 10_000
+
+// over reports whether all jobs have ended, or nothing will happen to those that are left.
+func (s *simulation) over() bool {
+	if s.arrival != nil || len(s.events) > 0 {
+		s.idle = 0
+		return false
+	}
+	if len(s.jobs) == 0 {
+		return s.change == nil || s.cfg.Until == 0
+	}
+	if s.change != nil {
+		return false
+	}
+	s.idle++
+	return s.idle > stuckAfter
+}
+
+// pass lets everything happen that happens at one time, and then the yard decide.
+func (s *simulation) pass(at time.Duration) error {
+	s.now = at
+	for {
+		if err := s.happen(); err != nil {
+			return err
+		}
+		s.carry()
+		if s.due() {
+			continue
+		}
+		if !s.yard.Wanted() {
+			break
+		}
+		s.yard.Round(s.time())
+		s.tally.rounds++
+		s.carry()
+		if !s.due() {
+			break
+		}
+	}
+	if s.cfg.Step != nil {
+		s.cfg.Step(s.now, s.tally.ended)
+	}
+	return nil
+}
+
+func (s *simulation) time() time.Time { return s.epoch.Add(s.now) }
+
+// due reports whether something is left that happens now.
+func (s *simulation) due() bool {
+	return len(s.events) > 0 && s.events[0].at <= s.now || s.arrival != nil && s.arrival.At <= s.now || s.change != nil && s.change.At <= s.now
+}
+
+// happen lets everything happen that is due: what nodes and runs do, then what
+// happens to nodes, then what people do.
+func (s *simulation) happen() error {
+	if t := s.yard.NextTimer(); !t.IsZero() && !t.After(s.time()) {
+		s.step(yardmaster.Tick{})
+	}
+	for len(s.events) > 0 && s.events[0].at <= s.now {
+		e := s.events.pop()
+		s.tally.events++
+		e.do(s)
+	}
+	for s.change != nil && s.change.At <= s.now {
+		s.tally.events++
+		if err := s.apply(s.change); err != nil {
+			return err
+		}
+		if err := s.nextChange(); err != nil {
+			return err
+		}
+	}
+	for s.arrival != nil && s.arrival.At <= s.now {
+		s.tally.events++
+		if err := s.submit(s.arrival); err != nil {
+			return err
+		}
+		if err := s.nextJob(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step gives the yard a message that it cannot refuse.
+func (s *simulation) step(m yardmaster.Message) any {
+	s.tally.messages++
+	reply, err := s.yard.Step(s.time(), m)
+	if err != nil && s.failed == nil {
+		s.failed = fmt.Errorf("at %s: %w", s.now, err)
+	}
+	return reply
+}
+
+// everyone is who submits where shares do not matter.
+const everyone = id.User("everyone")
+
+func (s *simulation) submit(j *Job) error {
+	owner := everyone
+	if s.cfg.Shares && j.Owner != "" {
+		owner = j.Owner
+	}
+	if !s.users[owner] {
+		s.users[owner] = true
+		s.step(yardmaster.PutUser{User: owner, Role: tenant.Researcher, By: "sim"})
+	}
+	s.tally.messages++
+	reply, err := s.yard.Step(s.time(), yardmaster.Submit{Owner: owner, Jobs: []yardmaster.NewJob{{Spec: j.Spec}}})
+	if err != nil {
+		return fmt.Errorf("job %s at %s: %w", j.Name, j.At, err)
+	}
+	sub, _ := reply.(yardmaster.Submitted)
+	l := &life{job: j, id: sub.Jobs[0]}
+	l.Outcome = Outcome{Job: j, ID: l.id, Started: -1}
+	s.jobs[l.id] = l
+	s.tally.submitted(s.now)
+	if j.Cancel > 0 {
+		s.at(s.now+j.Cancel, func(s *simulation) {
+			if _, alive := s.jobs[l.id]; alive {
+				s.step(yardmaster.Cancel{Job: l.id, By: owner})
+			}
+		})
+	}
+	return nil
+}
+
+// carry does what the yard ordered and takes note of what it decided.
+func (s *simulation) carry() {
+	b := s.yard.Take()
+	if s.cfg.Log != nil {
+		s.write(b.Events)
+	}
+	s.tally.decided(b.Events)
+	for i := range b.Orders {
+		s.order(&b.Orders[i])
+	}
+	for i := range b.Jobs {
+		if j := &b.Jobs[i]; j.State.Final() {
+			s.end(j)
+		}
+	}
+}
+
+// end closes the books of a job.
+func (s *simulation) end(j *job.Job) {
+	l, ok := s.jobs[j.ID]
+	if !ok {
+		return
+	}
+	delete(s.jobs, j.ID)
+	l.State, l.Ended, l.Stops, l.Runs = j.State, s.now, j.Stops, j.Epoch
+	if !j.Started.IsZero() {
+		l.Started = j.Started.Sub(s.epoch)
+	}
+	if d := l.job.Spec.Deadline; d != nil {
+		if late := s.time().Sub(*d); late > 0 {
+			l.Late = late
+			l.LateCost = float64(l.job.Spec.LateCost) / 1e6 / 3600 * late.Seconds()
+		}
+	}
+	s.tally.done(l)
+	if s.cfg.Done != nil {
+		s.cfg.Done(&l.Outcome)
+	}
+}
+
+// write adds decisions to the log.
+func (s *simulation) write(events []yardmaster.Event) {
+	for i := range events {
+		e := &events[i]
+		name := string(e.Node)
+		if l, ok := s.jobs[e.Job]; ok {
+			name = string(e.Job)
+			if l.job.Name != "" {
+				name += " " + l.job.Name
+			}
+		} else if e.Job != "" {
+			name = string(e.Job)
+		}
+		s.line = fmt.Appendf(s.line[:0], "%12s  %-14s %-20s %s\n", job.Duration(e.At.Sub(s.epoch)), e.Kind, name, e.Reason)
+		if _, err := s.cfg.Log.Write(s.line); err != nil && s.failed == nil {
+			s.failed = fmt.Errorf("write the log of decisions: %w", err)
+		}
+	}
+}
+
+// result sums up. Runs that have not ended are counted with what they have done so far.
+func (s *simulation) result() *Result {
+	for _, run := range slices.Sorted(maps.Keys(s.runs)) {
+		m := s.runs[run]
+		m.advance(s)
+		s.tally.account(m)
+	}
+	for _, j := range slices.Sorted(maps.Keys(s.jobs)) {
+		s.tally.out.Work += s.jobs[j].did
+	}
+	hosts := slices.Sorted(maps.Keys(s.hosts))
+	for _, n := range hosts {
+		h := s.hosts[n]
+		h.meter.read(s.now)
+		s.tally.host(h)
+	}
+	return s.tally.result(s.cfg.Policy.Name(), s.now, len(s.jobs))
+}

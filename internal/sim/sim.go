@@ -1,0 +1,141 @@
+// Package sim is the other shell around the yardmaster: virtual time instead of
+// the clock, modelled nodes and jobs instead of agents and programs.
+//
+// The yardmaster, the policies and place.Check are the very ones that the server
+// runs; nothing of what is decided is written here. A run of the simulator is a
+// loop over events in order of time, then of their making. The same seed gives
+// the same decisions byte by byte. Workloads come from sim/trace, texts that a
+// person writes from sim/scenario, tables and plots from sim/report.
+package sim
+
+import (
+	"io"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+)
+
+// Epoch is the beginning of virtual time.
+func Epoch() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// Job is a job of a workload: what its owner submits, and what it is really like.
+type Job struct {
+	Name  string
+	At    time.Duration // submitted so long after the beginning
+	Owner id.User
+	Spec  *job.Spec // as submitted; may be shared between jobs and is never changed
+
+	// Lasts is how long it runs on whatever it is given, for a job of a trace that
+	// knows only that. Otherwise it is as fast as its speed says.
+	Lasts time.Duration
+	// Speed is how fast it really is, and how much work it really has, where that
+	// is not what its spec says. Nil means that the spec is right.
+	Speed *job.Speed
+	// Phases are later stretches of the job with speeds of their own.
+	Phases []Phase
+	// Tells says that the program reports its progress and its present speed.
+	Tells bool
+	// Lost is the work that a stop without warning loses, in seconds of running,
+	// if it is less than the time since the last checkpoint; 0 means all of that.
+	Lost time.Duration
+	// Fails are ends before the job's own: its runs fail when it has done so much
+	// of its work (0 to 1), one for each entry, in order.
+	Fails []Failure
+	// Cancel is when its owner cancels it, after submission; 0 if they do not.
+	Cancel time.Duration
+}
+
+// Phase is a stretch of a job, from some amount of work on.
+type Phase struct {
+	From  float64 // units of work done
+	Speed *job.Speed
+}
+
+// Failure is an end of a run that is not the job's own.
+type Failure struct {
+	Share float64 // of the job's work
+	Cause job.Cause
+}
+
+// Jobs yields the jobs of a workload in order of submission. Next returns io.EOF
+// after the last. What it returned stays valid.
+type Jobs interface {
+	Next() (*Job, error)
+}
+
+// ChangeKind is what happens to a node.
+type ChangeKind string
+
+// The changes of nodes.
+const (
+	NodeJoins  ChangeKind = "join"  // a machine comes to the yard; Node says what it has
+	NodeTaken  ChangeKind = "take"  // its owner wants it back at once; runs are stopped without time to save themselves
+	NodeDrains ChangeKind = "drain" // nothing new goes there
+	NodeOpens  ChangeKind = "open"  // given back, or opened again
+	NodeFails  ChangeKind = "fail"  // dies; the yard learns of it when it has been silent for long enough
+	NodeHeals  ChangeKind = "heal"  // comes back
+)
+
+// Change is something that happens to a node.
+type Change struct {
+	At   time.Duration
+	Kind ChangeKind
+	ID   id.Node
+	Node *fleet.Node // of a join: class and inventory
+}
+
+// Changes yields the changes of nodes in order of time, and io.EOF after the last.
+type Changes interface {
+	Next() (Change, error)
+}
+
+// Config says what to simulate.
+type Config struct {
+	Policy  place.Policy
+	Nodes   []fleet.Node // there from the beginning
+	Jobs    Jobs
+	Changes Changes // nil if nodes stay as they are
+	Tariff  *fleet.Tariff
+	Shares  bool          // fair share between users decides the order; else they submit as one
+	Until   time.Duration // end there even if jobs are left; 0 to run until all have ended
+	Detect  time.Duration // from a node's death until the yard gives it up
+	Log     io.Writer     // gets the decisions, one a line; nil for none
+	// Done is told of each job that has ended, in order; nil if nobody wants to know.
+	Done func(*Outcome)
+	// Step is told after each batch of events how far the simulation has come; nil
+	// if nobody wants to know.
+	Step func(now time.Duration, ended int)
+	// Keep is how many of the longest series (utilisation over time, spans of
+	// a Gantt chart) to keep points of; 0 for none.
+	Keep int
+}
+
+// Outcome is how a job went.
+type Outcome struct {
+	Job      *Job
+	ID       id.Job
+	State    job.State
+	Started  time.Duration // first start, since the beginning; -1 if it never started
+	Ended    time.Duration
+	Served   float64 // GPU-seconds
+	Runs     int
+	Stops    int // by plans
+	Late     time.Duration
+	LateCost float64 // money
+	Cost     float64 // its share of what its nodes cost
+	Energy   float64 // kWh, its share
+}
+
+// Completion returns how long the job took from submission to end.
+func (o *Outcome) Completion() time.Duration { return o.Ended - o.Job.At }
+
+// Wait returns how long it waited for its first start.
+func (o *Outcome) Wait() time.Duration {
+	if o.Started < 0 {
+		return o.Ended - o.Job.At
+	}
+	return o.Started - o.Job.At
+}

@@ -1,0 +1,298 @@
+package sim
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/job"
+	"trainyard/internal/yardmaster"
+)
+
+// Result is what a simulation came to.
+type Result struct {
+	Policy                              string
+	Jobs, Succeeded, Failed, Cancelled  int
+	Left                                int // had not ended
+	Completion, Waiting                 Summary
+	Slowdown                            float64 // mean bounded slowdown: completion over run time, of at least ten seconds
+	Makespan                            time.Duration
+	Utilisation                         float64 // GPU-time in use of the GPU-time there was until the last end
+	Energy, IdleEnergy                  float64 // kWh of nodes in use, and of unused ones
+	Money, IdleMoney, LateMoney         float64
+	Late                                int // jobs that missed their deadline
+	Lateness                            time.Duration
+	Fairness                            float64 // Jain's index of the jobs' slowdown
+	Starved                             int     // jobs that waited for more than an hour and ten times their run time
+	Runs, Stops, Moves, Rescales        int
+	Work, LostWork                      float64 // units done by all jobs, and units done and lost
+	StartTime                           float64 // GPU-seconds spent on starts and restores
+	Served                              float64 // GPU-seconds in use
+	Events, Messages, Rounds, Decisions int
+	ByClass                             map[fleet.Class]float64 // money
+	Use                                 []Point                 // share of GPUs in use over time, in seconds
+	Distribution                        []Point                 // share of jobs done within so many seconds
+	Spans                               []Span
+}
+
+// Span is a stretch of a node's time that a run had.
+type Span struct {
+	Job, Node string
+	From, To  float64 // seconds
+	GPUs      int
+}
+
+// Total is what everything cost: nodes in use and being late.
+func (r *Result) Total() float64 { return r.Money + r.LateMoney }
+
+// tally adds up what happens.
+type tally struct {
+	cfg        *Config
+	out        Result
+	completion sketch
+	waiting    sketch
+	slowdown   sketch
+	fair       sketch
+	ended      int
+	events     int
+	messages   int
+	rounds     int
+	first      time.Duration // submission
+	last       time.Duration // end
+	there      int           // GPUs that are open
+	used       int
+	since      time.Duration
+	thereTime  float64 // GPU-seconds until the last end
+	usedTime   float64
+	tillThere  float64 // at the last end
+	tillUsed   float64
+	series     series
+}
+
+func newTally(cfg *Config) *tally {
+	t := &tally{cfg: cfg, first: -1, series: series{most: cfg.Keep, every: time.Minute}}
+	t.out.ByClass = map[fleet.Class]float64{}
+	return t
+}
+
+// pass adds up use until now.
+func (t *tally) pass(now time.Duration) {
+	d := (now - t.since).Seconds()
+	if d <= 0 {
+		return
+	}
+	t.thereTime += d * float64(t.there)
+	t.usedTime += d * float64(t.used)
+	t.series.add(t.since, now, t.used, t.there)
+	t.since = now
+}
+
+// size changes how many GPUs there are.
+func (t *tally) size(now time.Duration, gpus int) { t.pass(now); t.there += gpus }
+
+// use changes how many are in use.
+func (t *tally) use(now time.Duration, gpus int) { t.pass(now); t.used += gpus }
+
+func (t *tally) submitted(now time.Duration) {
+	if t.first < 0 {
+		t.first = now
+	}
+	t.out.Jobs++
+}
+
+// started counts what a start is: the first, another size, or another place.
+func (t *tally) started(m *model) {
+	t.out.Runs++
+	if s := m.life.truth(m.did); s != nil {
+		t.out.StartTime += time.Duration(s.Start).Seconds() * float64(m.gpus)
+	}
+	last := m.life.last
+	switch {
+	case last == nil:
+	case last.gpus != m.gpus:
+		t.out.Rescales++
+	case !slices.Equal(last.seats, m.seats):
+		t.out.Moves++
+	}
+}
+
+// decided counts what the yard decided.
+func (t *tally) decided(events []yardmaster.Event) {
+	for i := range events {
+		switch events[i].Kind {
+		case "job.starting", "run.stopping":
+			t.out.Decisions++
+		}
+	}
+}
+
+// account adds up a run that has ended, or that the simulation ends with.
+func (t *tally) account(m *model) {
+	t.out.LostWork += m.lost
+	m.lost = 0
+	if m.began >= 0 {
+		served := (m.stopped(t.since) - m.began).Seconds() * float64(m.gpus)
+		m.life.Served += served
+		t.out.Served += served
+	}
+	if t.cfg.Keep > 0 && len(t.out.Spans) < t.cfg.Keep {
+		for i, seat := range m.seats {
+			t.out.Spans = append(t.out.Spans, Span{
+				Job: label(m.life), Node: string(m.hosts[i].node.ID), From: m.ordered.Seconds(), To: t.since.Seconds(), GPUs: bitsOf(seat),
+			})
+		}
+	}
+	if m.left > 0 { // has not ended: what it did is counted here, not with its job
+		t.out.Work += m.did
+		m.life.did = 0
+	}
+}
+
+// stopped returns when a run ended, now if it has not.
+func (m *model) stopped(now time.Duration) time.Duration { return max(now, m.began) }
+
+func label(l *life) string {
+	if l.job.Name != "" {
+		return l.job.Name
+	}
+	return string(l.id)
+}
+
+// boundedRun is the shortest run time that slowdown is measured by.
+const boundedRun = 10 * time.Second
+
+// done adds up a job that has ended.
+func (t *tally) done(l *life) {
+	t.ended++
+	t.last = max(t.last, l.Ended)
+	t.tillThere, t.tillUsed = t.thereTime, t.usedTime
+	switch l.State {
+	case job.Succeeded:
+		t.out.Succeeded++
+	case job.Cancelled:
+		t.out.Cancelled++
+	default:
+		t.out.Failed++
+	}
+	completion, wait := l.Completion(), l.Wait()
+	t.completion.add(completion.Seconds())
+	t.waiting.add(wait.Seconds())
+	run := l.alone()
+	slow := math.Max(1, completion.Seconds()/math.Max(run.Seconds(), boundedRun.Seconds()))
+	t.slowdown.add(slow)
+	t.fair.add(slow)
+	if wait > time.Hour && wait > 10*run {
+		t.out.Starved++
+	}
+	t.out.Stops += l.Stops
+	t.out.Work += l.did
+	if l.Late > 0 {
+		t.out.Late++
+		t.out.Lateness += l.Late
+		t.out.LateMoney += l.LateCost
+	}
+}
+
+// alone is how long the job would have taken by itself on what it asked for.
+func (l *life) alone() time.Duration {
+	if l.job.Lasts > 0 {
+		return l.job.Lasts
+	}
+	best, s := 0.0, l.truth(0)
+	for _, kind := range s.Kinds() {
+		best = math.Max(best, s.On(kind, 0).Best())
+	}
+	if best <= 0 {
+		return l.Ended - max(l.Started, 0)
+	}
+	return time.Duration(s.Start) + job.Seconds(l.work()/best)
+}
+
+// host adds up what a node cost.
+func (t *tally) host(h *host) {
+	t.out.Money += h.meter.usedMoney
+	t.out.Energy += h.meter.usedEnergy
+	t.out.IdleMoney += h.meter.idleMoney
+	t.out.IdleEnergy += h.meter.idleEnergy
+	t.out.ByClass[h.node.Class] += h.meter.usedMoney + h.meter.idleMoney
+}
+
+func (t *tally) result(policy string, now time.Duration, left int) *Result {
+	t.pass(now)
+	r := &t.out
+	r.Policy, r.Left = policy, left
+	r.Completion, r.Waiting, r.Slowdown, r.Fairness = t.completion.summary(), t.waiting.summary(), t.slowdown.mean(), t.fair.jain()
+	if r.Makespan = t.last - max(t.first, 0); r.Makespan < 0 {
+		r.Makespan = 0
+	}
+	there, used := t.tillThere, t.tillUsed
+	if left > 0 {
+		there, used = t.thereTime, t.usedTime
+	}
+	if there > 0 {
+		r.Utilisation = used / there
+	}
+	r.Events, r.Messages, r.Rounds = t.events, t.messages, t.rounds
+	r.Use = t.series.points()
+	if t.cfg.Keep > 0 {
+		r.Distribution = t.completion.bins(200)
+	}
+	slices.SortStableFunc(r.Spans, func(a, b Span) int { return strings.Compare(a.Node, b.Node) })
+	return r
+}
+
+// series is a curve over time in fixed space: when there are too many points, two
+// become one.
+type series struct {
+	most  int
+	every time.Duration
+	cells []cell
+}
+
+type cell struct{ used, there float64 }
+
+func (s *series) add(from, to time.Duration, used, there int) {
+	if s.most == 0 {
+		return
+	}
+	for from < to {
+		at := int(from / s.every)
+		for at >= s.most {
+			s.halve()
+			at = int(from / s.every)
+		}
+		for len(s.cells) <= at {
+			s.cells = append(s.cells, cell{})
+		}
+		until := min(to, time.Duration(at+1)*s.every)
+		d := (until - from).Seconds()
+		s.cells[at].used += d * float64(used)
+		s.cells[at].there += d * float64(there)
+		from = until
+	}
+}
+
+func (s *series) halve() {
+	s.every *= 2
+	for i := range (len(s.cells) + 1) / 2 {
+		c := s.cells[2*i]
+		if 2*i+1 < len(s.cells) {
+			c.used += s.cells[2*i+1].used
+			c.there += s.cells[2*i+1].there
+		}
+		s.cells[i] = c
+	}
+	s.cells = s.cells[:(len(s.cells)+1)/2]
+}
+
+func (s *series) points() []Point {
+	points := make([]Point, 0, len(s.cells))
+	for i, c := range s.cells {
+		if c.there > 0 {
+			points = append(points, Point{X: (time.Duration(i) * s.every).Seconds(), Y: c.used / c.there})
+		}
+	}
+	return points
+}

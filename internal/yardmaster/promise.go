@@ -1,0 +1,123 @@
+package yardmaster
+
+import (
+	"slices"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+)
+
+// promise is a start whose seats are not free yet, because what the same plan
+// stops still holds them, or because its own job is still stopping. The seats are
+// held for it; when the last of them is free it is launched. A promise is not
+// stored: after a restart the job waits in line like any other.
+type promise struct {
+	job   *jobRecord
+	start place.Start
+	run   id.Run // that it will be
+}
+
+// promise keeps the seats of a start that cannot be launched yet.
+func (y *Yard) promise(r *jobRecord, s *place.Start) {
+	y.dequeue(r)
+	need := &s.Item.Shape.Need
+	p := &promise{job: r, start: *s, run: id.NewRun(r.ID, r.Epoch+1)}
+	for _, seat := range s.Seats {
+		y.table.Book(seat.Node, fleet.Hold{Run: p.run, Job: r.ID, Owner: r.Owner, GPUs: seat.GPUs, CPUs: need.CPUs, Memory: need.Memory})
+	}
+	r.promise = p
+	y.promises = append(y.promises, p)
+	y.freed = true
+}
+
+// unpromise gives up the seats that are kept for a job.
+func (y *Yard) unpromise(r *jobRecord) {
+	p := r.promise
+	if p == nil {
+		return
+	}
+	r.promise = nil
+	y.promises = slices.DeleteFunc(y.promises, func(o *promise) bool { return o == p })
+	for _, seat := range p.start.Seats {
+		y.table.Release(seat.Node, p.run)
+	}
+}
+
+// fulfil launches what was promised and can start now, and gives up what never will.
+func (y *Yard) fulfil() {
+	for again := true; again; {
+		again = false
+		for _, p := range y.promises {
+			ready, possible := y.ready(p)
+			if possible && !ready {
+				continue
+			}
+			y.unpromise(p.job)
+			again = true
+			if ready {
+				y.launch(p.job, &p.start)
+			} else {
+				y.round = true
+				if p.job.State.Waiting() {
+					y.wake(p.job)
+				}
+			}
+			break // the list has changed
+		}
+	}
+	y.freed = false
+}
+
+// ready reports whether a promised start can be launched, and whether it may ever be.
+func (y *Yard) ready(p *promise) (ready, possible bool) {
+	ready = p.job.State.Waiting()
+	need := &p.start.Item.Shape.Need
+	for _, seat := range p.start.Seats {
+		room, ok := y.table.Get(seat.Node)
+		if !ok || !room.Open || seat.GPUs&^room.Sound != 0 {
+			return false, false
+		}
+		cpus, memory := room.Node.Inventory.CPUs-need.CPUs, room.Node.Inventory.Memory-need.Memory
+		for i := range room.Holds {
+			h := &room.Holds[i]
+			if _, live := y.runs[h.Run]; !live {
+				continue // another promise: the plan was checked as a whole
+			}
+			cpus -= h.CPUs
+			memory -= h.Memory
+			if h.GPUs&seat.GPUs != 0 {
+				ready = false
+			}
+		}
+		if cpus < 0 || memory < 0 {
+			ready = false
+		}
+	}
+	return ready, true
+}
+
+// free reports whether all seats of a start can be had at once.
+func (y *Yard) free(s *place.Start) bool {
+	need := &s.Item.Shape.Need
+	for _, seat := range s.Seats {
+		room, ok := y.table.Get(seat.Node)
+		if !ok || seat.GPUs&^room.Free != 0 || room.CPUs < need.CPUs || room.Memory < need.Memory {
+			return false
+		}
+	}
+	return true
+}
+
+// stopPlanned takes a job off its nodes because a plan says so.
+func (y *Yard) stopPlanned(r *jobRecord, s *place.Stop) {
+	run := r.run
+	run.planned, run.why = true, s.Reason
+	r.running.Stopping = true
+	r.Stops++
+	r.outlook.Stops = r.Stops
+	y.changedJob(r)
+	y.stop(run, job.StopTerm, job.CausePreempted)
+	y.event(Event{Kind: "run.stopping", Actor: theYard, Owner: r.Owner, Job: r.ID, Run: run.ID, Node: run.Ranks[0].Node, Reason: s.Reason})
+}
