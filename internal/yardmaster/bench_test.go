@@ -214,7 +214,7 @@ func BenchmarkLoad(b *testing.B) {
 	}
 	b.ResetTimer()
 	for range b.N {
-		again := yardmaster.New(dstConfig())
+		again := yardmaster.New((&driver{}).config())
 		again.Load(y.now, state)
 	}
 	b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms/100k")

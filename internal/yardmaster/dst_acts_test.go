@@ -143,6 +143,13 @@ func (d *driver) spec() *job.Spec {
 	if d.chance(3) {
 		res.Memory = job.Bytes(1+r.IntN(8)) << 30
 	}
+	if d.chance(2) {
+		s.Checkpoint = &job.Checkpoint{Dir: "ckpt", Every: job.Duration(r.IntN(3)) * job.Duration(time.Minute)}
+	}
+	if d.chance(3) {
+		s.Speed = job.NewSpeed(float64(1+r.IntN(1000)), time.Duration(r.IntN(20))*time.Second, 0,
+			job.Rate{GPUs: 0, PerSecond: 1}, job.Rate{GPUs: 1, PerSecond: 2}, job.Rate{GPUs: 4, PerSecond: 1 + 6*r.Float64()})
+	}
 	if d.chance(8) {
 		n := 2 + r.IntN(2)
 		res.Nodes = job.Range{Min: n, Max: n + r.IntN(2)}

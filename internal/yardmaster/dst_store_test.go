@@ -17,6 +17,7 @@ import (
 // record is a store in memory. It applies batches, refuses those that tell an
 // impossible story, and gives back what the real store promises at load.
 type record struct {
+	drops     bool // plans may be wrong
 	jobs      map[id.Job]job.Job
 	runs      map[id.Run]job.Run
 	nodes     map[id.Node]fleet.Node
@@ -89,7 +90,7 @@ func (s *record) checkEvents(b *yardmaster.Batch) error {
 			return fmt.Errorf("event %d is earlier than the one before it", e.Seq)
 		case e.Kind == "" || e.Actor == "" || e.Reason == "":
 			return fmt.Errorf("event tells too little: %+v", e)
-		case e.Kind == "yard.bug" || e.Kind == "plan.dropped":
+		case e.Kind == "yard.bug" || e.Kind == "plan.dropped" && !s.drops:
 			return fmt.Errorf("event %+v", e)
 		}
 		s.lastAt = e.At

@@ -53,6 +53,10 @@ func TestInvariantsHoldAfterEveryMessage(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
 			d := newDriver(seed)
+			if d.restless = i%2 == 1; d.restless {
+				d.store.drops = true
+				d.yard = yardmaster.New(d.config())
+			}
 			if err := d.run(messages() / yards); err != nil {
 				t.Fatalf("seed %d, message %d: %v", seed, d.sent, err)
 			}
@@ -66,6 +70,10 @@ func TestInvariantsHoldAfterEveryMessage(t *testing.T) {
 					t.Errorf("seed %d never saw %s: it tests too little", seed, kind)
 				}
 			}
+			if d.restless && (d.store.events["run.stopping"] == 0 || d.promised == 0) {
+				t.Errorf("seed %d never stopped a run or kept a seat: it tests too little", seed)
+			}
+			t.Logf("%d runs stopped by plans, %d times seats were kept", d.store.events["run.stopping"], d.promised)
 			t.Logf("%d messages, %d restarts, %d jobs, %d runs, %.0f messages/s with all checks", d.sent, d.restarts, len(d.store.jobs), len(d.store.runs),
 				float64(d.sent)/quick.Seconds())
 		})
@@ -125,17 +133,22 @@ type driver struct {
 	restarts  int
 	joins     int
 	calm      bool // no faults any more
+	restless  bool // the policy stops and moves what runs
+	promised  int  // seats seen kept for starts
 	hash      hash.Hash
 }
 
 func newDriver(seed uint64) *driver {
 	d := &driver{rng: rand.New(rand.NewPCG(seed, 42)), store: newRecord(), now: start, shrunk: map[id.Node]bool{}, cancelled: map[id.Job]bool{}}
-	d.yard = yardmaster.New(dstConfig())
+	d.yard = yardmaster.New(d.config())
 	return d
 }
 
-func dstConfig() yardmaster.Config {
+func (d *driver) config() yardmaster.Config {
 	cfg := yardmaster.Defaults(baseline.FIFO{})
+	if d.restless {
+		cfg.Policy = restless{}
+	}
 	cfg.MaxJobs = 15
 	cfg.KeepFinal = time.Minute
 	return cfg
@@ -150,6 +163,7 @@ func (d *driver) chance(n int) bool { return d.rng.IntN(n) == 0 }
 func (d *driver) send(m yardmaster.Message) (any, error) {
 	d.sent++
 	reply, err := d.yard.Step(d.wall(), m)
+	d.promised += yardmaster.PromiseCount(d.yard)
 	if broken := yardmaster.CheckInvariants(d.yard, d.shrunk); broken != nil {
 		return nil, fmt.Errorf("after %T %+v: %w", m, m, broken)
 	}
@@ -220,7 +234,7 @@ func (d *driver) settle() error {
 		if err := yardmaster.CheckInvariants(d.yard, d.shrunk); err != nil {
 			return fmt.Errorf("after a round: %w", err)
 		}
-		if err := d.checkNothingCouldStart(); err != nil {
+		if err := d.checkNothingCouldStart(); err != nil && !d.restless { // a restless policy does not start all it could
 			return err
 		}
 	}
@@ -288,11 +302,11 @@ func (d *driver) checkNothingCouldStart() error {
 // restart throws the yard away and builds another one from the store.
 func (d *driver) restart() error {
 	d.restarts++
-	state, err := d.store.load(d.wall().Add(-dstConfig().KeepFinal))
+	state, err := d.store.load(d.wall().Add(-d.config().KeepFinal))
 	if err != nil {
 		return err
 	}
-	d.yard = yardmaster.New(dstConfig())
+	d.yard = yardmaster.New(d.config())
 	d.yard.Load(d.wall(), state)
 	if err := yardmaster.CheckInvariants(d.yard, d.shrunk); err != nil {
 		return fmt.Errorf("after a restart: %w", err)

@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/place"
 	"trainyard/internal/queue"
 )
 
@@ -17,7 +18,7 @@ import (
 // not agree with the rest. shrunk names nodes whose hardware became less while
 // runs were on them: those alone may hold more than they have.
 func CheckInvariants(y *Yard, shrunk map[id.Node]bool) error {
-	for _, check := range []func(*Yard) error{checkJobs, checkNeeds, checkLine, checkRuns, checkOrders, checkUsers, checkKeys, checkTimers} {
+	for _, check := range []func(*Yard) error{checkJobs, checkNeeds, checkLine, checkRuns, checkOrders, checkUsers, checkKeys, checkTimers, checkRunning, checkPromises} {
 		if err := check(y); err != nil {
 			return err
 		}
@@ -89,7 +90,7 @@ func checkJobs(y *Yard) error {
 			return fmt.Errorf("job %s has run %s, which is not live", r.ID, r.run.ID)
 		case r.item != nil && (!r.State.Waiting() || len(r.waits) > 0 || r.NotBefore.After(y.now)):
 			return fmt.Errorf("job %s is in line: %s, waits for %v, not before %s", r.ID, r.State, r.waits, r.NotBefore)
-		case r.item == nil && r.State.Waiting() && len(r.waits) == 0 && !r.NotBefore.After(y.ticked):
+		case r.item == nil && r.promise == nil && r.State.Waiting() && len(r.waits) == 0 && !r.NotBefore.After(y.ticked):
 			return fmt.Errorf("job %s is %s, may run, and is not in line", r.ID, r.State)
 		case r.State.Final() == r.Ended.IsZero():
 			return fmt.Errorf("job %s is %s and ended at %s", r.ID, r.State, r.Ended)
@@ -276,14 +277,20 @@ func checkRoom(y *Yard, n *nodeRecord, room *fleet.Room, shrunk bool) error {
 	if room.Open != (n.State == fleet.Ready && !n.Drained) {
 		return fmt.Errorf("node %s is %s, drained %v, and open is %v", n.ID, n.State, n.Drained, room.Open)
 	}
-	if len(room.Holds) != len(n.runs) {
-		return fmt.Errorf("node %s has %d runs and %d holds", n.ID, len(n.runs), len(room.Holds))
-	}
-	var gpus uint64
+	var gpus, held uint64 // by runs, and by promises too
+	runs := 0
 	cpus, memory := n.Inventory.CPUs, n.Inventory.Memory
+	left, leftMemory := cpus, memory // with what is promised
 	for _, h := range room.Holds {
-		rank, here := n.runs[h.Run]
+		held |= h.GPUs
+		left -= h.CPUs
+		leftMemory -= h.Memory
 		run := y.runs[h.Run]
+		if run == nil && isPromised(y, n.ID, &h) {
+			continue
+		}
+		runs++
+		rank, here := n.runs[h.Run]
 		if !here || run == nil {
 			return fmt.Errorf("node %s is held by %s, which does not run there", n.ID, h.Run)
 		}
@@ -298,12 +305,74 @@ func checkRoom(y *Yard, n *nodeRecord, room *fleet.Room, shrunk bool) error {
 		cpus -= h.CPUs
 		memory -= h.Memory
 	}
-	if room.Free != room.Sound&^gpus || room.CPUs != cpus || room.Memory != memory {
+	if runs != len(n.runs) {
+		return fmt.Errorf("node %s has %d runs and %d holds of runs", n.ID, len(n.runs), runs)
+	}
+	if room.Free != room.Sound&^held || room.CPUs != left || room.Memory != leftMemory {
 		return fmt.Errorf("node %s: free is %b, %s and %s, and should be %b, %s and %s", n.ID,
-			room.Free, room.CPUs, room.Memory, room.Sound&^gpus, cpus, memory)
+			room.Free, room.CPUs, room.Memory, room.Sound&^held, left, leftMemory)
 	}
 	if !shrunk && (cpus < 0 || memory < 0) {
 		return fmt.Errorf("node %s is overbooked: %s CPUs and %s are left", n.ID, cpus, memory)
 	}
 	return nil
 }
+
+// isPromised reports whether a hold is that of a promise.
+func isPromised(y *Yard, n id.Node, h *fleet.Hold) bool {
+	return slices.ContainsFunc(y.promises, func(p *promise) bool {
+		return p.run == h.Run && slices.ContainsFunc(p.start.Seats, func(s place.Seat) bool { return s.Node == n && s.GPUs == h.GPUs })
+	})
+}
+
+// checkRunning compares what policies see with what runs.
+func checkRunning(y *Yard) error {
+	for i, rn := range y.running {
+		r, ok := y.jobs[rn.Job]
+		switch {
+		case i > 0 && y.running[i-1].Number >= rn.Number:
+			return fmt.Errorf("what runs is out of order at %s", rn.Job)
+		case !ok || r.running != rn || r.run == nil || r.run.ID != rn.Run:
+			return fmt.Errorf("%s is among those that run and its job does not know", rn.Run)
+		case rn.Stopping != (r.run.Stop != job.StopNone):
+			return fmt.Errorf("%s is shown as stopping %v and was told to stop by %q", rn.Run, rn.Stopping, r.run.Stop)
+		case !rn.Began.Equal(r.run.Started):
+			return fmt.Errorf("%s is shown to run since %s and does since %s", rn.Run, rn.Began, r.run.Started)
+		case r.outlook != rn.Outlook || rn.Shape == nil:
+			return fmt.Errorf("%s is shown with another outlook", rn.Run)
+		}
+	}
+	if len(y.running) != len(y.runs) {
+		return fmt.Errorf("%d jobs are shown to run and %d do", len(y.running), len(y.runs))
+	}
+	return nil
+}
+
+// checkPromises looks at the seats that are kept for starts.
+func checkPromises(y *Yard) error {
+	for _, p := range y.promises {
+		r, ok := y.jobs[p.job.ID]
+		switch {
+		case !ok || r != p.job || r.promise != p:
+			return fmt.Errorf("%s is promised seats and its job does not know", p.run)
+		case !r.State.Waiting() && (r.run == nil || r.run.Stop == job.StopNone):
+			return fmt.Errorf("%s is promised seats while its job is %s and is not stopping", p.run, r.State)
+		case r.item != nil:
+			return fmt.Errorf("%s is promised seats while its job is in line", p.run)
+		}
+		for _, s := range p.start.Seats {
+			if room, ok := y.table.Get(s.Node); !ok || !slices.ContainsFunc(room.Holds, func(h fleet.Hold) bool { return h.Run == p.run && h.GPUs == s.GPUs }) {
+				return fmt.Errorf("%s is promised a seat on %s that is not held", p.run, s.Node)
+			}
+		}
+	}
+	for _, r := range y.jobs {
+		if r.promise != nil && !slices.Contains(y.promises, r.promise) {
+			return fmt.Errorf("job %s has a promise that nobody keeps", r.ID)
+		}
+	}
+	return nil
+}
+
+// PromiseCount returns how many starts wait for stops.
+func PromiseCount(y *Yard) int { return len(y.promises) }

@@ -1,0 +1,60 @@
+package yardmaster_test
+
+import (
+	"math/rand/v2"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/place"
+	"trainyard/internal/place/baseline"
+	"trainyard/internal/queue"
+)
+
+// restless is a policy that stops, moves, shrinks and swaps what runs by chance,
+// often in ways that cannot be carried out: the yard must drop those and survive
+// the rest.
+type restless struct{}
+
+func (restless) Name() string  { return "restless" }
+func (restless) Revises() bool { return true }
+
+func (restless) Plan(v *place.View) place.Plan {
+	plan := baseline.FIFO{}.Plan(v)
+	rng := rand.New(rand.NewPCG(uint64(v.Now.UnixNano()), uint64(len(v.Running))))
+	plan.Again = v.Now.Add(1 + v.Now.Sub(start)%7e9)
+	if len(v.Running) == 0 {
+		return plan
+	}
+	for range rng.IntN(3) {
+		r := v.Running[rng.IntN(len(v.Running))]
+		plan.Stops = append(plan.Stops, place.Stop{Running: r, Reason: "by chance"})
+		switch rng.IntN(4) {
+		case 0: // moves to some node, whatever is there
+			plan.Starts = append(plan.Starts, place.Start{Item: r.Item, Seats: anywhere(v, r.Item, rng), Reason: "moves by chance"})
+		case 1: // stays with what it has, or with less
+			plan.Starts = append(plan.Starts, place.Start{Item: r.Item, Seats: shrink(r), Reason: "shrinks by chance"})
+		case 2: // gives its seats to one that waits
+			if items := v.Line.Items(); len(items) > 0 {
+				it := items[rng.IntN(len(items))]
+				plan.Starts = append(plan.Starts, place.Start{Item: it, Seats: r.Seats, Reason: "takes over by chance"})
+			}
+		}
+	}
+	return plan
+}
+
+func anywhere(v *place.View, it *queue.Item, rng *rand.Rand) []place.Seat {
+	var seats []place.Seat
+	for _, at := range rng.Perm(len(v.Rooms))[:min(len(v.Rooms), it.Shape.Need.Nodes)] {
+		room := &v.Rooms[at]
+		seats = append(seats, place.Seat{Node: room.Node.ID, GPUs: fleet.Take(room.Sound, it.Shape.Need.GPUs)})
+	}
+	return seats
+}
+
+func shrink(r *place.Running) []place.Seat {
+	seats := make([]place.Seat, len(r.Seats))
+	for i, s := range r.Seats {
+		seats[i] = place.Seat{Node: s.Node, GPUs: fleet.Take(s.GPUs, r.Shape.Need.GPUs)}
+	}
+	return seats
+}
