@@ -23,7 +23,8 @@ type model struct {
 	left    int    // ranks that have not ended
 	gpus    int
 	ordered time.Duration
-	began   time.Duration // its processes run since; -1 while it waits for its nodes
+	runs    bool          // its processes run
+	began   time.Duration // since then
 	works   time.Duration // does its first unit then
 	since   time.Duration // did and ran are as of then
 	rate    float64       // units per second
@@ -73,7 +74,7 @@ func (s *simulation) order(o *yardmaster.Order) {
 		if !alive || o.Stop != job.StopNone {
 			return
 		}
-		m = &model{run: o.Run, life: l, ordered: s.now, began: -1, did: l.did, ran: l.ran}
+		m = &model{run: o.Run, life: l, ordered: s.now, did: l.did, ran: l.ran}
 		s.runs[o.Run] = m
 	}
 	if o.Stop != job.StopNone {
@@ -98,15 +99,7 @@ func (s *simulation) order(o *yardmaster.Order) {
 
 // begin lets the nodes of a run start it: at once, or when they have booted.
 func (s *simulation) begin(m *model) {
-	var boot time.Duration
-	m.share, m.watts = make([]float64, len(m.hosts)), make([]float64, len(m.hosts))
-	for i, h := range m.hosts {
-		boot = max(boot, h.meter.boot())
-		m.share[i], m.watts[i] = h.meter.join(s.now, bitsOf(m.seats[i]))
-		h.runs = append(h.runs, m)
-	}
-	s.tally.use(s.now, m.gpus)
-	if boot > 0 {
+	if boot := s.seat(m); boot > 0 {
 		gen := m.gen
 		s.at(s.now+boot, func(s *simulation) {
 			if m.gen == gen {
@@ -123,7 +116,7 @@ func (s *simulation) start(m *model) {
 	if slices.ContainsFunc(m.hosts, func(h *host) bool { return h.dead }) {
 		return // the yard will learn of the node's death
 	}
-	m.began, m.since = s.now, s.now
+	m.runs, m.began, m.since = true, s.now, s.now
 	m.works = s.now
 	if t := m.life.truth(m.did); t != nil {
 		m.works += time.Duration(t.Start)
@@ -205,7 +198,7 @@ func (s *simulation) foreseen(m *model, at time.Duration, turn func(*model)) {
 // advance credits the work done since the last time.
 func (m *model) advance(s *simulation) {
 	from := max(m.since, m.works)
-	if m.began < 0 || m.halted || s.now <= from {
+	if !m.runs || m.halted || s.now <= from {
 		return
 	}
 	passed := s.now - from
@@ -290,7 +283,7 @@ func (s *simulation) stop(m *model, mode job.StopMode) {
 		m.lose()
 	case m.life.job.Spec.Checkpoint == nil:
 		m.did, m.ran = 0, 0
-	case m.began >= 0:
+	case m.runs:
 		if t := m.life.truth(m.did); t != nil {
 			save = time.Duration(t.Save)
 		}
@@ -311,14 +304,14 @@ func (s *simulation) endRanks(m *model, r yardmaster.RankReport) {
 	m.halted = true
 	m.gen++
 	m.life.did, m.life.ran = m.did, m.ran
-	if !m.broken || m.began >= 0 {
+	if !m.broken || m.runs {
 		r.Progress = &job.Progress{Done: m.did}
 	}
 	if m.life.job.Spec.Speed == nil || r.Cause == job.CauseNone && !r.Signalled {
 		r.Progress = nil
 	}
 	r.Ended = s.time()
-	if m.began >= 0 {
+	if m.runs {
 		r.Started = s.epoch.Add(m.began)
 	}
 	for i := range m.seats {
@@ -407,7 +400,7 @@ func (s *simulation) cut(h *host) {
 		rank := slices.Index(m.hosts, h)
 		m.life.did, m.life.ran = m.did, m.ran
 		r := yardmaster.RankReport{State: job.RunEnded, Signalled: true, Cause: job.CausePreempted, Ended: s.time()}
-		if m.began >= 0 {
+		if m.runs {
 			r.Started = s.epoch.Add(m.began)
 		}
 		if m.life.job.Spec.Speed != nil {

@@ -85,6 +85,9 @@ func newSimulation(cfg Config) (*simulation, error) {
 	s := &simulation{
 		cfg: cfg, epoch: Epoch(), jobs: map[id.Job]*life{}, runs: map[id.Run]*model{}, hosts: map[id.Node]*host{}, users: map[id.User]bool{},
 	}
+	if cfg.Begin != nil {
+		s.epoch = cfg.Begin.Now
+	}
 	yc := yardmaster.Defaults(cfg.Policy)
 	yc.SuspectAfter, yc.MaxJobs, yc.KeepFinal, yc.Tariff = 0, math.MaxInt, time.Second, cfg.Tariff
 	s.yard = yardmaster.New(yc)
@@ -99,7 +102,11 @@ func newSimulation(cfg Config) (*simulation, error) {
 		state.Nodes = append(state.Nodes, n)
 		s.addHost(n)
 	}
+	if cfg.Begin != nil {
+		s.takeOver(cfg.Begin, &state)
+	}
 	s.yard.Load(s.epoch, state)
+	s.goOn(&state)
 	if err := s.nextJob(); err != nil {
 		return nil, err
 	}
@@ -116,6 +123,9 @@ func (s *simulation) addHost(n fleet.Node) {
 
 // nextJob reads the next job of the workload.
 func (s *simulation) nextJob() error {
+	if s.cfg.Jobs == nil {
+		return nil
+	}
 	j, err := s.cfg.Jobs.Next()
 	if errors.Is(err, io.EOF) {
 		s.arrival = nil
@@ -282,7 +292,7 @@ func (s *simulation) submit(j *Job) error {
 	}
 	sub, _ := reply.(yardmaster.Submitted)
 	l := &life{job: j, id: sub.Jobs[0]}
-	l.Outcome = Outcome{Job: j, ID: l.id, Started: -1}
+	l.Outcome = Outcome{Job: j, ID: l.id, Started: NotStarted}
 	s.jobs[l.id] = l
 	s.tally.submitted(s.now)
 	if j.Cancel > 0 {

@@ -10,12 +10,14 @@ package sim
 
 import (
 	"io"
+	"math"
 	"time"
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/yardmaster"
 )
 
 // Epoch is the beginning of virtual time.
@@ -103,6 +105,8 @@ type Config struct {
 	Until   time.Duration // end there even if jobs are left; 0 to run until all have ended
 	Detect  time.Duration // from a node's death until the yard gives it up
 	Log     io.Writer     // gets the decisions, one a line; nil for none
+	// Begin is a yard in the midst of its work to go on from; nil to begin with nothing.
+	Begin *Beginning
 	// Done is told of each job that has ended, in order; nil if nobody wants to know.
 	Done func(*Outcome)
 	// Step is told after each batch of events how far the simulation has come; nil
@@ -118,7 +122,7 @@ type Outcome struct {
 	Job      *Job
 	ID       id.Job
 	State    job.State
-	Started  time.Duration // first start, since the beginning; -1 if it never started
+	Started  time.Duration // first start, since the beginning; NotStarted if it never did
 	Ended    time.Duration
 	Served   float64 // GPU-seconds
 	Runs     int
@@ -134,8 +138,20 @@ func (o *Outcome) Completion() time.Duration { return o.Ended - o.Job.At }
 
 // Wait returns how long it waited for its first start.
 func (o *Outcome) Wait() time.Duration {
-	if o.Started < 0 {
+	if o.Started == NotStarted {
 		return o.Ended - o.Job.At
 	}
 	return o.Started - o.Job.At
+}
+
+// NotStarted is when a job started that never did.
+const NotStarted = time.Duration(math.MinInt64)
+
+// Beginning is a yard in the midst of its work.
+type Beginning struct {
+	Now   time.Time        // the beginning of virtual time
+	State yardmaster.State // its nodes, users, jobs and live runs
+	// Truth says what a job of it is really like. Its time of submission is that of
+	// the job itself, before the beginning.
+	Truth func(job.Job) *Job
 }

@@ -132,7 +132,7 @@ func (t *tally) decided(events []yardmaster.Event) {
 func (t *tally) account(m *model) {
 	t.out.LostWork += m.lost
 	m.lost = 0
-	if m.began >= 0 {
+	if m.runs {
 		served := (m.stopped(t.since) - m.began).Seconds() * float64(m.gpus)
 		m.life.Served += served
 		t.out.Served += served
@@ -205,7 +205,7 @@ func (l *life) alone() time.Duration {
 		best = math.Max(best, s.On(kind, 0).Best())
 	}
 	if best <= 0 {
-		return l.Ended - max(l.Started, 0)
+		return l.Ended - max(l.Started, l.job.At)
 	}
 	return time.Duration(s.Start) + job.Seconds(l.work()/best)
 }

@@ -1,0 +1,122 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/yardmaster"
+)
+
+// takeOver puts a yard in the midst of its work into the state to begin with.
+func (s *simulation) takeOver(b *Beginning, state *yardmaster.State) {
+	for _, n := range b.State.Nodes {
+		if n.State == fleet.Removed {
+			continue
+		}
+		s.addHost(n)
+		h := s.hosts[n.ID]
+		if h.dead = n.State == fleet.Lost; h.dead || n.Drained {
+			h.meter.open = false
+			s.tally.size(s.now, -len(n.Inventory.GPUs))
+		}
+		state.Nodes = append(state.Nodes, n)
+	}
+	state.Users = append(state.Users, b.State.Users...)
+	for _, u := range b.State.Users {
+		s.users[u.ID] = true
+	}
+	state.Jobs, state.Needs = b.State.Jobs, b.State.Needs
+	state.LastJob, state.LastEvent = b.State.LastJob, b.State.LastEvent
+	for _, j := range b.State.Jobs {
+		if j.State.Final() {
+			continue
+		}
+		l := &life{job: b.Truth(j), id: j.ID, did: j.Done}
+		l.Outcome = Outcome{Job: l.job, ID: j.ID, Started: NotStarted, Served: j.Served}
+		s.jobs[j.ID] = l
+		s.tally.submitted(s.now)
+	}
+	for _, run := range b.State.Runs {
+		if _, alive := s.jobs[run.Job]; !alive || run.State == job.RunEnded {
+			continue
+		}
+		state.Runs = append(state.Runs, run)
+		state.Orders = append(state.Orders, ordersOf(&run)...)
+	}
+	slices.SortFunc(state.Runs, func(a, b job.Run) int { return strings.Compare(string(a.ID), string(b.ID)) })
+}
+
+// ordersOf returns the orders that are open for a run.
+func ordersOf(run *job.Run) []yardmaster.Order {
+	var orders []yardmaster.Order
+	for i := range run.Ranks {
+		k := &run.Ranks[i]
+		if k.State == job.RunEnded {
+			continue
+		}
+		orders = append(orders, yardmaster.Order{Run: run.ID, Job: run.Job, Epoch: run.Epoch, Rank: i, Node: k.Node, Stop: run.Stop,
+			Launch: job.Launch{GPUs: k.GPUs, CPUs: k.CPUs, Memory: k.Memory, Nodes: make([]string, len(run.Ranks))}})
+	}
+	return orders
+}
+
+// goOn lets the runs of the beginning go on where they are.
+func (s *simulation) goOn(state *yardmaster.State) {
+	for i := range state.Runs {
+		run := &state.Runs[i]
+		l := s.jobs[run.Job]
+		m := &model{run: run.ID, life: l, did: l.did, ran: l.ran, ordered: run.Ordered.Sub(s.epoch)}
+		for k := range run.Ranks {
+			rank := &run.Ranks[k]
+			h := s.hosts[rank.Node]
+			m.seats = append(m.seats, place.Seat{Node: rank.Node, GPUs: fleet.Mask(rank.GPUs)})
+			m.hosts = append(m.hosts, h)
+			m.ended = append(m.ended, rank.State == job.RunEnded)
+			m.gpus += len(rank.GPUs)
+			if rank.State != job.RunEnded {
+				m.left++
+			}
+		}
+		s.runs[run.ID] = m
+		s.seat(m)
+		if run.Started.IsZero() {
+			s.start(m)
+		} else {
+			s.resume(m, run.Started.Sub(s.epoch))
+		}
+		if run.Stop != job.StopNone {
+			s.stop(m, run.Stop)
+		}
+	}
+}
+
+// seat lets the ranks of a run that have not ended use their nodes.
+func (s *simulation) seat(m *model) (boot time.Duration) {
+	m.share, m.watts = make([]float64, len(m.hosts)), make([]float64, len(m.hosts))
+	for i, h := range m.hosts {
+		if m.ended[i] {
+			continue
+		}
+		boot = max(boot, h.meter.boot())
+		m.share[i], m.watts[i] = h.meter.join(s.now, bitsOf(m.seats[i]))
+		h.runs = append(h.runs, m)
+		s.tally.use(s.now, bitsOf(m.seats[i]))
+	}
+	return boot
+}
+
+// resume takes up a run that began before the simulation.
+func (s *simulation) resume(m *model, began time.Duration) {
+	m.runs, m.began, m.since, m.works = true, began, began, began
+	if t := m.life.truth(m.did); t != nil {
+		m.works += time.Duration(t.Start)
+		m.rate = s.rateOf(m, t)
+	}
+	m.life.last = m
+	m.advance(s)
+	s.foresee(m)
+}
