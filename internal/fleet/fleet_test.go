@@ -59,8 +59,8 @@ func TestLifeOfANode(t *testing.T) {
 
 func TestDiagramShowsTheTable(t *testing.T) {
 	t.Parallel()
-	want := "stateDiagram-v2\n    [*] --> ready: join\n    ready --> ready: report\n    ready --> suspect: silent\n    ready --> removed: remove\n" +
-		"    suspect --> ready: report\n    suspect --> lost: lose\n    suspect --> removed: remove\n" +
+	want := "stateDiagram-v2\n    [*] --> ready: join\n    ready --> ready: report\n    ready --> suspect: silent\n    ready --> lost: gone\n    ready --> removed: remove\n" +
+		"    suspect --> ready: report\n    suspect --> lost: lose\n    suspect --> lost: gone\n    suspect --> removed: remove\n" +
 		"    lost --> ready: report\n    lost --> removed: remove\n    removed --> [*]\n"
 	if diff := cmp.Diff(want, fleet.Diagram()); diff != "" {
 		t.Error(diff)

@@ -65,12 +65,12 @@ func NeedOf(s *job.Spec, floor job.Floor, avoid []id.Node) Need {
 type Matcher struct {
 	Need  Need
 	kinds []job.GPUKind
-	known map[int32]bool
+	known []int8 // by kind of GPU: 0 not asked yet, 1 wanted, -1 not
 }
 
 // NewMatcher returns a matcher for a need.
 func NewMatcher(n Need) *Matcher {
-	m := &Matcher{Need: n, known: map[int32]bool{}}
+	m := &Matcher{Need: n}
 	if n.Kinds != "" {
 		for k := range strings.SplitSeq(n.Kinds, "|") {
 			var kind job.GPUKind
@@ -119,12 +119,16 @@ func (m *Matcher) gpus(r *Room, set uint64) uint64 {
 		return 0
 	}
 	if r.Kind >= 0 {
-		ok, seen := m.known[r.Kind]
-		if !seen {
-			ok = m.wants(&r.Node.Inventory.GPUs[0])
-			m.known[r.Kind] = ok
+		for int(r.Kind) >= len(m.known) {
+			m.known = append(m.known, 0)
 		}
-		if !ok {
+		if m.known[r.Kind] == 0 {
+			m.known[r.Kind] = -1
+			if m.wants(&r.Node.Inventory.GPUs[0]) {
+				m.known[r.Kind] = 1
+			}
+		}
+		if m.known[r.Kind] < 0 {
 			return 0
 		}
 		return set

@@ -26,8 +26,9 @@ type Checked struct {
 func Check(v *View, p Plan) (Checked, []error) {
 	var bad []error
 	stops := p.Stops
+	var first map[id.Job]error // what was wrong with starts that took a stop with them
 	for {
-		c := newChecker(v, len(p.Starts))
+		c := newChecker(v, &p)
 		var good Checked
 		var wrong []error
 		for i := range stops {
@@ -38,53 +39,80 @@ func Check(v *View, p Plan) (Checked, []error) {
 			good.Stops = append(good.Stops, stops[i])
 		}
 		good.Starts = slices.Grow(good.Starts, len(p.Starts))
-		vain := map[id.Job]bool{}
+		var vain []id.Job // whose starts are wrong
 		for i := range p.Starts {
 			s := &p.Starts[i]
 			if err := c.start(s); err != nil {
+				if was, fell := first[s.Item.Job]; fell {
+					err = was
+				}
 				wrong = append(wrong, err)
-				vain[s.Item.Job] = true
+				vain = append(vain, s.Item.Job)
 				continue
 			}
 			good.Starts = append(good.Starts, *s)
 		}
-		kept := slices.DeleteFunc(slices.Clone(good.Stops), func(s Stop) bool { return vain[s.Running.Job] && !c.placed[s.Running.Job] })
+		kept := slices.DeleteFunc(slices.Clone(good.Stops), func(s Stop) bool {
+			return slices.Contains(vain, s.Running.Job) && !slices.ContainsFunc(good.Starts, func(o Start) bool { return o.Item.Job == s.Running.Job })
+		})
 		if len(kept) == len(good.Stops) {
 			return good, append(bad, wrong...)
 		}
 		// Without these stops there is less room: look at the starts again.
-		bad = append(bad, wrong[:len(stops)-len(good.Stops)]...)
+		faults := len(stops) - len(good.Stops)
+		bad = append(bad, wrong[:faults]...)
+		if first == nil {
+			first = map[id.Job]error{}
+		}
+		for i, j := range vain {
+			if _, fell := first[j]; !fell && c.stopped[j] != nil {
+				first[j] = wrong[faults+i]
+			}
+		}
 		stops = kept
 	}
 }
 
-func newChecker(v *View, starts int) *checker {
-	c := &checker{view: v, changed: map[int]fleet.Room{}, placed: make(map[id.Job]bool, starts), stopped: map[id.Job]*Running{}}
-	if starts > manyStarts {
+func newChecker(v *View, p *Plan) *checker {
+	seats := 0
+	for i := range p.Starts {
+		seats += len(p.Starts[i].Seats)
+	}
+	for i := range p.Stops {
+		seats += len(p.Stops[i].Running.Seats)
+	}
+	c := &checker{view: v}
+	if seats > manySeats {
 		c.rooms = slices.Clone(v.Rooms)
 		c.index = make(map[id.Node]int, len(v.Rooms))
 		for i := range v.Rooms {
 			c.index[v.Rooms[i].Node.ID] = i
 		}
 	}
+	if len(p.Starts) > 1 {
+		c.placed = make(map[id.Job]bool, len(p.Starts))
+	}
+	if len(p.Stops) > 0 {
+		c.stopped = make(map[id.Job]*Running, len(p.Stops))
+	}
 	return c
 }
 
-// manyStarts is from how many starts on a copy and an index of all rooms pay.
-const manyStarts = 256
+// manySeats is from how many seats on a copy and an index of all rooms pay.
+const manySeats = 128
 
 type checker struct {
 	view    *View
-	changed map[int]fleet.Room // rooms with less free than in the view
-	rooms   []fleet.Room       // with many starts, all rooms instead of changed
-	index   map[id.Node]int    // and the places of their nodes
-	placed  map[id.Job]bool
+	changed []taken         // rooms that are not as in the view
+	rooms   []fleet.Room    // with many seats, all rooms instead of changed
+	index   map[id.Node]int // and the places of their nodes
+	placed  map[id.Job]bool // nil if there is one start
 	stopped map[id.Job]*Running
 	matcher *fleet.Matcher // of the last job's need
 	after   []taken        // by the start being checked
 }
 
-// taken is a room after a seat in it was taken.
+// taken is a room after something was taken or freed in it.
 type taken struct {
 	at   int
 	room fleet.Room
@@ -105,8 +133,10 @@ func (c *checker) room(at int) fleet.Room {
 	if c.rooms != nil {
 		return c.rooms[at]
 	}
-	if room, ok := c.changed[at]; ok {
-		return room
+	for i := range c.changed {
+		if c.changed[i].at == at {
+			return c.changed[i].room
+		}
 	}
 	return c.view.Rooms[at]
 }
@@ -157,9 +187,15 @@ func (c *checker) runs(number uint64) bool {
 func (c *checker) put(at int, room fleet.Room) {
 	if c.rooms != nil {
 		c.rooms[at] = room
-	} else {
-		c.changed[at] = room
+		return
 	}
+	for i := range c.changed {
+		if c.changed[i].at == at {
+			c.changed[i].room = room
+			return
+		}
+	}
+	c.changed = append(c.changed, taken{at, room})
 }
 
 func (c *checker) start(s *Start) error {
@@ -202,7 +238,9 @@ func (c *checker) start(s *Start) error {
 	for _, t := range c.after {
 		c.put(t.at, t.room)
 	}
-	c.placed[s.Item.Job] = true
+	if c.placed != nil {
+		c.placed[s.Item.Job] = true
+	}
 	return nil
 }
 

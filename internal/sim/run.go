@@ -60,6 +60,7 @@ type simulation struct {
 	failed  error // of the log
 	report  [1]yardmaster.RankReport
 	line    []byte // of the log
+	batch   yardmaster.Batch
 }
 
 // life is a job on its way through the yard.
@@ -307,7 +308,8 @@ func (s *simulation) submit(j *Job) error {
 
 // carry does what the yard ordered and takes note of what it decided.
 func (s *simulation) carry() {
-	b := s.yard.Take()
+	b := &s.batch
+	s.yard.TakeInto(b)
 	if s.cfg.Log != nil {
 		s.write(b.Events)
 	}
@@ -342,26 +344,6 @@ func (s *simulation) end(j *job.Job) {
 	s.tally.done(l)
 	if s.cfg.Done != nil {
 		s.cfg.Done(&l.Outcome)
-	}
-}
-
-// write adds decisions to the log.
-func (s *simulation) write(events []yardmaster.Event) {
-	for i := range events {
-		e := &events[i]
-		name := string(e.Node)
-		if l, ok := s.jobs[e.Job]; ok {
-			name = string(e.Job)
-			if l.job.Name != "" {
-				name += " " + l.job.Name
-			}
-		} else if e.Job != "" {
-			name = string(e.Job)
-		}
-		s.line = fmt.Appendf(s.line[:0], "%12s  %-14s %-20s %s\n", job.Duration(e.At.Sub(s.epoch)), e.Kind, name, e.Reason)
-		if _, err := s.cfg.Log.Write(s.line); err != nil && s.failed == nil {
-			s.failed = fmt.Errorf("write the log of decisions: %w", err)
-		}
 	}
 }
 

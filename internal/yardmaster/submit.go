@@ -47,10 +47,15 @@ func (m Submit) handle(y *Yard) (any, error) {
 			WithRemedy("wait until some have ended, or cancel some")
 	}
 	ids := make([]id.Job, len(m.Jobs))
-	byName := make(map[string]id.Job, len(m.Jobs))
+	var byName map[string]id.Job
+	if len(m.Jobs) > 1 {
+		byName = make(map[string]id.Job, len(m.Jobs))
+	}
 	for i := range m.Jobs {
 		ids[i] = id.NewJob(y.lastJob + 1 + uint64(i))
-		byName[m.Jobs[i].Spec.Name] = ids[i]
+		if byName != nil {
+			byName[m.Jobs[i].Spec.Name] = ids[i]
+		}
 	}
 	pipeline := ""
 	if len(ids) > 1 {

@@ -66,7 +66,7 @@ type Tick struct{}
 func (Tick) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
 	// A yard that did not tick for long was itself asleep, or its clock was set
 	// forward. That nodes were not heard meanwhile says nothing about them.
-	if !y.ticked.IsZero() && y.now.Sub(y.ticked) > y.cfg.SuspectAfter/2 {
+	if y.cfg.SuspectAfter > 0 && !y.ticked.IsZero() && y.now.Sub(y.ticked) > y.cfg.SuspectAfter/2 {
 		for _, n := range y.nodes {
 			n.seen = y.now
 		}

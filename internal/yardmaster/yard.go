@@ -190,58 +190,70 @@ func (y *Yard) setNow(now time.Time) {
 
 // Take returns what has changed since the last call, and forgets it.
 func (y *Yard) Take() *Batch {
+	b := &Batch{}
+	y.TakeInto(b)
+	return b
+}
+
+// TakeInto is Take into a batch that is used again: what it held before is gone.
+func (y *Yard) TakeInto(b *Batch) {
 	o := &y.out
-	b := &Batch{Events: o.events, Closed: o.closed}
-	if len(o.jobs) > 0 {
-		b.Jobs = make([]job.Job, len(o.jobs))
-		for i, r := range o.jobs {
-			b.Jobs[i], r.dirty = r.Job, false
-		}
+	b.Events, o.events = o.events, b.Events[:0]
+	b.Closed, o.closed = o.closed, b.Closed[:0]
+	b.Jobs = resize(b.Jobs, len(o.jobs))
+	for i, r := range o.jobs {
+		b.Jobs[i], r.dirty = r.Job, false
 	}
-	if len(o.runs) > 0 {
-		b.Runs = make([]job.Run, len(o.runs))
-		for i, r := range o.runs {
-			b.Runs[i], r.dirty = r.Run, false
-			b.Runs[i].Ranks = append([]job.Rank(nil), r.Ranks...)
-		}
+	b.Runs = resize(b.Runs, len(o.runs))
+	for i, r := range o.runs {
+		ranks := b.Runs[i].Ranks[:0]
+		b.Runs[i], r.dirty = r.Run, false
+		b.Runs[i].Ranks = append(ranks, r.Ranks...)
 	}
-	for _, r := range o.nodes {
-		b.Nodes = append(b.Nodes, r.Node)
-		r.dirty = false
+	b.Nodes = resize(b.Nodes, len(o.nodes))
+	for i, r := range o.nodes {
+		b.Nodes[i], r.dirty = r.Node, false
 	}
-	for _, r := range o.users {
-		b.Users = append(b.Users, r.User)
-		r.dirty = false
+	b.Users = resize(b.Users, len(o.users))
+	for i, r := range o.users {
+		b.Users[i], r.dirty = r.User, false
 	}
-	for _, r := range o.tokens {
-		b.Tokens = append(b.Tokens, r.Token)
-		r.dirty = false
+	b.Tokens = resize(b.Tokens, len(o.tokens))
+	for i, r := range o.tokens {
+		b.Tokens[i], r.dirty = r.Token, false
 	}
-	b.Orders = slices.Grow(b.Orders, len(o.orders))
+	b.Orders = slices.Grow(b.Orders[:0], len(o.orders))
 	for _, r := range o.orders {
 		if r.dirty { // closed meanwhile otherwise
 			b.Orders = append(b.Orders, r.Order)
 			r.dirty = false
 		}
 	}
-	o.reset()
-	return b
+	o.reset(len(b.Events))
 }
 
-// reset forgets what was taken. Events and closed orders now belong to the
-// batch; the lists of records are used again.
-func (o *pending) reset() {
+// resize returns a slice of n elements, the same one if it is large enough. It is
+// nil if nothing is wanted of nothing.
+func resize[T any](list []T, n int) []T {
+	if n <= cap(list) {
+		return list[:n]
+	}
+	return append(list[:cap(list)], make([]T, n-cap(list))...)
+}
+
+// reset forgets what was taken; the lists of records are used again. Events come
+// in batches that are much alike, so there is room for as many again.
+func (o *pending) reset(events int) {
 	clear(o.jobs)
 	clear(o.runs)
 	clear(o.nodes)
 	clear(o.users)
 	clear(o.tokens)
 	clear(o.orders)
-	next := pending{jobs: o.jobs[:0], runs: o.runs[:0], nodes: o.nodes[:0], users: o.users[:0], tokens: o.tokens[:0], orders: o.orders[:0]}
-	if n := len(o.events); n > 0 {
-		next.events = make([]Event, 0, min(n, 512)) // the next batch is often alike
+	o.jobs, o.runs, o.nodes, o.users, o.tokens, o.orders = o.jobs[:0], o.runs[:0], o.nodes[:0], o.users[:0], o.tokens[:0], o.orders[:0]
+	if o.events == nil && events > 0 {
+		o.events = make([]Event, 0, min(events, 512))
 	}
-	*o = next
 }
 
 func (y *Yard) changedJob(r *jobRecord) {

@@ -56,8 +56,8 @@ func (f *fifo) hold(it *queue.Item, st *shapeState) *heldBack {
 	f.bookStarts()
 	need := &st.match.Need
 	best := make([]candidate, 0, need.Nodes+1)
-	for i := range f.trial.rooms {
-		room := f.trial.rooms[i]
+	for i := range f.trial.view {
+		room := f.trial.room(int32(i))
 		if !room.Open || !st.match.Eligible(room) {
 			continue
 		}
@@ -102,7 +102,7 @@ func (f *fifo) hold(it *queue.Item, st *shapeState) *heldBack {
 // rooms: it will end too, and that may be where the held-back job goes.
 func (f *fifo) bookStarts() {
 	if f.holds == nil {
-		f.holds = make([]bool, len(f.trial.rooms))
+		f.holds = make([]bool, len(f.trial.view))
 	}
 	for ; f.booked < len(f.plan.Starts); f.booked++ {
 		s := &f.plan.Starts[f.booked]

@@ -2,6 +2,7 @@ package baseline
 
 import (
 	"math/bits"
+	"slices"
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
@@ -13,11 +14,21 @@ import (
 // this form a band, and a band whose roomiest room is too small for a need is
 // passed over whole.
 type trial struct {
-	rooms []*fleet.Room // those of the view, and copies of those that have changed
-	own   []bool        // copies
-	order []int32       // indices of rooms
-	bands []band
+	view   []fleet.Room  // as they are
+	few    []changed     // copies of those that have changed, as long as they are few
+	copies []*fleet.Room // and when they are many, by index
+	order  []int32       // indices of rooms
+	bands  []band
 }
+
+// changed is a room that has changed.
+type changed struct {
+	at   int32
+	room *fleet.Room
+}
+
+// manyChanged is from how many changed rooms on they are found by index.
+const manyChanged = 16
 
 type band struct {
 	first, end int32 // of order
@@ -37,30 +48,29 @@ func (c *cursor) back() { c.at-- }
 
 // newTrial makes a trial of the view's rooms, which stay as they are.
 func newTrial(view []fleet.Room) *trial {
-	t := &trial{rooms: make([]*fleet.Room, len(view)), own: make([]bool, len(view)), order: make([]int32, len(view))}
-	for i := range view {
-		t.rooms[i] = &view[i]
-	}
+	t := &trial{view: view, order: make([]int32, len(view))}
 	rank := rankGroups(view)
 	// A counting sort: by group, then by the number of free GPUs.
 	const width = fleet.MaxGPUs + 1
 	counts := make([]int32, len(rank)*width+1)
-	slot := make([]int32, len(view))
+	slot := func(i int) int32 { return rank[view[i].Group]*width + int32(bits.OnesCount64(view[i].Free)) }
 	for i := range view {
-		slot[i] = rank[view[i].Group]*width + int32(bits.OnesCount64(view[i].Free))
-		counts[slot[i]+1]++
+		counts[slot(i)+1]++
 	}
 	for i := 1; i < len(counts); i++ {
 		counts[i] += counts[i-1]
 	}
-	next := append([]int32(nil), counts...)
-	for i := range t.rooms {
-		t.order[next[slot[i]]] = int32(i)
-		next[slot[i]]++
+	// Filling moves each start to the start of the next, so the slots end where they began.
+	for i := range view {
+		s := slot(i)
+		t.order[counts[s]] = int32(i)
+		counts[s]++
 	}
+	begin := int32(0)
 	for s := 0; s+1 < len(counts); s++ {
-		if counts[s] < counts[s+1] {
-			t.bands = append(t.bands, t.band(counts[s], counts[s+1], s%width))
+		if end := counts[s]; begin < end {
+			t.bands = append(t.bands, t.band(begin, end, s%width))
+			begin = end
 		}
 	}
 	return t
@@ -69,7 +79,7 @@ func newTrial(view []fleet.Room) *trial {
 func (t *trial) band(first, end int32, free int) band {
 	b := band{first: first, end: end, free: free, cpus: -1, memory: -1}
 	for _, at := range t.order[first:end] {
-		if r := t.rooms[at]; r.Open {
+		if r := &t.view[at]; r.Open {
 			b.cpus, b.memory = max(b.cpus, r.CPUs), max(b.memory, r.Memory)
 		}
 	}
@@ -89,15 +99,12 @@ func rankGroups(rooms []fleet.Room) []int32 {
 			first[g] = &rooms[i]
 		}
 	}
-	classes := map[fleet.Class]int{}
-	for i, c := range fleet.Classes() {
-		classes[c] = i
-	}
+	classes := fleet.Classes()
 	less := func(a, b *fleet.Room) bool {
 		if a == nil || b == nil { // a group that has no room any more
 			return b != nil
 		}
-		if x, z := classes[a.Node.Class], classes[b.Node.Class]; x != z {
+		if x, z := slices.Index(classes, a.Node.Class), slices.Index(classes, b.Node.Class); x != z {
 			return x < z
 		}
 		return a.Node.GPUSize() < b.Node.GPUSize()
@@ -114,15 +121,40 @@ func rankGroups(rooms []fleet.Room) []int32 {
 }
 
 // room returns a room to look at.
-func (t *trial) room(at int32) *fleet.Room { return t.rooms[at] }
+func (t *trial) room(at int32) *fleet.Room {
+	if t.copies != nil {
+		if r := t.copies[at]; r != nil {
+			return r
+		}
+		return &t.view[at]
+	}
+	for i := range t.few {
+		if t.few[i].at == at {
+			return t.few[i].room
+		}
+	}
+	return &t.view[at]
+}
 
 // change returns a room that may be changed. Its holds are the view's until bookStarts makes others.
 func (t *trial) change(at int32) *fleet.Room {
-	if !t.own[at] {
-		r := *t.rooms[at]
-		t.rooms[at], t.own[at] = &r, true
+	old := t.room(at)
+	if old != &t.view[at] {
+		return old
 	}
-	return t.rooms[at]
+	r := *old
+	if t.copies == nil && len(t.few) == manyChanged {
+		t.copies = make([]*fleet.Room, len(t.view))
+		for _, c := range t.few {
+			t.copies[c.at] = c.room
+		}
+	}
+	if t.copies != nil {
+		t.copies[at] = &r
+	} else {
+		t.few = append(t.few, changed{at, &r})
+	}
+	return &r
 }
 
 // next returns the next room that may have room for the need, or -1.
