@@ -12,7 +12,8 @@ import (
 // Both sides send it; a side that needs more than the other has says so.
 //
 //	1  first version
-const Capability = 1
+//	2  the report of a rank may carry the progress of its program
+const Capability = 2
 
 // JoinRequest asks to become a node. It carries the join token's text and a
 // certificate request; the key never leaves the machine.
@@ -73,6 +74,7 @@ type Launch struct {
 	Command    string            `json:"command"`
 	Env        map[string]string `json:"env,omitempty"`
 	GPUs       []int             `json:"gpus,omitempty"`
+	Share      float64           `json:"share,omitempty" doc:"share of its one GPU, if other runs have the rest"`
 	CPUs       job.CPUs          `json:"cpus"`
 	Memory     job.Bytes         `json:"memory,omitempty"`
 	Checkpoint string            `json:"checkpoint,omitempty" doc:"folder inside the workdir that holds checkpoints"`
@@ -105,6 +107,9 @@ type RankReport struct {
 	Cause     job.Cause    `json:"cause,omitempty"`
 	Reason    string       `json:"reason,omitempty" maxLength:"2000"`
 	Signalled bool         `json:"signalled,omitempty"`
+	// Progress is what the program tells of itself, left out where it has told
+	// nothing new; of the first rank alone.
+	Progress *job.Progress `json:"progress,omitempty"`
 }
 
 // ReportReply tells the agent how long the server will wait for it.

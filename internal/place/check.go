@@ -163,7 +163,11 @@ func (c *checker) stop(s *Stop) error {
 		room := c.room(at)
 		for i := range room.Holds {
 			if h := &room.Holds[i]; h.Run == r.Run {
-				room.Free |= h.GPUs & room.Sound
+				if h.Share > 0 {
+					room.Share(h.GPUs, -h.Share)
+				} else {
+					room.Free |= h.GPUs & room.Sound
+				}
 				room.CPUs += h.CPUs
 				room.Memory += h.Memory
 			}
@@ -223,6 +227,13 @@ func (c *checker) start(s *Start) error {
 			return refuse(s.Item.Job, "it has two ranks on node %s", seat.Node)
 		}
 		room := c.room(at)
+		if seat.Share != 0 {
+			if err := c.part(s, &room, seat); err != nil {
+				return err
+			}
+			c.after = append(c.after, taken{at, room})
+			continue
+		}
 		fits, ok := c.matcher.Fits(&room)
 		if !ok {
 			return refuse(s.Item.Job, "it does not fit on node %s", seat.Node)
@@ -241,6 +252,22 @@ func (c *checker) start(s *Start) error {
 	if c.placed != nil {
 		c.placed[s.Item.Job] = true
 	}
+	return nil
+}
+
+// part takes a share of one GPU that the job can do with.
+func (c *checker) part(s *Start, room *fleet.Room, seat Seat) error {
+	need := &c.matcher.Need
+	shared, free, ok := c.matcher.FitsPart(room, seat.Share)
+	if !ok || bits.OnesCount64(seat.GPUs) != 1 || seat.GPUs&^(shared|free) != 0 {
+		return refuse(s.Item.Job, "it cannot have %g of GPU %v of node %s", seat.Share, fleet.Indices(seat.GPUs), seat.Node)
+	}
+	if o := s.Item.Outlook; o == nil || RateOn(o.Speed, s.Seats, func(id.Node) *fleet.Node { return room.Node }) <= 0 {
+		return refuse(s.Item.Job, "nobody said that it can do with %g of a GPU of node %s", seat.Share, seat.Node)
+	}
+	room.Share(seat.GPUs, seat.Share)
+	room.CPUs -= need.CPUs
+	room.Memory -= need.Memory
 	return nil
 }
 

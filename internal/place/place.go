@@ -69,8 +69,9 @@ type Start struct {
 
 // Seat is one rank's place.
 type Seat struct {
-	Node id.Node
-	GPUs uint64
+	Node  id.Node
+	GPUs  uint64
+	Share float64 // of the one GPU, if the job can do with a share of it; 0 for whole GPUs
 }
 
 // Reservation keeps nodes for a job that cannot start yet.

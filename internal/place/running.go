@@ -78,7 +78,15 @@ func (r *Running) Served(now time.Time) float64 {
 	if r.Began.IsZero() || !now.After(r.Began) {
 		return r.Outlook.Served
 	}
-	return r.Outlook.Served + now.Sub(r.Began).Seconds()*float64(r.GPUs)
+	return r.Outlook.Served + now.Sub(r.Began).Seconds()*r.Whole()
+}
+
+// Whole returns the GPUs that it holds, a share counted as such.
+func (r *Running) Whole() float64 {
+	if len(r.Seats) > 0 && r.Seats[0].Share > 0 {
+		return r.Seats[0].Share
+	}
+	return float64(r.GPUs)
 }
 
 // RateOn returns the units per second that a job is expected to do on seats, 0 if
@@ -105,6 +113,9 @@ func RateOn(s *job.Speed, seats []Seat, node func(id.Node) *fleet.Node) float64 
 			}
 		}
 		r := s.On(model, memory).Rate(gpus, len(seats))
+		if seat.Share > 0 {
+			r = s.On(model, memory).OnPart(seat.Share)
+		}
 		if i == 0 || r < rate {
 			rate = r
 		}

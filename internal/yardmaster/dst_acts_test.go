@@ -148,7 +148,8 @@ func (d *driver) spec() *job.Spec {
 	}
 	if d.chance(3) {
 		s.Speed = job.NewSpeed(float64(1+r.IntN(1000)), time.Duration(r.IntN(20))*time.Second, 0,
-			job.Rate{GPUs: 0, PerSecond: 1}, job.Rate{GPUs: 1, PerSecond: 2}, job.Rate{GPUs: 4, PerSecond: 1 + 6*r.Float64()})
+			job.Rate{GPUs: 0, PerSecond: 1}, job.Rate{GPUs: 1, PerSecond: 2}, job.Rate{GPUs: 4, PerSecond: 1 + 6*r.Float64()},
+			job.Rate{GPUs: 1, Share: 0.5, PerSecond: 1})
 	}
 	if d.chance(8) {
 		n := 2 + r.IntN(2)

@@ -2,6 +2,7 @@ package yardmaster_test
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/place"
@@ -27,16 +28,29 @@ func (restless) Plan(v *place.View) place.Plan {
 	for range rng.IntN(3) {
 		r := v.Running[rng.IntN(len(v.Running))]
 		plan.Stops = append(plan.Stops, place.Stop{Running: r, Reason: "by chance"})
-		switch rng.IntN(4) {
+		switch rng.IntN(5) {
 		case 0: // moves to some node, whatever is there
 			plan.Starts = append(plan.Starts, place.Start{Item: r.Item, Seats: anywhere(v, r.Item, rng), Reason: "moves by chance"})
 		case 1: // stays with what it has, or with less
 			plan.Starts = append(plan.Starts, place.Start{Item: r.Item, Seats: shrink(r), Reason: "shrinks by chance"})
+		case 4: // shares a GPU with whoever is there
+			seats := anywhere(v, r.Item, rng)[:1]
+			seats[0].GPUs, seats[0].Share = fleet.Take(seats[0].GPUs, 1), 0.5
+			plan.Starts = append(plan.Starts, place.Start{Item: r.Item, Seats: seats, Reason: "shares by chance"})
 		case 2: // gives its seats to one that waits
 			if items := v.Line.Items(); len(items) > 0 {
 				it := items[rng.IntN(len(items))]
 				plan.Starts = append(plan.Starts, place.Start{Item: it, Seats: r.Seats, Reason: "takes over by chance"})
 			}
+		}
+	}
+	// And some that wait share the first GPU of some node.
+	items := slices.DeleteFunc(v.Line.Items(), func(it *queue.Item) bool { return it.Outlook.Speed == nil || it.Shape.Need.MaxGPUs == 0 })
+	if len(items) > 0 && rng.IntN(2) == 0 {
+		plan.Starts = nil
+		room := &v.Rooms[rng.IntN(len(v.Rooms))]
+		for _, it := range items {
+			plan.Starts = append(plan.Starts, place.Start{Item: it, Seats: []place.Seat{{Node: room.Node.ID, GPUs: fleet.Take(room.Sound, 1), Share: 0.5}}, Reason: "shares by chance"})
 		}
 	}
 	return plan

@@ -70,10 +70,16 @@ func TestInvariantsHoldAfterEveryMessage(t *testing.T) {
 					t.Errorf("seed %d never saw %s: it tests too little", seed, kind)
 				}
 			}
-			if d.restless && (d.store.events["run.stopping"] == 0 || d.promised == 0) {
-				t.Errorf("seed %d never stopped a run or kept a seat: it tests too little", seed)
+			shares := 0
+			for _, run := range d.store.runs {
+				if run.Ranks[0].Share > 0 {
+					shares++
+				}
 			}
-			t.Logf("%d runs stopped by plans, %d times seats were kept", d.store.events["run.stopping"], d.promised)
+			if d.restless && (d.store.events["run.stopping"] == 0 || d.promised == 0 || shares == 0) {
+				t.Errorf("seed %d never stopped a run, kept a seat or shared a GPU: it tests too little", seed)
+			}
+			t.Logf("%d runs stopped by plans, %d times seats were kept, %d runs shared a GPU", d.store.events["run.stopping"], d.promised, shares)
 			t.Logf("%d messages, %d restarts, %d jobs, %d runs, %.0f messages/s with all checks", d.sent, d.restarts, len(d.store.jobs), len(d.store.runs),
 				float64(d.sent)/quick.Seconds())
 		})

@@ -217,7 +217,7 @@ func checkUsers(y *Yard) error {
 		}
 		for _, k := range r.run.Ranks {
 			if k.State != job.RunEnded {
-				rates[r.Owner] += queue.Weight(len(k.GPUs), 1, float64(k.CPUs)/1000)
+				rates[r.Owner] += queue.Weight(k.Whole(), 1, float64(k.CPUs)/1000)
 			}
 		}
 	}
@@ -279,6 +279,7 @@ func checkRoom(y *Yard, n *nodeRecord, room *fleet.Room, shrunk bool) error {
 	}
 	var gpus, held uint64 // by runs, and by promises too
 	runs := 0
+	shared := map[uint64]float64{} // of GPUs that are shared, by their bit
 	cpus, memory := n.Inventory.CPUs, n.Inventory.Memory
 	left, leftMemory := cpus, memory // with what is promised
 	for _, h := range room.Holds {
@@ -295,13 +296,18 @@ func checkRoom(y *Yard, n *nodeRecord, room *fleet.Room, shrunk bool) error {
 			return fmt.Errorf("node %s is held by %s, which does not run there", n.ID, h.Run)
 		}
 		k := &run.Ranks[rank]
-		if k.Node != n.ID || fleet.Mask(k.GPUs) != h.GPUs || k.CPUs != h.CPUs || k.Memory != h.Memory {
+		if k.Node != n.ID || fleet.Mask(k.GPUs) != h.GPUs || k.Share != h.Share || k.CPUs != h.CPUs || k.Memory != h.Memory {
 			return fmt.Errorf("node %s: hold %+v does not agree with rank %+v", n.ID, h, k)
 		}
-		if gpus&h.GPUs != 0 {
+		if gpus&h.GPUs != 0 || h.Share == 0 && shared[h.GPUs] > 0 {
 			return fmt.Errorf("node %s: run %s has GPUs that another one has too", n.ID, h.Run)
 		}
-		gpus |= h.GPUs
+		if shared[h.GPUs] += h.Share; shared[h.GPUs] > 1+1e-6 {
+			return fmt.Errorf("node %s: run %s has a share of a GPU that is given away %g times", n.ID, h.Run, shared[h.GPUs])
+		}
+		if h.Share == 0 {
+			gpus |= h.GPUs
+		}
 		cpus -= h.CPUs
 		memory -= h.Memory
 	}

@@ -1,7 +1,6 @@
 package yardmaster
 
 import (
-	"math/bits"
 	"slices"
 	"time"
 
@@ -9,6 +8,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/queue"
 )
 
 // launch makes a run of a job on the seats of a plan and orders its nodes to start it.
@@ -24,7 +24,7 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 	addresses := make([]string, len(s.Seats))
 	for i, seat := range s.Seats {
 		run.Ranks[i] = job.Rank{
-			Rank: i, Node: seat.Node, GPUs: fleet.Indices(seat.GPUs), CPUs: need.CPUs, Memory: need.Memory, State: job.RunOrdered,
+			Rank: i, Node: seat.Node, GPUs: fleet.Indices(seat.GPUs), Share: seat.Share, CPUs: need.CPUs, Memory: need.Memory, State: job.RunOrdered,
 		}
 		addresses[i] = y.nodes[seat.Node].Inventory.Address
 	}
@@ -53,7 +53,7 @@ func (y *Yard) hold(r *jobRecord, run *runRecord) {
 			continue
 		}
 		y.table.Book(k.Node, fleet.Hold{
-			Run: run.ID, Job: r.ID, Owner: r.Owner, GPUs: fleet.Mask(k.GPUs), CPUs: k.CPUs, Memory: k.Memory, Ends: ends,
+			Run: run.ID, Job: r.ID, Owner: r.Owner, GPUs: fleet.Mask(k.GPUs), Share: k.Share, CPUs: k.CPUs, Memory: k.Memory, Ends: ends,
 		})
 		if n, ok := y.nodes[k.Node]; ok {
 			n.runs[run.ID] = i
@@ -79,11 +79,12 @@ func runWeight(run *job.Run) float64 {
 	total := 0.0
 	for i := range run.Ranks {
 		k := &run.Ranks[i]
-		need := fleet.Need{CPUs: k.CPUs}
-		total += weight(&need, bits.OnesCount64(fleet.Mask(k.GPUs)), 1)
+		total += rankWeight(k)
 	}
 	return total
 }
+
+func rankWeight(k *job.Rank) float64 { return queue.Weight(k.Whole(), 1, float64(k.CPUs)/1000) }
 
 // firstMasterPort is the first of the ports on which rank 0 of a run listens
 // for the others. Runs get different ones, because two may share a node.
@@ -115,7 +116,7 @@ func (y *Yard) open(r *jobRecord, run *runRecord, rank int, addresses []string) 
 		Run: run.ID, Job: r.ID, Epoch: run.Epoch, Rank: rank, Node: k.Node,
 		Launch: job.Launch{
 			Name: r.Spec.Name, Owner: r.Owner, Workdir: r.Workdir, Setup: r.Spec.Setup, Command: r.Spec.Run, Env: r.Spec.Env,
-			GPUs: k.GPUs, CPUs: k.CPUs, Memory: k.Memory, Grace: r.Spec.Grace, LogLimit: y.cfg.LogLimit,
+			GPUs: k.GPUs, Share: k.Share, CPUs: k.CPUs, Memory: k.Memory, Grace: r.Spec.Grace, LogLimit: y.cfg.LogLimit,
 			Nodes: addresses, MasterPort: run.port,
 		},
 	}}

@@ -98,7 +98,7 @@ func (r *jobRecord) lasts(need *fleet.Need) time.Duration {
 }
 
 func weight(n *fleet.Need, gpus, nodes int) float64 {
-	return queue.Weight(gpus, nodes, float64(n.CPUs)/1000)
+	return queue.Weight(float64(gpus), nodes, float64(n.CPUs)/1000)
 }
 
 // user returns the record of a user. Jobs have an owner, but a store that was

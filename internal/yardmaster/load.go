@@ -82,7 +82,7 @@ func (y *Yard) loadRun(run job.Run) {
 	r.entry.Shape = &queue.Shape{Need: need}
 	seats := make([]place.Seat, len(run.Ranks))
 	for i := range run.Ranks {
-		seats[i] = place.Seat{Node: run.Ranks[i].Node, GPUs: fleet.Mask(run.Ranks[i].GPUs)}
+		seats[i] = place.Seat{Node: run.Ranks[i].Node, GPUs: fleet.Mask(run.Ranks[i].GPUs), Share: run.Ranks[i].Share}
 	}
 	y.nowRunning(r, rec, seats)
 	y.hold(r, rec)

@@ -78,7 +78,7 @@ func (y *Yard) rateOn(s *job.Speed, seats []place.Seat) float64 {
 func (y *Yard) settle(r *jobRecord, run *runRecord, cause job.Cause) {
 	o, rn := r.outlook, r.running
 	if !run.Started.IsZero() {
-		r.Served += y.now.Sub(run.Started).Seconds() * float64(rn.GPUs)
+		r.Served += y.now.Sub(run.Started).Seconds() * rn.Whole()
 	}
 	switch {
 	case cause == job.CauseNone:
@@ -129,7 +129,7 @@ func (y *Yard) told(r *jobRecord, run *runRecord, p *job.Progress, works bool) {
 		y.declared(o, p)
 	case works && !o.At.IsZero() && y.now.Sub(o.At) >= leastWatched && p.Done > o.Done && o.Speed != nil:
 		o.Speed = o.Speed.Learned(job.Rate{
-			GPU: y.kindOf(rn, o.Speed), GPUs: rn.GPUs, Spread: len(rn.Seats) > 1 && y.knowsSpread(o.Speed),
+			GPU: y.kindOf(rn, o.Speed), GPUs: rn.GPUs, Share: rn.Seats[0].Share, Spread: len(rn.Seats) > 1 && y.knowsSpread(o.Speed),
 			PerSecond: (p.Done - o.Done) / y.now.Sub(o.At).Seconds(),
 		})
 	}

@@ -25,7 +25,7 @@ func (y *Yard) promise(r *jobRecord, s *place.Start) {
 	need := &s.Item.Shape.Need
 	p := &promise{job: r, start: *s, run: id.NewRun(r.ID, r.Epoch+1)}
 	for _, seat := range s.Seats {
-		y.table.Book(seat.Node, fleet.Hold{Run: p.run, Job: r.ID, Owner: r.Owner, GPUs: seat.GPUs, CPUs: need.CPUs, Memory: need.Memory})
+		y.table.Book(seat.Node, fleet.Hold{Run: p.run, Job: r.ID, Owner: r.Owner, GPUs: seat.GPUs, Share: seat.Share, CPUs: need.CPUs, Memory: need.Memory})
 	}
 	r.promise = p
 	y.promises = append(y.promises, p)
@@ -79,6 +79,7 @@ func (y *Yard) ready(p *promise) (ready, possible bool) {
 		if !ok || !room.Open || seat.GPUs&^room.Sound != 0 {
 			return false, false
 		}
+		left := 1 - seat.Share // of a GPU that is shared
 		cpus, memory := room.Node.Inventory.CPUs-need.CPUs, room.Node.Inventory.Memory-need.Memory
 		for i := range room.Holds {
 			h := &room.Holds[i]
@@ -87,9 +88,16 @@ func (y *Yard) ready(p *promise) (ready, possible bool) {
 			}
 			cpus -= h.CPUs
 			memory -= h.Memory
-			if h.GPUs&seat.GPUs != 0 {
+			if h.GPUs&seat.GPUs == 0 {
+				continue
+			}
+			if seat.Share == 0 || h.Share == 0 {
 				ready = false
 			}
+			left -= h.Share
+		}
+		if left < -1e-6 {
+			ready = false
 		}
 		if cpus < 0 || memory < 0 {
 			ready = false
@@ -103,7 +111,15 @@ func (y *Yard) free(s *place.Start) bool {
 	need := &s.Item.Shape.Need
 	for _, seat := range s.Seats {
 		room, ok := y.table.Get(seat.Node)
-		if !ok || seat.GPUs&^room.Free != 0 || room.CPUs < need.CPUs || room.Memory < need.Memory {
+		if !ok || room.CPUs < need.CPUs || room.Memory < need.Memory {
+			return false
+		}
+		free := room.Free
+		if seat.Share > 0 {
+			shared, whole, _ := fleet.NewMatcher(*need).FitsPart(room, seat.Share)
+			free = shared | whole
+		}
+		if seat.GPUs&^free != 0 {
 			return false
 		}
 	}

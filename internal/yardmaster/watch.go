@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
@@ -176,8 +175,7 @@ func (y *Yard) release(run *runRecord, k *job.Rank) {
 	if n, ok := y.nodes[k.Node]; ok {
 		delete(n.runs, run.ID)
 	}
-	need := fleet.Need{CPUs: k.CPUs}
-	y.charge(y.jobs[run.Job].Owner, -weight(&need, len(k.GPUs), 1))
+	y.charge(y.jobs[run.Job].Owner, -rankWeight(k))
 	y.freed = y.freed || len(y.promises) > 0
 	if !run.planned { // else the plan knew
 		y.round = true
