@@ -106,6 +106,22 @@ func (m *Matcher) Fits(r *Room) (gpus uint64, ok bool) {
 	return gpus, !m.avoids(r)
 }
 
+// FitsPart reports which GPUs could give a rank a share of one of them: those that
+// others share and that have so much left, and the free ones.
+func (m *Matcher) FitsPart(r *Room, share float64) (shared, free uint64, ok bool) {
+	n := &m.Need
+	if !r.Open || r.CPUs < n.CPUs || r.Memory < n.Memory || !r.Node.Class.Allows(n.Place) || n.GPUs > 1 || n.Nodes > 1 || m.avoids(r) {
+		return 0, 0, false
+	}
+	for _, p := range r.Parts {
+		if p.Held+share <= 1+tiny {
+			shared |= p.GPU
+		}
+	}
+	shared, free = m.gpus(r, shared&r.Sound), m.gpus(r, r.Free)
+	return shared, free, shared|free != 0
+}
+
 // Wanted returns the node's sound GPUs that are of a wanted kind, free or not.
 func (m *Matcher) Wanted(r *Room) uint64 { return m.gpus(r, r.Sound) }
 

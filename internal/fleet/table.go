@@ -18,6 +18,7 @@ type Room struct {
 	Group  int32  // rooms of one class and one size of GPU have the same, from 0
 	Sound  uint64 // GPUs in order: no error, not used by others
 	Free   uint64 // sound GPUs that no run holds
+	Parts  []Part // GPUs of which runs hold a part; never changed in place
 	CPUs   job.CPUs
 	Memory job.Bytes
 	Holds  []Hold // by expected end, unknown ends last; never changed in place
@@ -29,9 +30,16 @@ type Hold struct {
 	Job    id.Job
 	Owner  id.User
 	GPUs   uint64
+	Share  float64 // of the one GPU, if it is shared; 0 for whole ones
 	CPUs   job.CPUs
 	Memory job.Bytes
 	Ends   time.Time // expected; zero if unknown
+}
+
+// Part is how much of a GPU is held by runs that share it.
+type Part struct {
+	GPU  uint64 // its bit
+	Held float64
 }
 
 // Table is the table of all nodes with what is free on them.
@@ -108,14 +116,39 @@ func (t *Table) group(n *Node) int32 {
 
 // recount works out what is free from what is held.
 func (r *Room) recount() {
-	r.Free, r.CPUs, r.Memory = r.Sound, r.Node.Inventory.CPUs, r.Node.Inventory.Memory
+	r.Free, r.CPUs, r.Memory, r.Parts = r.Sound, r.Node.Inventory.CPUs, r.Node.Inventory.Memory, nil
 	for i := range r.Holds {
 		h := &r.Holds[i]
 		r.Free &^= h.GPUs
+		r.Share(h.GPUs, h.Share)
 		r.CPUs -= h.CPUs
 		r.Memory -= h.Memory
 	}
 }
+
+// Share adds what a run holds of a GPU that it shares, or takes it off if it is
+// less than nothing. The room's list is made anew: views have the old one.
+func (r *Room) Share(gpu uint64, share float64) {
+	if share == 0 {
+		return
+	}
+	parts := slices.Clone(r.Parts)
+	at := slices.IndexFunc(parts, func(p Part) bool { return p.GPU == gpu })
+	if at < 0 {
+		parts = append(parts, Part{GPU: gpu})
+		at = len(parts) - 1
+	}
+	if parts[at].Held += share; parts[at].Held < tiny {
+		parts = slices.Delete(parts, at, at+1)
+		r.Free |= gpu & r.Sound
+	} else {
+		r.Free &^= gpu
+	}
+	r.Parts = parts
+}
+
+// tiny is less than any share that is asked for.
+const tiny = 1e-6
 
 // Remove takes a node out of the table.
 func (t *Table) Remove(n id.Node) {

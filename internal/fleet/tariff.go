@@ -20,6 +20,7 @@ type NodePrice struct {
 	Hourly []float64    `json:"hourly,omitempty" yaml:"hourly"` // rent for an hour with 0, 1, 2, … GPUs in use
 	Off    bool         `json:"off,omitempty" yaml:"off"`       // a node that nothing uses is switched off and costs nothing
 	Boot   job.Duration `json:"boot,omitempty" yaml:"boot"`     // from off to ready
+	Bills  job.Duration `json:"bills,omitempty" yaml:"bills"`   // rent is paid for whole stretches of this length; 0 for what is used
 }
 
 // Of returns the line for a node, nil if none matches.
@@ -55,8 +56,11 @@ func (t *Tariff) Rate(p *NodePrice, used int) float64 {
 	if p == nil || used == 0 && p.Off {
 		return 0
 	}
-	return at(p.Hourly, used) + t.Power(p, used)/1000*t.Energy
+	return t.Rent(p, used) + t.Power(p, used)/1000*t.Energy
 }
+
+// Rent returns what is paid for an hour of a node with so many GPUs in use.
+func (t *Tariff) Rent(p *NodePrice, used int) float64 { return at(p.Hourly, used) }
 
 // Power returns the watts that a node and its share of the building draw with so many GPUs in use.
 func (t *Tariff) Power(p *NodePrice, used int) float64 {

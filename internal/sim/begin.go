@@ -36,6 +36,7 @@ func (s *simulation) takeOver(b *Beginning, state *yardmaster.State) {
 			continue
 		}
 		l := &life{job: b.Truth(j), id: j.ID, did: j.Done}
+		l.share = enough(l.job)
 		l.Outcome = Outcome{Job: l.job, ID: j.ID, Started: NotStarted, Served: j.Served}
 		s.jobs[j.ID] = l
 		s.tally.submitted(s.now)
@@ -73,7 +74,7 @@ func (s *simulation) goOn(state *yardmaster.State) {
 		for k := range run.Ranks {
 			rank := &run.Ranks[k]
 			h := s.hosts[rank.Node]
-			m.seats = append(m.seats, place.Seat{Node: rank.Node, GPUs: fleet.Mask(rank.GPUs)})
+			m.seats = append(m.seats, place.Seat{Node: rank.Node, GPUs: fleet.Mask(rank.GPUs), Share: rank.Share})
 			m.hosts = append(m.hosts, h)
 			m.ended = append(m.ended, rank.State == job.RunEnded)
 			m.gpus += len(rank.GPUs)
@@ -102,9 +103,10 @@ func (s *simulation) seat(m *model) (boot time.Duration) {
 			continue
 		}
 		boot = max(boot, h.meter.boot())
-		m.share[i], m.watts[i] = h.meter.join(s.now, bitsOf(m.seats[i]))
+		var more int
+		m.share[i], m.watts[i], more = h.meter.join(s.now, m.seats[i])
 		h.runs = append(h.runs, m)
-		s.tally.use(s.now, bitsOf(m.seats[i]))
+		s.tally.use(s.now, more)
 	}
 	return boot
 }

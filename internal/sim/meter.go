@@ -14,7 +14,9 @@ type meter struct {
 	tariff *fleet.Tariff
 	price  *fleet.NodePrice
 	open   bool
-	used   int
+	opened time.Duration // when it came, or came back
+	used   int           // GPUs
+	users  [64]uint8     // of each GPU
 	since  time.Duration
 	// Paid for one GPU in use since the beginning: money and kWh.
 	money, energy float64
@@ -25,7 +27,7 @@ type meter struct {
 }
 
 func newMeter(t *fleet.Tariff, n *fleet.Node, now time.Duration) meter {
-	return meter{tariff: t, price: t.Of(n), open: true, since: now}
+	return meter{tariff: t, price: t.Of(n), open: true, since: now, opened: now}
 }
 
 // read brings the meter up to date.
@@ -48,6 +50,25 @@ func (m *meter) read(now time.Duration) {
 	}
 }
 
+// reopen lets the node come back.
+func (m *meter) reopen(now time.Duration) {
+	m.read(now)
+	m.open, m.opened = true, now
+}
+
+// close lets the node go. The stretch that was begun is paid to its end.
+func (m *meter) close(now time.Duration) {
+	m.read(now)
+	m.open = false
+	if m.price == nil || m.price.Bills == 0 {
+		return
+	}
+	if over := (now - m.opened) % time.Duration(m.price.Bills); over > 0 {
+		rest := time.Duration(m.price.Bills) - over
+		m.idleMoney += rest.Hours() * m.tariff.Rent(m.price, 0)
+	}
+}
+
 // boot returns how long the node needs until it can be used.
 func (m *meter) boot() time.Duration {
 	if m.price == nil || !m.price.Off || m.used > 0 {
@@ -56,18 +77,36 @@ func (m *meter) boot() time.Duration {
 	return time.Duration(m.price.Boot)
 }
 
-// join lets someone use so many GPUs, and returns how the meter stands.
-func (m *meter) join(now time.Duration, gpus int) (money, energy float64) {
+// join lets someone use a seat, and returns how the meter stands and how many
+// GPUs are in use that were not.
+func (m *meter) join(now time.Duration, seat place.Seat) (money, energy float64, more int) {
 	m.read(now)
-	m.used += gpus
-	return m.money, m.energy
+	for set := seat.GPUs; set != 0; set &= set - 1 {
+		i := bits.TrailingZeros64(set)
+		if m.users[i]++; m.users[i] == 1 {
+			more++
+		}
+	}
+	m.used += more
+	return m.money, m.energy, more
 }
 
-// leave ends that, and returns what is to be paid since.
-func (m *meter) leave(now time.Duration, gpus int, money, energy float64) (cost, kwh float64) {
+// leave ends that, and returns what is to be paid since, and how many GPUs are no
+// longer in use. Who shares a GPU pays for a share of it.
+func (m *meter) leave(now time.Duration, seat place.Seat, money, energy float64) (cost, kwh float64, fewer int) {
 	m.read(now)
-	m.used -= gpus
-	return (m.money - money) * float64(gpus), (m.energy - energy) * float64(gpus)
+	for set := seat.GPUs; set != 0; set &= set - 1 {
+		i := bits.TrailingZeros64(set)
+		if m.users[i]--; m.users[i] == 0 {
+			fewer++
+		}
+	}
+	m.used -= fewer
+	held := float64(bitsOf(seat))
+	if seat.Share > 0 {
+		held = seat.Share
+	}
+	return (m.money - money) * held, (m.energy - energy) * held, fewer
 }
 
 func bitsOf(s place.Seat) int { return bits.OnesCount64(s.GPUs) }

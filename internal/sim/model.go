@@ -55,15 +55,35 @@ func (l *life) truth(did float64) *job.Speed {
 	return s
 }
 
-// work is how much work a job really has.
+// work is how much work a job really has: all of it, or what takes it to its target.
 func (l *life) work() float64 {
-	if s := l.job.Speed; s != nil {
-		return s.Work
+	s := l.job.Speed
+	if s == nil {
+		s = l.job.Spec.Speed
 	}
-	if s := l.job.Spec.Speed; s != nil {
-		return s.Work
+	if s == nil {
+		return 0
 	}
-	return 0
+	return s.Work * l.share
+}
+
+// enough returns the share of a job's work after which its error is what it is to be.
+func enough(j *Job) float64 {
+	t := j.Spec.Target
+	if t == nil || t.AtMost == nil {
+		return 1
+	}
+	for i, p := range j.Error {
+		if p.Y > *t.AtMost {
+			continue
+		}
+		if i == 0 || j.Error[i-1].Y == p.Y {
+			return math.Min(p.X, 1)
+		}
+		from := j.Error[i-1]
+		return math.Min(from.X+(p.X-from.X)*(from.Y-*t.AtMost)/(from.Y-p.Y), 1)
+	}
+	return 1
 }
 
 // order does what the yard orders a node to do for one rank.
@@ -87,7 +107,7 @@ func (s *simulation) order(o *yardmaster.Order) {
 		return
 	}
 	h := s.hosts[o.Node]
-	m.seats = append(m.seats, place.Seat{Node: o.Node, GPUs: fleet.Mask(o.Launch.GPUs)})
+	m.seats = append(m.seats, place.Seat{Node: o.Node, GPUs: fleet.Mask(o.Launch.GPUs), Share: o.Launch.Share})
 	m.hosts = append(m.hosts, h)
 	m.ended = append(m.ended, false)
 	m.left++
@@ -99,9 +119,10 @@ func (s *simulation) order(o *yardmaster.Order) {
 
 // begin lets the nodes of a run start it: at once, or when they have booted.
 func (s *simulation) begin(m *model) {
-	if boot := s.seat(m); boot > 0 {
+	wait := max(s.seat(m), s.bring(m))
+	if wait > 0 {
 		gen := m.gen
-		s.at(s.now+boot, func(s *simulation) {
+		s.at(s.now+wait, func(s *simulation) {
 			if m.gen == gen {
 				s.start(m)
 			}
@@ -328,11 +349,11 @@ func (s *simulation) rankGone(m *model, rank int) {
 	m.ended[rank] = true
 	m.left--
 	h := m.hosts[rank]
-	cost, energy := h.meter.leave(s.now, bitsOf(m.seats[rank]), m.share[rank], m.watts[rank])
+	cost, energy, fewer := h.meter.leave(s.now, m.seats[rank], m.share[rank], m.watts[rank])
 	m.life.Cost += cost
 	m.life.Energy += energy
 	h.runs = slices.DeleteFunc(h.runs, func(o *model) bool { return o == m })
-	s.tally.use(s.now, -bitsOf(m.seats[rank]))
+	s.tally.use(s.now, -fewer)
 	if m.left == 0 {
 		s.tally.account(m)
 		delete(s.runs, m.run)
@@ -375,7 +396,11 @@ func (s *simulation) apply(c *Change) error {
 	}
 	if open := c.Kind == NodeOpens || c.Kind == NodeHeals; open != h.meter.open {
 		s.tally.size(s.now, len(h.node.Inventory.GPUs)*sign(open))
-		h.meter.open = open
+		if open {
+			h.meter.reopen(s.now)
+		} else {
+			h.meter.close(s.now)
+		}
 	}
 	return nil
 }

@@ -61,6 +61,7 @@ type simulation struct {
 	report  [1]yardmaster.RankReport
 	line    []byte // of the log
 	batch   yardmaster.Batch
+	ways    ways
 }
 
 // life is a job on its way through the yard.
@@ -70,6 +71,8 @@ type life struct {
 	did   float64       // units of work saved
 	ran   time.Duration // of a job that only lasts: run and saved
 	fails int           // failures it has had
+	share float64       // of its work that it has to do
+	been  []id.Node     // where its data is, if it has any
 	last  *model        // its last run, nil before the first
 	Outcome
 }
@@ -292,7 +295,7 @@ func (s *simulation) submit(j *Job) error {
 		return fmt.Errorf("job %s at %s: %w", j.Name, j.At, err)
 	}
 	sub, _ := reply.(yardmaster.Submitted)
-	l := &life{job: j, id: sub.Jobs[0]}
+	l := &life{job: j, id: sub.Jobs[0], share: enough(j)}
 	l.Outcome = Outcome{Job: j, ID: l.id, Started: NotStarted}
 	s.jobs[l.id] = l
 	s.tally.submitted(s.now)
@@ -360,6 +363,9 @@ func (s *simulation) result() *Result {
 	hosts := slices.Sorted(maps.Keys(s.hosts))
 	for _, n := range hosts {
 		h := s.hosts[n]
+		if h.meter.open {
+			h.meter.close(s.now)
+		}
 		h.meter.read(s.now)
 		s.tally.host(h)
 	}

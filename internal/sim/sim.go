@@ -43,6 +43,12 @@ type Job struct {
 	// Lost is the work that a stop without warning loses, in seconds of running,
 	// if it is less than the time since the last checkpoint; 0 means all of that.
 	Lost time.Duration
+	// Data is what must be brought to a node before the job can start there for the
+	// first time, Saved the size of its checkpoint, which follows it when it moves.
+	Data, Saved job.Bytes
+	// Error is how its error falls: X is the share of its work, Y the error. A job
+	// with a target that is at most some error ends when it is reached.
+	Error []Point
 	// Fails are ends before the job's own: its runs fail when it has done so much
 	// of its work (0 to 1), one for each entry, in order.
 	Fails []Failure
@@ -101,6 +107,7 @@ type Config struct {
 	Jobs    Jobs
 	Changes Changes // nil if nodes stay as they are
 	Tariff  *fleet.Tariff
+	Network *Network      // how data and checkpoints travel; nil if that takes no time
 	Shares  bool          // fair share between users decides the order; else they submit as one
 	Until   time.Duration // end there even if jobs are left; 0 to run until all have ended
 	Detect  time.Duration // from a node's death until the yard gives it up

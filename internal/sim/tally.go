@@ -133,7 +133,7 @@ func (t *tally) account(m *model) {
 	t.out.LostWork += m.lost
 	m.lost = 0
 	if m.runs {
-		served := (m.stopped(t.since) - m.began).Seconds() * float64(m.gpus)
+		served := (m.stopped(t.since) - m.began).Seconds() * m.whole()
 		m.life.Served += served
 		t.out.Served += served
 	}
@@ -148,6 +148,14 @@ func (t *tally) account(m *model) {
 		t.out.Work += m.did
 		m.life.did = 0
 	}
+}
+
+// whole returns the GPUs that the run holds, a share counted as such.
+func (m *model) whole() float64 {
+	if share := m.seats[0].Share; share > 0 {
+		return share
+	}
+	return float64(m.gpus)
 }
 
 // stopped returns when a run ended, now if it has not.
