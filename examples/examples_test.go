@@ -4,6 +4,7 @@ package examples_test
 
 import (
 	"bufio"
+	"encoding/json"
 	"net"
 	"os"
 	"os/exec"
@@ -13,7 +14,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"trainyard/internal/job"
 	"trainyard/internal/spec"
 )
 
@@ -265,6 +268,74 @@ func TestRetryBreaksDownOnceAndGoesOnFromItsCheckpoint(t *testing.T) {
 		t.Errorf("second run did not go on from the checkpoint:\n%s", second)
 	}
 	mustFall(t, first+second)
+}
+
+func TestDeadlineTellsHowFarItIsAlsoWhenItIsStopped(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	file := filepath.Join(folder, "progress.json")
+	told := func() float64 {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p job.Progress
+		if err := json.Unmarshal(text, &p); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		return p.Done
+	}
+	env := []string{"TRAINYARD_CHECKPOINT_DIR=" + folder, "TRAINYARD_PROGRESS=" + file}
+	cmd := command(t, "deadline", env, "python3", "train.py", "--steps", "10000000")
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var first strings.Builder
+	for lines := bufio.NewScanner(pipe); lines.Scan(); {
+		first.WriteString(lines.Text() + "\n")
+		if strings.HasPrefix(lines.Text(), "step=1000 ") {
+			if got := told(); got < 1000 {
+				t.Errorf("at step 1000 it has told %v", got)
+			}
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	_ = cmd.Wait() // the exit code tells
+	saved := values(t, lastLine(first.String()), "step")
+	if code := cmd.ProcessState.ExitCode(); code != 143 || len(saved) != 1 || told() != saved[0] {
+		t.Fatalf("code %d, told %v, want 143 and what was saved:\n%s", code, told(), &first)
+	}
+	steps := saved[0] + 1500
+	second := succeed(t, command(t, "deadline", env, "python3", "train.py", "--steps", strconv.FormatFloat(steps, 'f', 0, 64)))
+	if !strings.HasPrefix(second, "resumed from step="+strconv.FormatFloat(saved[0], 'f', 0, 64)+"\n") || told() != steps {
+		t.Errorf("told %v, want %v:\n%s", told(), steps, second)
+	}
+	mustFall(t, first.String()+second)
+}
+
+func TestDeadlineSaysInItsFileWhatItsProgramDoes(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("deadline", "job.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := spec.Parse(text, spec.Options{Now: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := file.Jobs[0].Spec
+	if want := "--steps " + strconv.FormatFloat(s.Speed.Work, 'f', 0, 64); !strings.Contains(s.Run, want) {
+		t.Errorf("run is %q and speed.work %v", s.Run, s.Speed.Work)
+	}
+	if s.Deadline == nil || s.LateCost == 0 || s.Checkpoint == nil || s.Speed.On("", 0).Rate(0, 1) <= 0 {
+		t.Errorf("the file does not show what it is for: %+v", s)
+	}
 }
 
 func TestGPUsStartsAWorkerForEachDeviceItWasGiven(t *testing.T) {

@@ -50,6 +50,7 @@ type Runtime interface {
 	Watch() <-chan struct{}
 	Renew(valid time.Duration) error
 	OpenLog(run id.Run, rank int, offset int64) (io.ReadCloser, int64, error)
+	ProgressFile(run id.Run, rank int) (string, error)
 	Limits() string
 	Close() error
 }
@@ -99,6 +100,7 @@ type Agent struct {
 	results  *results
 	metrics  *metrics
 	memory   memory
+	told     map[id.Run]*told // by runs whose first rank is here; the report loop's own
 
 	reconcileSoon chan struct{}
 	reportSoon    chan struct{}
@@ -155,6 +157,7 @@ func New(cfg Config) (*Agent, error) {
 		cfg: cfg, log: cfg.Log, clk: cfg.Clock, boot: hex.EncodeToString(boot[:]), fake: fake,
 		reconcileSoon: make(chan struct{}, 1), reportSoon: make(chan struct{}, 1), uploads: make(chan struct{}, maxUploads),
 		started: map[key]bool{}, shippers: map[key]*shipper{}, state: map[string]string{},
+		told: map[id.Run]*told{},
 	}
 	if a.memory, err = loadMemory(cfg.Dir); err != nil {
 		return nil, err

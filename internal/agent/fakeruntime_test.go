@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -27,12 +28,15 @@ type fakeRuntime struct {
 	adopted int
 	files   runtime.Materialise
 	fail    error // of the next starts
+	// progress is the folder of the programs' progress files.
+	progress string
 }
 
 type fakeRank struct {
 	spec   runtime.Spec
 	status runtime.Status
 	log    []byte
+	mute   error // why its progress cannot be had
 }
 
 func newFakeRuntime() *fakeRuntime {
@@ -128,6 +132,16 @@ func (f *fakeRuntime) OpenLog(run id.Run, rank int, offset int64) (io.ReadCloser
 		return nil, 0, fmt.Errorf("no log of %s", run)
 	}
 	return &fakeLog{f: f, r: r, at: offset}, int64(len(r.log)), nil
+}
+
+func (f *fakeRuntime) ProgressFile(run id.Run, rank int) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.ranks[rankKey{run, rank}]
+	if r == nil {
+		return "", fmt.Errorf("no progress of %s", run)
+	}
+	return filepath.Join(f.progress, fmt.Sprintf("%s.%d", run, rank)), r.mute
 }
 
 // fakeLog reads a log that grows.

@@ -92,13 +92,14 @@ func (a *Agent) reportLoop(ctx context.Context) {
 func (a *Agent) report(ctx context.Context, seq uint64) (api.ReportReply, error) {
 	r := api.Report{Capability: api.Capability, Boot: a.boot, Seq: seq}
 	a.mu.Lock()
-	r.Ranks = a.ranks
+	ranks, server := a.ranks, a.wanted.server
 	r.Foreign = a.foreign()
 	inv := a.found.Inventory
 	if a.sent == nil || !reflect.DeepEqual(*a.sent, inv) {
 		r.Inventory = &inv
 	}
 	a.mu.Unlock()
+	r.Ranks = a.addProgress(ranks, server)
 	call, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	reply, err := a.yard.Load().Report(call, r)
@@ -108,6 +109,7 @@ func (a *Agent) report(ctx context.Context, seq uint64) (api.ReportReply, error)
 		}
 		return reply, err
 	}
+	a.tookProgress(r.Ranks, server)
 	now := a.clk.Now()
 	a.mu.Lock()
 	a.contact, a.taken = now, r.Ranks

@@ -57,6 +57,11 @@ type Job struct {
 	FakeGPUs  bool       `json:"fake_gpus,omitempty" doc:"it runs on declared GPUs that do not exist"`
 	Needs     []id.Job   `json:"needs,omitempty"`
 	Pipeline  string     `json:"pipeline,omitempty"`
+	Deadline  *time.Time `json:"deadline,omitempty"`
+	LateCost  job.Money  `json:"late_cost,omitempty" doc:"what each hour past the deadline costs"`
+	Done      *float64   `json:"done,omitempty" doc:"units of work done by now, as its program told or its speed says; absent if that is not known"`
+	Work      float64    `json:"work,omitempty" doc:"units of work in all, where known"`
+	Percent   *float64   `json:"percent,omitempty" minimum:"0" maximum:"100" doc:"of the work that is done, where both are known"`
 }
 
 // JobDetail is a job with all that is known about it.
@@ -91,6 +96,7 @@ type Rank struct {
 	Rank     int          `json:"rank"`
 	Node     id.Node      `json:"node"`
 	GPUs     []int        `json:"gpus,omitempty"`
+	Share    float64      `json:"share,omitempty" doc:"of its one GPU, if it shares that with others"`
 	State    job.RunState `json:"state"`
 	ExitCode *int         `json:"exit_code,omitempty"`
 	Signal   string       `json:"signal,omitempty"`

@@ -24,6 +24,7 @@ func someJobs() []api.Job {
 		{
 			ID: "j9", Name: "llama-sft", Owner: "ada", State: job.Pending, Status: job.StatusPending, Priority: 10,
 			Reason: "waits for 8 GPUs; j7 of grace holds them", Resources: "8x A100:80GB", Submitted: ago(40 * time.Second), Since: ago(40 * time.Second),
+			Deadline: new(now.Add(50 * time.Hour)), LateCost: 2_500_000, Done: new(43.2e6), Work: 130e6, Percent: new(33.2),
 		},
 		{
 			ID: "j7", Name: "resnet50", Owner: "grace", State: job.Running, Status: job.StatusRunning, Epoch: 2, Project: "vision",
@@ -68,7 +69,7 @@ func someNodes() []api.Node {
 
 func detail() api.JobDetail {
 	d := api.JobDetail{Job: someJobs()[0]}
-	d.Spec = json.RawMessage(`{"name":"llama-sft","run":"python train.py\npython eval.py","resources":{"gpus":"8","gpu":["A100:80GB"],"nodes":"1","cpus":"8"},"place":"any","env":{"SEED":"1"}}`)
+	d.Spec = json.RawMessage(`{"name":"llama-sft","run":"python train.py\npython eval.py","deadline":"2026-03-03T14:00:00Z","late_cost":"$2.5","speed":{"work":130000000,"rates":[{"gpu":"A100:80GB","gpus":8,"per_second":900}],"start":"45s"},"resources":{"gpus":"8","gpu":["A100:80GB"],"nodes":"1","cpus":"8"},"place":"any","env":{"SEED":"1"}}`)
 	d.Epoch = 1
 	d.Runs = []api.Run{{
 		ID: "j9.1", Epoch: 1, State: job.RunEnded, Cause: job.CauseNodeLost, Ordered: ago(2 * time.Hour), Started: new(ago(2 * time.Hour)), Ended: new(ago(time.Hour)),

@@ -106,12 +106,45 @@ func (a *app) jobFields(j api.Job, now time.Time) error {
 		{Name: "Priority", Value: strconv.Itoa(j.Priority)}, {Name: "Needs", Value: strings.Join(needs, ", ")},
 		{Name: "Pipeline", Value: j.Pipeline}, {Name: "Submitted", Value: stamp(&j.Submitted, now)},
 		{Name: "Started", Value: stamp(j.Started, now)}, {Name: "Ended", Value: stamp(j.Ended, now)},
-		{Name: "Ran", Value: ranFor(j, now)},
+		{Name: "Ran", Value: ranFor(j, now)}, {Name: "Progress", Value: headway(j)},
+		{Name: "Deadline", Value: stamp(j.Deadline, now)}, {Name: "Late cost", Value: lateCost(j.LateCost)},
 	}
 	if j.ExitCode != nil {
 		fields = append(fields, console.Field{Name: "Exit code", Value: strconv.Itoa(*j.ExitCode)})
 	}
 	return a.Fields(fields...)
+}
+
+// headway writes how far a job has come: "65M of 130M (50%)".
+func headway(j api.Job) string {
+	text := ""
+	switch {
+	case j.Done != nil && j.Work > 0:
+		text = table.Amount(*j.Done) + " of " + table.Amount(j.Work)
+	case j.Done != nil:
+		text = table.Amount(*j.Done)
+	case j.Work > 0:
+		text = "unknown of " + table.Amount(j.Work)
+	}
+	if p := percent(j); p != "" {
+		text += " (" + p + ")"
+	}
+	return text
+}
+
+// percent writes the share of a job's work that is done.
+func percent(j api.Job) string {
+	if j.Percent == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*j.Percent, 'f', -1, 64) + "%"
+}
+
+func lateCost(m job.Money) string {
+	if m == 0 {
+		return ""
+	}
+	return m.String() + " for each hour past the deadline"
 }
 
 // stamp writes a time and how long ago it was.
@@ -195,7 +228,7 @@ func (a *app) jobRuns(runs []api.Run, now time.Time) error {
 				reason = r.Reason
 			}
 			t.Cells(table.Cell{Text: string(r.ID)}, table.Cell{Text: strconv.Itoa(k.Rank)}, table.Cell{Text: string(k.Node)},
-				table.Cell{Text: indices(k.GPUs)}, table.Cell{Text: string(k.State), Color: rankColor(k)},
+				table.Cell{Text: devices(k)}, table.Cell{Text: string(k.State), Color: rankColor(k)},
 				table.Cell{Text: started}, table.Cell{Text: duration}, table.Cell{Text: exit}, table.Cell{Text: reason})
 		}
 	}
@@ -203,6 +236,15 @@ func (a *app) jobRuns(runs []api.Run, now time.Time) error {
 		return err
 	}
 	return t.Write(a.Stdout)
+}
+
+// devices names the GPUs of a rank: "0,1", or "0 (0.5 of it)" where others have the rest.
+func devices(k api.Rank) string {
+	text := indices(k.GPUs)
+	if k.Share > 0 {
+		text += fmt.Sprintf(" (%g of it)", k.Share)
+	}
+	return text
 }
 
 func rankColor(k api.Rank) table.Color {

@@ -199,7 +199,7 @@ func (a *app) jobTable(jobs []api.Job) *table.Table {
 	now, wide := a.Clock.Now(), a.Output == console.Wide
 	head := []string{"ID", "NAME", "OWNER", "STATUS", "RESOURCES", "SUBMITTED", "DURATION", "NODES"}
 	if wide {
-		head = append(head, "PROJECT", "PRIORITY", "RUNS", "EXIT")
+		head = append(head, "PROJECT", "PRIORITY", "RUNS", "EXIT", "DONE", "DEADLINE")
 	}
 	t := a.NewTable(append(head, "REASON")...)
 	for _, j := range jobs {
@@ -213,11 +213,14 @@ func (a *app) jobTable(jobs []api.Job) *table.Table {
 			{Text: resources}, {Text: table.Ago(j.Submitted, now)}, {Text: ranFor(j, now)}, {Text: nodeList(j.Nodes)},
 		}
 		if wide {
-			exit := ""
+			exit, due := "", ""
+			if j.Deadline != nil {
+				due = table.Ago(*j.Deadline, now)
+			}
 			if j.ExitCode != nil {
 				exit = strconv.Itoa(*j.ExitCode)
 			}
-			for _, text := range []string{string(j.Project), strconv.Itoa(j.Priority), strconv.Itoa(j.Epoch), exit} {
+			for _, text := range []string{string(j.Project), strconv.Itoa(j.Priority), strconv.Itoa(j.Epoch), exit, percent(j), due} {
 				row = append(row, table.Cell{Text: text})
 			}
 		}

@@ -80,11 +80,20 @@ const (
 	StopKill StopMode = "kill" // SIGKILL at once
 )
 
+// Whole returns the GPUs that the rank holds, a share counted as such.
+func (k *Rank) Whole() float64 {
+	if k.Share > 0 {
+		return k.Share
+	}
+	return float64(len(k.GPUs))
+}
+
 // Rank is a run's part on one node.
 type Rank struct {
 	Rank     int       `json:"rank"`
 	Node     id.Node   `json:"node"`
-	GPUs     []int     `json:"gpus,omitempty"` // indices on that node
+	GPUs     []int     `json:"gpus,omitempty"`  // indices on that node
+	Share    float64   `json:"share,omitempty"` // of its one GPU, if it shares that with others
 	CPUs     CPUs      `json:"cpus"`
 	Memory   Bytes     `json:"memory,omitempty"`
 	State    RunState  `json:"state"`

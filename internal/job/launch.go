@@ -11,6 +11,7 @@ type Launch struct {
 	Command    string            `json:"command"`
 	Env        map[string]string `json:"env,omitempty"`
 	GPUs       []int             `json:"gpus,omitempty"`
+	Share      float64           `json:"share,omitempty"` // of its one GPU, if others have the rest
 	CPUs       CPUs              `json:"cpus"`
 	Memory     Bytes             `json:"memory,omitempty"`
 	Checkpoint string            `json:"checkpoint,omitempty"`

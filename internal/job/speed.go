@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"slices"
@@ -25,7 +26,8 @@ type Rate struct {
 	GPU       string  `json:"gpu,omitempty"` // kind, as in resources.gpu; "" for any
 	GPUs      int     `json:"gpus"`          // of all nodes together
 	Spread    bool    `json:"spread,omitempty"`
-	PerSecond float64 `json:"per_second"` // units
+	Share     float64 `json:"share,omitempty"` // of one GPU that it can share with other jobs; 0 for whole GPUs
+	PerSecond float64 `json:"per_second"`      // units
 }
 
 // NewSpeed makes a speed of its measured rates.
@@ -95,14 +97,16 @@ func (s *Speed) prepare() {
 		for _, o := range s.Rates {
 			switch {
 			case o.GPU != r.GPU || o.PerSecond <= 0 || o.GPUs < 0 || o.GPUs > MaxCount:
+			case o.Share > 0 && o.Share < 1:
+				c.parts = append(c.parts, Part{o.Share, o.PerSecond})
 			case o.Spread:
 				spread = append(spread, o)
 			default:
 				together = append(together, o)
 			}
 		}
-		c.together, c.least = draw(together)
-		c.spread, c.leastSpread = draw(spread)
+		slices.SortStableFunc(c.parts, func(a, b Part) int { return cmp.Compare(a.Share, b.Share) })
+		c.together, c.spread = draw(together), draw(spread)
 		s.curves = append(s.curves, c)
 	}
 }
@@ -110,35 +114,86 @@ func (s *Speed) prepare() {
 // MaxCount is the greatest number of GPUs of one job that is reckoned with.
 const MaxCount = 1 << 14
 
-// draw returns the rate for each count: straight lines between the points, and
-// nothing below the first.
-func draw(points []Rate) (rates []float64, least int) {
-	if len(points) == 0 {
-		return nil, 0
-	}
-	points = slices.Clone(points)
+// line is straight lines between measured points.
+type line struct {
+	points []Rate    // by number of GPUs, each number once
+	rates  []float64 // by number of GPUs, of the first few: they are asked for most
+}
+
+// few is how many counts a line keeps the rate of.
+const few = 128
+
+// draw makes a line of points. Of two for one count the later is taken.
+func draw(points []Rate) line {
 	slices.SortStableFunc(points, func(a, b Rate) int { return a.GPUs - b.GPUs })
-	last := points[len(points)-1]
-	rates = make([]float64, last.GPUs+1)
-	for i, p := range points {
-		rates[p.GPUs] = p.PerSecond
-		if i == 0 || points[i-1].GPUs == p.GPUs {
+	var l line
+	for _, p := range points {
+		if n := len(l.points); n > 0 && l.points[n-1].GPUs == p.GPUs {
+			l.points[n-1] = p
 			continue
 		}
-		from := points[i-1]
-		for n := from.GPUs + 1; n < p.GPUs; n++ {
-			rates[n] = from.PerSecond + (p.PerSecond-from.PerSecond)*float64(n-from.GPUs)/float64(p.GPUs-from.GPUs)
-		}
+		l.points = append(l.points, p)
 	}
-	return rates, points[0].GPUs
+	if len(points) > 0 {
+		rates := make([]float64, min(l.most(), few)+1)
+		for n := range rates {
+			rates[n] = l.at(n)
+		}
+		l.rates = rates
+	}
+	return l
+}
+
+func (l *line) least() int { return l.points[0].GPUs }
+func (l *line) most() int  { return l.points[len(l.points)-1].GPUs }
+
+// at returns the rate on so many GPUs: 0 below the first point, and no more than
+// at the last above it.
+func (l *line) at(gpus int) float64 {
+	if gpus < len(l.rates) {
+		return l.rates[gpus]
+	}
+	if gpus >= l.most() {
+		return l.points[len(l.points)-1].PerSecond
+	}
+	i, found := slices.BinarySearchFunc(l.points, gpus, func(p Rate, n int) int { return p.GPUs - n })
+	switch {
+	case found:
+		return l.points[i].PerSecond
+	case i == 0:
+		return 0
+	}
+	from, to := l.points[i-1], l.points[i]
+	return from.PerSecond + (to.PerSecond-from.PerSecond)*float64(gpus-from.GPUs)/float64(to.GPUs-from.GPUs)
 }
 
 // Curve is how fast a job is on so many GPUs of one kind.
 type Curve struct {
-	Kind               string
-	kind               GPUKind
-	together, spread   []float64 // units per second by number of GPUs
-	least, leastSpread int
+	Kind             string
+	kind             GPUKind
+	together, spread line // on one node, or on however many; and on several
+	parts            []Part
+}
+
+// Part is how fast a job is on a part of one GPU.
+type Part struct{ Share, PerSecond float64 }
+
+// Parts lists the shares of one GPU that the job can do with, smallest first.
+func (c *Curve) Parts() []Part {
+	if c == nil {
+		return nil
+	}
+	return c.parts
+}
+
+// OnPart returns the units per second on a share of one GPU, 0 if it cannot do with that.
+func (c *Curve) OnPart(share float64) float64 {
+	for _, p := range c.Parts() {
+		if p.Share == share {
+			return p.PerSecond
+		}
+	}
+	return 0
 }
 
 // Rate returns the units per second on so many GPUs of so many nodes: 0 below
@@ -148,35 +203,39 @@ func (c *Curve) Rate(gpus, nodes int) float64 {
 	if c == nil || gpus < 0 {
 		return 0
 	}
-	rates := c.together
-	if (nodes > 1 || len(rates) == 0) && len(c.spread) > 0 && (gpus >= c.leastSpread || len(rates) == 0) {
-		rates = c.spread
+	l := &c.together
+	if len(c.spread.points) > 0 && (len(l.points) == 0 || nodes > 1 && gpus >= c.spread.least()) {
+		l = &c.spread
 	}
-	if len(rates) == 0 {
+	if len(l.points) == 0 {
 		return 0
 	}
-	return rates[min(gpus, len(rates)-1)]
+	return l.at(gpus)
 }
 
 // Least returns the smallest number of GPUs with which the job runs.
 func (c *Curve) Least() int {
 	switch {
-	case c == nil:
+	case c == nil || len(c.together.points)+len(c.spread.points) == 0:
 		return 0
-	case len(c.together) == 0:
-		return c.leastSpread
-	case len(c.spread) == 0:
-		return c.least
+	case len(c.together.points) == 0:
+		return c.spread.least()
+	case len(c.spread.points) == 0:
+		return c.together.least()
 	}
-	return min(c.least, c.leastSpread)
+	return min(c.together.least(), c.spread.least())
 }
 
 // Most returns the greatest number of GPUs that was measured.
 func (c *Curve) Most() int {
-	if c == nil {
-		return 0
+	most := 0
+	if c != nil && len(c.together.points) > 0 {
+		most = c.together.most()
 	}
-	return max(len(c.together), len(c.spread)) - 1
+	if c != nil && len(c.spread.points) > 0 {
+		most = max(most, c.spread.most())
+	}
+	return most
 }
 
 // Best returns the greatest rate of the curve.
@@ -185,11 +244,10 @@ func (c *Curve) Best() float64 {
 		return 0
 	}
 	best := 0.0
-	for _, r := range c.together {
-		best = math.Max(best, r)
-	}
-	for _, r := range c.spread {
-		best = math.Max(best, r)
+	for _, l := range [][]Rate{c.together.points, c.spread.points} {
+		for _, p := range l {
+			best = math.Max(best, p.PerSecond)
+		}
 	}
 	return best
 }
@@ -200,7 +258,7 @@ func (c *Curve) Best() float64 {
 func (s *Speed) Learned(seen Rate) *Speed {
 	rates := slices.Clone(s.Rates)
 	at := slices.IndexFunc(rates, func(r Rate) bool {
-		return r.GPUs == seen.GPUs && r.Spread == seen.Spread && strings.EqualFold(r.GPU, seen.GPU)
+		return r.GPUs == seen.GPUs && r.Spread == seen.Spread && r.Share == seen.Share && strings.EqualFold(r.GPU, seen.GPU)
 	})
 	if at < 0 {
 		rates = append(rates, seen)

@@ -54,6 +54,8 @@ type Line struct {
 	levels map[int]*level
 	order  []int // priorities, highest first
 	shapes map[fleet.Need]*Shape
+	kinds  int // shapes that some job has
+	hollow int // queues without a job: kept for a while, because the next job is often alike
 	length int
 }
 
@@ -96,7 +98,7 @@ func (l *Line) Items() []*Item {
 }
 
 // Shapes returns the number of different needs among them.
-func (l *Line) Shapes() int { return len(l.shapes) }
+func (l *Line) Shapes() int { return l.kinds }
 
 // Add puts a job with this need into the line and sets its shape.
 func (l *Line) Add(it *Item, need fleet.Need) {
@@ -111,8 +113,13 @@ func (l *Line) Add(it *Item, need fleet.Need) {
 	if found {
 		return
 	}
+	if len(q.items) == 0 {
+		l.hollow--
+	}
 	q.items = slices.Insert(q.items, at, it)
-	s.Count++
+	if s.Count++; s.Count == 1 {
+		l.kinds++
+	}
 	s.lasts[it.Lasts]++
 	l.length++
 }
@@ -127,7 +134,7 @@ func (l *Line) Remove(it *Item) {
 	if !found {
 		return
 	}
-	if at == 0 { // the common case; the array is moved only when it is half empty
+	if at == 0 && len(q.items) > 1 { // the common case; the array is moved only when it is half empty
 		q.items[0] = nil
 		q.items = q.items[1:]
 	} else {
@@ -138,12 +145,18 @@ func (l *Line) Remove(it *Item) {
 		delete(it.Shape.lasts, it.Lasts)
 	}
 	if it.Shape.Count--; it.Shape.Count == 0 {
-		delete(l.shapes, it.Shape.Need)
+		l.kinds--
 	}
-	if len(q.items) == 0 {
-		l.drop(it, q)
+	if len(q.items) > 0 {
+		return
+	}
+	if l.hollow++; l.hollow > l.kinds+maxHollow {
+		l.sweep()
 	}
 }
+
+// maxHollow is how many more empty queues than shapes are kept.
+const maxHollow = 64
 
 func search(items []*Item, number uint64) (int, bool) {
 	if len(items) > 0 && items[0].Number == number { // mostly the first is asked for
@@ -192,6 +205,7 @@ func (l *Line) queue(it *Item, create bool) *shapeQueue {
 	}
 	q := &shapeQueue{shape: it.Shape}
 	u.queues = append(u.queues, q)
+	l.hollow++
 	return q
 }
 
@@ -205,20 +219,25 @@ func compareUsers(u *userLine, name id.User) int {
 	return 0
 }
 
-// drop removes an empty queue, and what is empty without it.
-func (l *Line) drop(it *Item, q *shapeQueue) {
-	lv := l.levels[it.Priority]
-	u := lv.users[it.User]
-	u.queues = slices.DeleteFunc(u.queues, func(o *shapeQueue) bool { return o == q })
-	if len(u.queues) > 0 {
-		return
+// sweep drops what is empty: queues, users, levels and shapes.
+func (l *Line) sweep() {
+	for p, lv := range l.levels {
+		lv.order = slices.DeleteFunc(lv.order, func(u *userLine) bool {
+			u.queues = slices.DeleteFunc(u.queues, func(q *shapeQueue) bool { return len(q.items) == 0 })
+			if len(u.queues) == 0 {
+				delete(lv.users, u.user)
+			}
+			return len(u.queues) == 0
+		})
+		if len(lv.order) == 0 {
+			delete(l.levels, p)
+			l.order = slices.DeleteFunc(l.order, func(o int) bool { return o == p })
+		}
 	}
-	delete(lv.users, it.User)
-	at, _ := slices.BinarySearchFunc(lv.order, it.User, compareUsers)
-	lv.order = slices.Delete(lv.order, at, at+1)
-	if len(lv.order) > 0 {
-		return
+	for need, s := range l.shapes {
+		if s.Count == 0 {
+			delete(l.shapes, need)
+		}
 	}
-	delete(l.levels, it.Priority)
-	l.order = slices.DeleteFunc(l.order, func(p int) bool { return p == it.Priority })
+	l.hollow = 0
 }

@@ -21,6 +21,6 @@ func Decayed(use, rate float64, passed time.Duration) float64 {
 
 // Weight is how much a job counts for fair share while it runs, in GPUs. A CPU
 // counts a sixteenth of a GPU, the usual ratio in GPU machines.
-func Weight(gpus, nodes int, cpus float64) float64 {
-	return float64(nodes) * (float64(gpus) + cpus/16)
+func Weight(gpus float64, nodes int, cpus float64) float64 {
+	return float64(nodes) * (gpus + cpus/16)
 }

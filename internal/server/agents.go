@@ -142,6 +142,9 @@ func (s *Server) report(ctx context.Context, in *body[api.Report]) (*body[api.Re
 			return nil, toProblem(err)
 		}
 	}
+	if err := in.Body.Check(); err != nil {
+		return nil, toProblem(err)
+	}
 	if _, err := s.do(ctx, fromReport(n, &in.Body)); err != nil {
 		return nil, s.fail(ctx, err)
 	}

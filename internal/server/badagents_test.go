@@ -139,6 +139,10 @@ func TestBadRequestsOfAgents(t *testing.T) {
 		{"a file that cannot be", "GET", "/agent/v1/files/..%2F..%2Fyard.db", n.http, "", "", `422 bad_digest digest: "../../yard.db" is no SHA-256 in lower-case hex`},
 		{"an inventory that cannot be", "POST", "/agent/v1/reports", n.http, `{"capability":1,"boot":"b","seq":1,"inventory":{"address":"","os":"","arch":"","version":"","cpus":"1","memory":"1GB","disk":"1GB",
 			"gpus":[{"index":64,"uuid":"","model":"","memory":"1GB"}]}}`, "", "422 bad_inventory inventory: GPU 64 is listed twice or out of range"},
+		{"progress below nothing", "POST", "/agent/v1/reports", n.http, `{"capability":2,"boot":"b","seq":1,"ranks":[{"run":"j1.1","rank":0,"state":"running","progress":{"done":-1}}]}`, "",
+			"422 bad_progress progress: done is -1, and must be a number from 0 to 1e+18"},
+		{"progress without what is done", "POST", "/agent/v1/reports", n.http, `{"capability":2,"boot":"b","seq":1,"ranks":[{"run":"j1.1","rank":0,"state":"running","progress":{"work":1}}]}`, "",
+			"422 bad_request ranks[0].progress: expected required property done to be present"},
 		{"a report that is too large", "POST", "/agent/v1/reports", n.http, `{"boot":"` + strings.Repeat("x", 17<<20) + `"}`, "", "413 too_large: request body is too large limit=16777216 bytes"},
 		{"a request to renew that is none", "POST", "/agent/v1/renew", n.http, `{"csr":"hello"}`, "", "422 csr_invalid: the signing request is not a single PEM block of that type"},
 	}

@@ -34,13 +34,38 @@ func toJob(j *job.Job) api.Job {
 		Epoch: j.Epoch, Needs: j.Needs, Pipeline: j.Pipeline,
 	}
 	if j.Spec != nil {
-		out.Name, out.Priority, out.Resources = j.Spec.Name, j.Spec.Priority, resourcesText(&j.Spec.Resources)
+		addSpec(&out, j.Spec)
+	}
+	if j.Done > 0 || out.Work > 0 {
+		out.SetDone(j.Done)
 	}
 	if j.State.Final() && j.Epoch > 0 {
 		code := j.ExitCode
 		out.ExitCode = &code
 	}
 	return out
+}
+
+// addSpec shows what a job asks for.
+func addSpec(out *api.Job, s *job.Spec) {
+	out.Name, out.Priority, out.Resources, out.LateCost = s.Name, s.Priority, resourcesText(&s.Resources), s.LateCost
+	if s.Deadline != nil {
+		out.Deadline = timeOrNil(*s.Deadline)
+	}
+	if s.Speed != nil {
+		out.Work = s.Speed.Work
+	}
+}
+
+// addBrief shows what is not stored: where a live job runs, and how far it has come
+// by now in place of what its ended runs did.
+func addBrief(out *api.Job, b *yardmaster.Brief) {
+	out.Nodes, out.FakeGPUs = b.Nodes, b.FakeGPUs
+	if p := b.Progress; p != nil {
+		if out.Work, out.Done, out.Percent = p.Work, nil, nil; !p.At.IsZero() {
+			out.SetDone(p.Done)
+		}
+	}
 }
 
 // resourcesText says what a job asks for: "2 nodes of 8x A100:80GB".
@@ -83,7 +108,7 @@ func toRun(r *job.Run) api.Run {
 		Started: timeOrNil(r.Started), Ended: timeOrNil(r.Ended), Ranks: make([]api.Rank, len(r.Ranks))}
 	for i := range r.Ranks {
 		k := &r.Ranks[i]
-		out.Ranks[i] = api.Rank{Rank: k.Rank, Node: k.Node, GPUs: k.GPUs, State: k.State, Signal: k.Signal, Cause: k.Cause, Reason: k.Reason}
+		out.Ranks[i] = api.Rank{Rank: k.Rank, Node: k.Node, GPUs: k.GPUs, Share: k.Share, State: k.State, Signal: k.Signal, Cause: k.Cause, Reason: k.Reason}
 		if k.State == job.RunEnded {
 			code := k.ExitCode
 			out.Ranks[i].ExitCode = &code

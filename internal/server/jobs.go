@@ -120,12 +120,15 @@ func (s *Server) addBriefs(ctx context.Context, jobs []api.Job) error {
 		ids[i] = jobs[i].ID
 	}
 	var briefs []yardmaster.Brief // written by the loop, perhaps after we gave up on it
-	if err := s.query(ctx, func(y *yardmaster.Yard) { briefs = y.Briefs(s.Clock.Now(), ids) }); err != nil {
+	err := s.query(ctx, func(y *yardmaster.Yard) {
+		briefs = y.Briefs(s.Clock.Now(), ids)
+	})
+	if err != nil {
 		return err
 	}
 	for i, b := range briefs {
 		j := &jobs[i]
-		j.Nodes, j.FakeGPUs = b.Nodes, b.FakeGPUs
+		addBrief(j, &b)
 		if b.Waits != "" && j.State.Waiting() {
 			j.Reason = b.Waits
 		}
@@ -174,8 +177,7 @@ func (s *Server) getJob(ctx context.Context, in *jobInput) (*body[api.JobDetail]
 		if why, ok := y.Why(s.Clock.Now(), j.ID); ok {
 			d.Why = toWhy(&why)
 		}
-		b := y.Briefs(s.Clock.Now(), []id.Job{j.ID})[0]
-		d.Nodes, d.FakeGPUs = b.Nodes, b.FakeGPUs
+		addBrief(&d.Job, &y.Briefs(s.Clock.Now(), []id.Job{j.ID})[0])
 	})
 	if err != nil {
 		return nil, s.fail(ctx, err)

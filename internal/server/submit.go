@@ -84,8 +84,12 @@ func accepted(m *yardmaster.Submit, ids []id.Job, now time.Time) []api.Job {
 	jobs := make([]api.Job, len(ids))
 	for i, j := range ids {
 		sp := m.Jobs[i].Spec
-		jobs[i] = api.Job{ID: j, Seq: 1, Name: sp.Name, Owner: m.Owner, Project: id.Project(sp.Project), State: job.Pending, Status: job.StatusPending,
-			Reason: "waits for its turn", Priority: sp.Priority, Resources: resourcesText(&sp.Resources), Submitted: now, Since: now, Pipeline: pipeline}
+		jobs[i] = api.Job{ID: j, Seq: 1, Owner: m.Owner, Project: id.Project(sp.Project), State: job.Pending, Status: job.StatusPending,
+			Reason: "waits for its turn", Submitted: now, Since: now, Pipeline: pipeline}
+		addSpec(&jobs[i], sp)
+		if jobs[i].Work > 0 {
+			jobs[i].SetDone(0)
+		}
 		for _, need := range sp.Needs {
 			jobs[i].Needs = append(jobs[i].Needs, byName[need])
 			jobs[i].Reason = "waits for the jobs it needs"

@@ -11,6 +11,7 @@ type field struct {
 	name    string
 	kind    kind    // how its value is written
 	fields  []field // of a mapping that has keys of its own; then there is no kind
+	list    *list   // there may be several of these mappings, as a list
 	doc     string
 	def     string   // the default, as it would be written; "" if there is none
 	example string   // a value, as it is written behind the key
@@ -21,9 +22,19 @@ type field struct {
 	must    bool
 }
 
+// list is a list of mappings. The fields of one read and write the newest entry.
+type list struct {
+	most int // entries
+	add  func(*job.Spec)
+	each func(*job.Spec) []*job.Spec // a spec for each entry that has this one alone
+}
+
 // words says what kind of value it takes, for a sentence such as "must be a length of time".
 func (f field) words() string {
-	if f.fields != nil {
+	switch {
+	case f.list != nil:
+		return "a list of mappings"
+	case f.fields != nil:
 		return "a mapping"
 	}
 	return f.kind.words
@@ -97,7 +108,7 @@ func modelFields() []field {
 	return []field{
 		{name: "kind", kind: lineKind(func(s *job.Spec) *string { return &model(s).Kind }), example: "cnn", doc: "The family of the model."},
 		{name: "task", kind: lineKind(func(s *job.Spec) *string { return &model(s).Task }), example: "vision", doc: "What it is trained for."},
-		{name: "params", kind: amountKind(func(s *job.Spec) *float64 { return &model(s).Params }), example: "25.6M",
+		{name: "params", kind: amountKind("number of parameters", 1, func(s *job.Spec) *float64 { return &model(s).Params }), example: "25.6M",
 			also: []string{"size", "parameters"}, doc: "How many parameters it has."},
 	}
 }
@@ -112,7 +123,7 @@ func resourceFields() field {
 			doc: "GPU models, any of which will do. A model may carry its memory and the number of GPUs, as in A100:80GB:8."},
 		{name: "gpu_memory", kind: gpuMemoryKind(), example: "24GB..",
 			doc: "Memory of each GPU. 24GB means at least 24GB."},
-		{name: "gpu_share", kind: shareKind(), example: "0.5", doc: "A fraction of one GPU.",
+		{name: "gpu_share", kind: shareKind(func(s *job.Spec) *float64 { return &s.Resources.GPUShare }, 0.01, 1), example: "0.5", doc: "A fraction of one GPU.",
 			refuse: "shares of a GPU are not supported yet, and the job would take a whole one", instead: "take it out, or write gpus: 1"},
 		{name: "nodes", kind: countKind(func(s *job.Spec) *job.Range { return &s.Resources.Nodes }, 1, maxNodes), example: "2", def: "1",
 			also: []string{"num_nodes", "instances", "replicas"},
@@ -140,8 +151,13 @@ func aimFields() []field {
 		{name: "max_duration", kind: durationKind(func(s *job.Spec) *job.Duration { return &s.MaxDuration }, minTime, maxTime), example: "12h",
 			also: []string{"timeout", "time_limit", "walltime", "time"}, doc: "A run that takes longer is stopped. Without it there is no limit."},
 		{name: "deadline", kind: deadlineKind(), example: "2026-12-01T09:00", also: []string{"due"},
-			doc: "When the job should be done. Without a zone it is the time where it is submitted.", later: "kept and shown; the queue does not look at it yet."},
-		{name: "budget", kind: budgetKind(), example: "$40", also: []string{"max_cost", "max_price"}, doc: "What the job may cost.",
+			doc:   "When the job should be done. Without a zone it is the time where it is submitted.",
+			later: "looked at by the policies edf and andreas; the others keep and show it."},
+		{name: "late_cost", kind: moneyKind(func(s *job.Spec) *job.Money { return &s.LateCost }, 1), example: "$2.50", also: []string{"penalty", "tardiness_cost"},
+			doc:   "What each hour past the deadline costs you. Needs a deadline.",
+			later: "looked at by the policy andreas; the others keep and show it."},
+		speedField(),
+		{name: "budget", kind: moneyKind(func(s *job.Spec) *job.Money { return &s.Budget }, 10_000), example: "$40", also: []string{"max_cost", "max_price"}, doc: "What the job may cost.",
 			refuse: "budgets are not supported yet, and the job could cost more than this", instead: "take it out; max_duration limits how long a run goes on"},
 		{name: "target", fields: targetFields(), example: "{metric: val_loss, at_most: 0.35}",
 			doc:   "The value of a metric at which the job has done what it is for; exactly one of at_most and at_least.",
@@ -178,11 +194,11 @@ func checkpoint(s *job.Spec) *job.Checkpoint {
 // careFields say how the job is looked after.
 func careFields() []field {
 	return []field{
-		{name: "checkpoint", example: "{dir: ckpt, every: 10m}", doc: "Where and how often the program saves itself.", fields: []field{
+		{name: "checkpoint", example: "{dir: ckpt, every: 10m}", doc: "Where and how often the program saves itself. Policies that stop jobs to make room stop only those with this field.", fields: []field{
 			{name: "dir", kind: insideKind(func(s *job.Spec) *string { return &checkpoint(s).Dir }), example: "ckpt", also: []string{"path", "folder"},
 				doc: "A folder in the working directory. The program finds it in TRAINYARD_CHECKPOINT_DIR; it is kept on the node for the next run."},
 			{name: "every", kind: durationKind(func(s *job.Spec) *job.Duration { return &checkpoint(s).Every }, minTime, maxTime), example: "10m",
-				also: []string{"interval"}, doc: "How often the program saves itself.", later: "kept and shown; nothing depends on it yet."},
+				also: []string{"interval"}, doc: "How often the program saves itself. From it the yard reckons what a run that died has kept."},
 		}},
 		{name: "grace", kind: durationKind(func(s *job.Spec) *job.Duration { return &s.Grace }, minTime, maxGrace), example: "1m", def: "30s",
 			also: []string{"stop_duration", "grace_period"}, doc: "How long a program that is told to stop (SIGTERM) may take before it is killed (SIGKILL), from 1s to 1h."},

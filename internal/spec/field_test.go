@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -85,6 +86,31 @@ func TestEveryFieldIsRead(t *testing.T) {
 		{"deadline: 2026-12-01T09:00", func(s *job.Spec) { s.Deadline = new(time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC)) }},
 		{"deadline: 2026-12-01 09:00:30", func(s *job.Spec) { s.Deadline = new(time.Date(2026, 12, 1, 8, 0, 30, 0, time.UTC)) }},
 		{"deadline: 2026-12-01T09:00:00Z", func(s *job.Spec) { s.Deadline = new(time.Date(2026, 12, 1, 9, 0, 0, 0, time.UTC)) }},
+		{"late_cost: $2.50\ndeadline: 2026-12-01T09:00:00Z", func(s *job.Spec) {
+			s.LateCost, s.Deadline = 2_500_000, new(time.Date(2026, 12, 1, 9, 0, 0, 0, time.UTC))
+		}},
+		{"speed: {work: 130M}", func(s *job.Spec) { s.Speed = job.NewSpeed(130e6, 0, 0) }},
+		{"speed: {work: 0.5, rates: [{per_second: 1e-3}], start: 1.5s, save: 0s}", func(s *job.Spec) {
+			s.Speed = job.NewSpeed(0.5, 1500*time.Millisecond, 0, job.Rate{PerSecond: 1e-3})
+		}},
+		{"speed: {work: 90, rates: []}", func(s *job.Spec) { s.Speed = job.NewSpeed(90, 0, 0) }},
+		{`speed:
+  work: 1.28M
+  start: 45s
+  save: 20s
+  rates:
+    - {gpu: A100:80GB, gpus: 1, per_second: 900}
+    - {gpu: a100:80gb, gpus: 8, per_second: 6.1K}
+    - {gpu: A100:80GB, gpus: 8, spread: true, per_second: 5.2K}
+    - {gpus: 2, spread: false, per_second: 800}
+    - {gpus: 1, share: 0.25, per_second: 70}
+resources: {gpus: 1..4, nodes: 1..2}`, func(s *job.Spec) {
+			s.Resources.GPUs, s.Resources.Nodes = job.Range{Min: 1, Max: 4}, job.Range{Min: 1, Max: 2}
+			s.Speed = job.NewSpeed(1.28e6, 45*time.Second, 20*time.Second,
+				job.Rate{GPU: "A100:80GB", GPUs: 1, PerSecond: 900}, job.Rate{GPU: "A100:80GB", GPUs: 8, PerSecond: 6100},
+				job.Rate{GPU: "A100:80GB", GPUs: 8, Spread: true, PerSecond: 5200}, job.Rate{GPUs: 2, PerSecond: 800},
+				job.Rate{GPUs: 1, Share: 0.25, PerSecond: 70})
+		}},
 		{"target: {metric: val_loss, at_most: 0.35}", func(s *job.Spec) { s.Target = &job.Target{Metric: "val_loss", AtMost: new(0.35)} }},
 		{"target: {metric: acc, at_least: -1e-2}", func(s *job.Spec) { s.Target = &job.Target{Metric: "acc", AtLeast: new(-0.01)} }},
 		{"checkpoint: {dir: out/ckpt, every: 10m}", func(s *job.Spec) {
@@ -122,6 +148,20 @@ func TestEveryFieldIsRead(t *testing.T) {
 	}
 }
 
+// What is read must be ready for use: the curves are drawn, not only the points kept.
+func TestSpeedThatIsReadHasCurves(t *testing.T) {
+	t.Parallel()
+	text := "run: a\nresources: {gpus: 1..4}\nspeed: {work: 10, rates: [{gpu: A100, gpus: 2, per_second: 4}, {gpu: a100, gpus: 4, per_second: 6}]}\n"
+	file, err := Parse([]byte(text), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	curve := file.Jobs[0].Spec.Speed.On("NVIDIA A100-SXM4-80GB", 80<<30)
+	if got := []float64{curve.Rate(1, 1), curve.Rate(2, 1), curve.Rate(3, 1), curve.Rate(4, 1)}; !slices.Equal(got, []float64{0, 4, 5, 6}) {
+		t.Errorf("rates with 1 to 4 GPUs = %v, want 0, 4, 5, 6", got)
+	}
+}
+
 func TestRequiredVariablesAreListed(t *testing.T) {
 	t.Parallel()
 	env := func(key string) (string, bool) { return "v-" + key, true }
@@ -147,6 +187,7 @@ params: {lr: 1}
 resources: {gpus: 1..8, nodes: 2..}
 objective: time
 deadline: 2026-12-01T09:00
+late_cost: $1
 target: {metric: loss, at_most: 1}
 checkpoint: {dir: ckpt, every: 10m}
 `
@@ -159,11 +200,11 @@ checkpoint: {dir: ckpt, every: 10m}
 		"model: kept and shown; nothing depends on it yet.",
 		"params: kept and shown; they are not passed to the program.",
 		"objective: kept and shown; placement does not look at it yet.",
-		"deadline: kept and shown; the queue does not look at it yet.",
+		"deadline: looked at by the policies edf and andreas; the others keep and show it.",
+		"late_cost: looked at by the policy andreas; the others keep and show it.",
 		"target: kept and shown; the job is not stopped when it is reached.",
-		"checkpoint.every: kept and shown; nothing depends on it yet.",
-		"resources.gpus: a run takes as many of 1..8 as are free when it starts and keeps them; it does not grow or shrink yet.",
-		"resources.nodes: a run takes as many of 2.. as are free when it starts and keeps them; it does not grow or shrink yet.",
+		"resources.gpus: a run takes as many of 1..8 as are free when it starts; only policies for elastic jobs change that later.",
+		"resources.nodes: a run takes as many of 2.. as are free when it starts; only policies for elastic jobs change that later.",
 	}
 	if diff := cmp.Diff(want, file.Jobs[0].Notes); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -174,22 +215,49 @@ checkpoint: {dir: ckpt, every: 10m}
 	}
 }
 
+// exampleText writes the example of a field with what the fields around it ask for.
+func exampleText(at []field) string {
+	beside := map[string]string{
+		"needs": "name: train", "late_cost": "deadline: 2026-12-01T09:00", "metric": "at_most: 1", "at_most": "metric: m", "at_least": "metric: m",
+		"speed": "resources: {gpus: 1..4}", "rates": "work: 1", "start": "work: 1", "save": "work: 1",
+		"share": "gpus: 1, per_second: 1", "gpu": "gpus: 2, per_second: 1", "gpus": "per_second: 1", "spread": "gpus: 2, per_second: 1", "per_second": "gpus: 2",
+	}
+	inRates := len(at) == 3
+	text := ""
+	for i := len(at) - 1; i >= 0; i-- {
+		f := at[i]
+		switch {
+		case i == len(at)-1:
+			text = f.name + ": " + f.example
+		case f.list != nil:
+			text = f.name + ": [{" + text + "}]"
+		default:
+			text = f.name + ": {" + text + "}"
+		}
+		if extra := beside[f.name]; extra != "" && (f.name != "gpu" && f.name != "gpus" || inRates) {
+			separator := ", "
+			if i == 0 {
+				separator = "\n"
+			}
+			text += separator + extra
+		}
+	}
+	if at[0].name != "run" {
+		text += "\nrun: a"
+	}
+	if at[0].name == "needs" {
+		text += "\n---\nname: prepare-data\nrun: a"
+	}
+	return text + "\n"
+}
+
 func TestExamplesOfTheTableCanBeWritten(t *testing.T) {
 	t.Parallel()
-	var check func(prefix string, fields []field)
-	check = func(prefix string, fields []field) {
+	var check func(above []field, fields []field)
+	check = func(above []field, fields []field) {
 		for _, f := range fields {
-			text := f.name + ": " + f.example + "\n"
-			if f.name != "run" || prefix != "" {
-				text = "run: a\n" + strings.Repeat(prefix+":\n  ", min(1, len(prefix))) + text
-			}
-			if f.name == "needs" {
-				text += "---\nname: prepare-data\nrun: a\n"
-				text = "name: train\n" + text
-			}
-			if strings.HasPrefix(prefix, "target") {
-				text = strings.Replace(text, "target:\n", "target:\n  "+map[bool]string{true: "at_most: 1", false: "metric: m"}[f.name == "metric"]+"\n", 1)
-			}
+			at := append(slices.Clone(above), f)
+			text := exampleText(at)
 			_, err := Parse([]byte(text), Options{})
 			if f.refuse != "" {
 				if got := codes(err); len(got) != 1 || got[0] != "not_supported" {
@@ -201,8 +269,8 @@ func TestExamplesOfTheTableCanBeWritten(t *testing.T) {
 			if f.doc == "" || f.example == "" || f.fields == nil && (f.kind.words == "" || f.kind.schema == nil || f.kind.read == nil || f.kind.write == nil) {
 				t.Errorf("%s: incomplete", f.name)
 			}
-			check(f.name, f.fields)
+			check(at, f.fields)
 		}
 	}
-	check("", jobFields())
+	check(nil, jobFields())
 }

@@ -107,6 +107,10 @@ func TestLimits(t *testing.T) {
 		{"a large environment", "run: a\nenv: {A: " + strings.Repeat("x", maxEnv) + "}", []string{"too_large"}},
 		{"the largest environment", "run: a\nenv: {A: " + strings.Repeat("x", maxEnv-1) + "}", nil},
 		{"a long list", "run: a\nname: a\nneeds: [" + strings.Repeat("b, ", maxItems+1) + "]", []string{"too_large"}},
+		{"the most rates", "run: a\nresources: {gpus: 1..}\nspeed: {work: 1, rates: [" + many(maxRates, "{gpus: 1%d, per_second: 1}, ") + "]}", nil},
+		{"too many rates", "run: a\nresources: {gpus: 1..}\nspeed: {work: 1, rates: [" + many(maxRates+1, "{gpus: 1%d, per_second: 1}, ") + "]}", []string{"too_large"}},
+		{"the most kinds of rates", "run: a\nresources: {gpus: 1}\nspeed: {work: 1, rates: [" + many(maxRateKinds, "{gpu: a%d, gpus: 1, per_second: 1}, ") + "]}", nil},
+		{"rates of too many kinds", "run: a\nresources: {gpus: 1}\nspeed: {work: 1, rates: [" + many(maxRateKinds+1, "{gpu: a%d, gpus: 1, per_second: 1}, ") + "]}", []string{"too_large"}},
 		{"a very deep file", "run: a\nparams: " + strings.Repeat("[", 9000) + strings.Repeat("]", 9000), []string{"too_large"}},
 		{"a file too deep for YAML", "run: a\nparams: " + strings.Repeat("[", 20000), []string{"yaml_syntax"}},
 		{"many mistakes", "run: a\n" + many(500, "zz%d: 1\n"), append(slices.Repeat([]string{"unknown_key"}, maxErrors), "too_many_errors")},
@@ -183,36 +187,40 @@ func TestSchemaHasTheKeysOfTheParser(t *testing.T) {
 			t.Errorf("%s: unknown keys are not refused", prefix)
 		}
 		for name, p := range properties {
-			all = append(append(all, join(prefix, name)), fromSchema(join(prefix, name), p.(map[string]any))...)
+			inside := p.(map[string]any)
+			if items, ok := inside["items"].(map[string]any); ok && inside["type"] == "array" {
+				inside = items
+			}
+			all = append(append(all, join(prefix, name)), fromSchema(join(prefix, name), inside)...)
 		}
 		return all
 	}
 	// The parser's keys are found from outside: an unknown key is told as such.
-	var fromParser func(prefix string, fields []field) []string
-	fromParser = func(prefix string, fields []field) []string {
+	var fromParser func(prefix, around string, fields []field) []string
+	fromParser = func(prefix, around string, fields []field) []string {
 		var all []string
 		for _, f := range fields {
 			path := join(prefix, f.name)
-			text := f.name + ": {}\n"
-			if prefix != "" {
-				text = prefix + ": {" + f.name + ": {}}\n"
-			}
-			_, err := Parse([]byte(text), Options{})
+			_, err := Parse([]byte(strings.Replace(around, "…", f.name+": {}", 1)), Options{})
 			if !slices.Contains(codes(err), "unknown_key") {
 				all = append(all, path)
 			}
-			all = append(all, fromParser(path, f.fields)...)
+			inside := f.name + ": {…}"
+			if f.list != nil {
+				inside = f.name + ": [{…}]"
+			}
+			all = append(all, fromParser(path, strings.Replace(around, "…", inside, 1), f.fields)...)
 		}
 		return all
 	}
-	want, got := fromParser("", jobFields()), fromSchema("", top)
+	want, got := fromParser("", "…\n", jobFields()), fromSchema("", top)
 	slices.Sort(want)
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("keys (-parser +schema)\n%s", diff)
 	}
-	if len(got) != 40 {
-		t.Errorf("there are %d keys, want 40", len(got))
+	if len(got) != 51 {
+		t.Errorf("there are %d keys, want 51", len(got))
 	}
 }
 
@@ -227,6 +235,7 @@ func TestGeneratedTextsAreStable(t *testing.T) {
 	for _, row := range []string{
 		"| `run` | shell commands, as a text or a list of texts | `python train.py --lr 0.1` | must be given | Shell commands that are the job. Started once on each node. |\n",
 		"| `grace` | a length of time | `1m` | 30s |", "| `resources.gpus` |", "| `checkpoint.every` |",
+		"| `speed.rates` | a list of mappings |", "| `speed.rates[].per_second` | a number above 0 | `12.5K` | must be given |", "| `late_cost` | an amount of money | `$2.50` | none |",
 	} {
 		if !bytes.Contains(reference, []byte(row)) {
 			t.Errorf("the reference lacks %s", row)
@@ -246,12 +255,18 @@ func TestPatternsOfTheSchemaAllowWhatTheParserReads(t *testing.T) {
 		"gpu": {"A100", "A100:80GB", "A100:80GB:8", "A100:1..8", "RTX 4090", "24GB..", "24GB..80GB:2"}, "gpu_memory": {"24GB", "24GB..", "24GB..80GB", "..80GB", "24GB+", "1.5 GiB.."},
 		"memory": {"32GB", "1.5 GiB", "512mb", "2g"}, "expect": {"6h", "1h30m", "1d 12h", "1.5h"}, "budget": {"$40", "1.25"},
 		"deadline": {"2026-12-01T09:00", "2026-12-01 09:00:30", "2026-12-01T09:00:00Z", "2026-12-01T09:00:00.5+02:00"}, "params": {"25.6M", "7b", "350 K"},
+		"rates.gpu": {"A100", "A100:80GB", "RTX 4090"}, "work": {"130M", "0.5", "1.5 K"}, "per_second": {"12.5K"}, "start": {"0s", "45s", "1m30s"}, "late_cost": {"$2.50", "0.01"},
 	}
-	bad := map[string]string{"name": "My Job", "gpus": "x", "cpus": "many", "gpu": "?", "memory": "lots", "expect": "soon", "deadline": "tomorrow", "params": "many"}
-	var check func(fields []field)
-	check = func(fields []field) {
+	bad := map[string]string{"name": "My Job", "gpus": "x", "cpus": "many", "gpu": "?", "memory": "lots", "expect": "soon", "deadline": "tomorrow", "params": "many",
+		"rates.gpu": "24GB..", "work": "lots", "per_second": "fast", "start": "soon", "late_cost": "much"}
+	var check func(list string, fields []field)
+	check = func(list string, fields []field) {
 		for _, f := range fields {
-			check(f.fields)
+			inside := ""
+			if f.list != nil {
+				inside = f.name // its fields may be written otherwise than those of the same name elsewhere
+			}
+			check(inside, f.fields)
 			if f.fields != nil {
 				continue
 			}
@@ -268,15 +283,19 @@ func TestPatternsOfTheSchemaAllowWhatTheParserReads(t *testing.T) {
 				t.Errorf("%s: %v", f.name, err)
 				continue
 			}
-			for _, text := range good[f.name] {
+			name := join(list, f.name)
+			if list != "" && good[name] == nil {
+				name = f.name
+			}
+			for _, text := range good[name] {
 				if !re.MatchString(text) {
 					t.Errorf("%s: the schema refuses %q", f.name, text)
 				}
 			}
-			if text, ok := bad[f.name]; ok && re.MatchString(text) {
+			if text, ok := bad[name]; ok && re.MatchString(text) {
 				t.Errorf("%s: the schema allows %q", f.name, text)
 			}
 		}
 	}
-	check(jobFields())
+	check("", jobFields())
 }

@@ -18,12 +18,13 @@ const (
 	minTime      = time.Second
 	maxTime      = 365 * 24 * time.Hour
 	maxGrace     = time.Hour
+	maxStart     = 24 * time.Hour
 	defaultGrace = 30 * time.Second
 	minMemory    = job.Bytes(1 << 20)
 	maxMemory    = job.Bytes(1 << 50)
 	minCPUs      = job.CPUs(100)
 	maxCPUs      = job.CPUs(4096 * 1000)
-	maxParams    = 1e18
+	maxAmount    = 1e18
 )
 
 // unit is a quantity of package job that is written as one word.
@@ -98,9 +99,8 @@ func cpusKind() kind {
 		func(s *job.Spec) *job.CPUs { return &s.Resources.CPUs }, job.ParseCPUs, between(minCPUs, maxCPUs))
 }
 
-func budgetKind() kind {
-	return unitKind("an amount of money", `^\$?[0-9.]+$`,
-		func(s *job.Spec) *job.Money { return &s.Budget }, job.ParseMoney, between(job.Money(10_000), job.Money(1e15)))
+func moneyKind(at func(*job.Spec) *job.Money, least job.Money) kind {
+	return unitKind("an amount of money", `^\$?[0-9.]+$`, at, job.ParseMoney, between(least, job.Money(1e15)))
 }
 
 // countKind reads a count or a range of counts. A range starts from 1 at

@@ -21,15 +21,27 @@ func suggest(table []field, prefix string, here []field, key string) (meant, rem
 	if f := called(table, key); f != nil && prefix != "" {
 		return f.name, "write " + f.name + " at the top, not inside " + prefix
 	}
-	for _, group := range table {
-		if f := called(group.fields, key); f != nil && group.name != prefix {
-			return join(group.name, f.name), "write " + f.name + " inside " + group.name
-		}
+	if group, name := within(table, "", prefix, key); group != "" {
+		return join(group, name), "write " + name + " inside " + group
 	}
 	if near := nearest(key, names(here)); near != "" {
 		return join(prefix, near), "did you mean " + join(prefix, near) + "?"
 	}
 	return "", all
+}
+
+// within finds the mapping that has a field called by this key, other than here, and the field's name.
+func within(fields []field, prefix, here, key string) (group, name string) {
+	for _, f := range fields {
+		path := join(prefix, f.name)
+		if inside := called(f.fields, key); inside != nil && path != here {
+			return path, inside.name
+		}
+		if group, name = within(f.fields, path, here, key); group != "" {
+			return group, name
+		}
+	}
+	return "", ""
 }
 
 // called finds the field that is meant by a key: by its name written another

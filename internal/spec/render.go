@@ -57,10 +57,33 @@ func mappingNode(fields []field, s *job.Spec) (*yaml.Node, error) {
 }
 
 func fieldNode(f field, s *job.Spec) (*yaml.Node, error) {
-	if f.fields != nil {
+	switch {
+	case f.list != nil:
+		return listNode(f, s)
+	case f.fields != nil:
 		return mappingNode(f.fields, s)
 	}
 	return f.kind.write(s)
+}
+
+// listNode writes a list of mappings, each on a line; nil if it is empty.
+func listNode(f field, s *job.Spec) (*yaml.Node, error) {
+	seq := &yaml.Node{Kind: yaml.SequenceNode}
+	for _, one := range f.list.each(s) {
+		n, err := mappingNode(f.fields, one)
+		if err != nil {
+			return nil, err
+		}
+		if n == nil {
+			continue
+		}
+		n.Style = yaml.FlowStyle
+		seq.Content = append(seq.Content, n)
+	}
+	if len(seq.Content) == 0 {
+		return nil, nil
+	}
+	return seq, nil
 }
 
 // word writes something that needs no quotes: a number, a unit, a key of ours.

@@ -47,7 +47,9 @@ func specs() *rapid.Generator[job.Spec] {
 		}
 		if rapid.Bool().Draw(t, "has deadline") {
 			s.Deadline = new(now.Add(time.Duration(rapid.Int64Range(0, 1e17).Draw(t, "deadline"))))
+			s.LateCost = job.Money(rapid.Int64Range(0, 1e15).Draw(t, "late_cost"))
 		}
+		s.Speed = drawSpeed(t, s.Resources)
 		if env := rapid.MapOf(rapid.StringMatching(`[A-Z_a-z][A-Z_a-z0-9]{0,8}`),
 			rapid.String().Filter(func(s string) bool { return !strings.Contains(s, "\x00") })).Draw(t, "env"); len(env) > 0 {
 			s.Env = env
@@ -82,6 +84,42 @@ func drawResources(t *rapid.T) job.Resources {
 		r.GPUMemory = job.ByteRange{Min: job.Bytes(rapid.Int64Range(1<<20, 1<<40).Draw(t, "least")), Max: 1 << 41}
 	}
 	return r
+}
+
+// drawSpeed draws a speed whose rates are for GPUs that the job could have.
+func drawSpeed(t *rapid.T, res job.Resources) *job.Speed {
+	if !rapid.Bool().Draw(t, "has speed") {
+		return nil
+	}
+	amount := rapid.OneOf(rapid.SampledFrom([]float64{1e-6, 0.5, 1, 999.5, 1e3, 130e6, 1.28e12, 1e18}), rapid.Float64Range(1e-6, 1e18))
+	span := rapid.Map(rapid.Int64Range(0, maxStart.Milliseconds()), func(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond })
+	gpus, kinds := rapid.Just(0), rapid.Just("")
+	if res.GPUs.Min > 0 {
+		gpus = rapid.IntRange(1, 300)
+		kinds = rapid.SampledFrom([]string{"", "A100", "A100:80GB", "RTX 4090", "No"})
+	}
+	var rates []job.Rate
+	least := map[string]int{}
+	for _, key := range rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) job.Rate {
+		r := job.Rate{GPU: kinds.Draw(t, "gpu"), GPUs: gpus.Draw(t, "gpus"), Spread: rapid.Bool().Draw(t, "spread")}
+		r.Spread = r.Spread && r.GPUs != 1
+		if r.GPUs == 1 && res.GPUs.Min == 1 && res.Nodes.Min == 1 {
+			r.Share = rapid.SampledFrom([]float64{0, 0.01, 0.5, 0.99}).Draw(t, "share")
+		}
+		return r
+	}), 0, 6, rapid.ID).Draw(t, "rates") {
+		key.PerSecond = amount.Draw(t, "per_second")
+		rates = append(rates, key)
+		if had, ok := least[key.GPU]; key.Share == 0 && (!ok || key.GPUs < had) {
+			least[key.GPU] = key.GPUs
+		}
+	}
+	for _, n := range least {
+		if most := res.GPUs.Max * res.Nodes.Max; most > 0 && n > most {
+			return job.NewSpeed(amount.Draw(t, "work"), 0, 0)
+		}
+	}
+	return job.NewSpeed(amount.Draw(t, "work"), span.Draw(t, "start"), span.Draw(t, "save"), rates...)
 }
 
 // drawPlain draws what params may hold.
@@ -143,6 +181,11 @@ params: {lr: 0.1, layers: [64, 64]}
 model: {params: 25600000}
 place: any
 target: {at_most: 0.35, metric: val_loss}
+late_cost: 2.5
+speed:
+  save: 20s
+  rates: [{per_second: 900, gpus: 1, spread: false}, {gpu: "A100:81920MB", spread: true, gpus: 2, per_second: 3200}]
+  work: 130000000
 deadline: 2026-12-01T09:00
 `
 	want := `name: train
@@ -159,6 +202,13 @@ resources:
   gpu: ['A100:80GB', H100]
   memory: 32GB
 deadline: 2026-12-01T09:00:00Z
+late_cost: $2.5
+speed:
+  work: 130M
+  rates:
+    - {gpus: 1, per_second: 900}
+    - {gpu: 'A100:80GB', gpus: 2, spread: true, per_second: 3.2K}
+  save: 20s
 target:
   metric: val_loss
   at_most: 0.35
@@ -223,6 +273,7 @@ func FuzzParse(f *testing.F) {
 		"run: >-\n  a\n  b\nresources: {gpus: 1..8, gpu: [A100:80GB, 'RTX 4090'], gpu_memory: 24GB.., nodes: 2+, cpus: 0.5, memory: 1.5gb}\n",
 		"run: a\nmodel: {params: 25.6M}\nparams: {a: [1, -0.5, 1e-9, ~, yes, 0x1F, .5], b: {c: d}}\ntarget: {metric: m, at_least: -3}\n",
 		"run: \"a\\r\\n\\u2028\\x85\\U0001F600\"\ncheckpoint: {dir: a/b, every: 90s}\ndeadline: 2030-01-01T00:00:00+02:00\nexpect: 1w2d3h4m5s6ms\n",
+		"run: a\nresources: {gpu: A100, nodes: 1..4}\ndeadline: 2030-01-01T00:00:00Z\nlate_cost: $0.000001\nspeed: {work: .5K, start: 1m, rates: [{gpu: a100, gpus: 2, spread: true, per_second: 1e-9}, {gpu: A100, gpus: 1, per_second: 12.5K}]}\n",
 		"%YAML 1.2\n---\nrun: 'a'\n...\n", "? run\n: a\n",
 	} {
 		f.Add([]byte(text))

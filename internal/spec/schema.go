@@ -26,9 +26,12 @@ func mappingSchema(fields []field) schema {
 	var must []string
 	for _, f := range fields {
 		var s schema
-		if f.fields != nil {
+		switch {
+		case f.list != nil:
+			s = schema{"type": "array", "items": mappingSchema(f.fields), "maxItems": f.list.most}
+		case f.fields != nil:
 			s = mappingSchema(f.fields)
-		} else {
+		default:
 			s = f.kind.schema()
 		}
 		s["description"] = f.meaning()
@@ -121,6 +124,9 @@ func referenceRows(out *strings.Builder, prefix string, fields []field) {
 			cells[i] = strings.ReplaceAll(c, "|", `\|`)
 		}
 		out.WriteString("| " + strings.Join(cells, " | ") + " |\n")
+		if f.list != nil {
+			path += "[]"
+		}
 		referenceRows(out, path, f.fields)
 	}
 }

@@ -163,8 +163,11 @@ func (r *reader) job(root *yaml.Node) *draft {
 	}
 	r.resources(d)
 	r.target(d)
+	r.late(d)
+	r.speed(d)
 	if len(r.errs) == before {
 		r.ranges(d)
+		r.measured(d)
 	}
 	return d
 }
@@ -199,7 +202,7 @@ func (d *draft) note(sentence string) {
 	}
 }
 
-// ranges notes what a range means as long as runs do not grow and shrink.
+// ranges notes what a range means: not every policy lets runs grow and shrink.
 func (r *reader) ranges(d *draft) {
 	res := d.entry.Spec.Resources
 	for _, c := range []struct {
@@ -208,7 +211,7 @@ func (r *reader) ranges(d *draft) {
 	}{{"resources.gpus", res.GPUs}, {"resources.nodes", res.Nodes}} {
 		if c.count.Min != c.count.Max {
 			d.note(c.path + ": a run takes as many of " + c.count.String() +
-				" as are free when it starts and keeps them; it does not grow or shrink yet.")
+				" as are free when it starts; only policies for elastic jobs change that later.")
 		}
 	}
 }
@@ -232,6 +235,15 @@ func (r *reader) target(d *draft) {
 			problem = "the target has both at_most and at_least"
 		}
 		r.fail(n, "bad_value", "target", problem, "give exactly one of at_most and at_least; "+example)
+	}
+}
+
+// late checks that there is a deadline to be late for.
+func (r *reader) late(d *draft) {
+	n, given := d.at["late_cost"]
+	if _, has := d.at["deadline"]; given && !has {
+		r.fail(n, "missing_value", "deadline", "late_cost is for each hour past a deadline, and there is none",
+			"add a line as in deadline: 2026-12-01T09:00, or take late_cost out")
 	}
 }
 

@@ -97,7 +97,7 @@ func parseTime(s string, where *time.Location) (time.Time, bool) {
 	return at, err == nil && at.Year() >= 2000 && at.Year() < 3000
 }
 
-// amounts are the letters that make a number of parameters shorter, the greatest first.
+// amounts are the letters that make a number shorter, the greatest first.
 func amounts() []amount {
 	return []amount{{"T", 1e12}, {"B", 1e9}, {"M", 1e6}, {"K", 1e3}, {"", 1}}
 }
@@ -107,10 +107,14 @@ type amount struct {
 	size   float64
 }
 
-// amountKind reads a number of parameters: 25.6M, 7B.
-func amountKind(at func(*job.Spec) *float64) kind {
+// amountKind reads a number that may be shortened by a letter: 25.6M, 7B.
+func amountKind(what string, least float64, at func(*job.Spec) *float64) kind {
+	article := "a "
+	if strings.HasPrefix(what, "a") {
+		article = "an "
+	}
 	return kind{
-		words: "a number of parameters",
+		words: article + what,
 		schema: func() schema {
 			return schema{"type": []string{"string", "number"}, "pattern": `^[0-9.]+ *[kKmMbBtT]?$`}
 		},
@@ -121,21 +125,24 @@ func amountKind(at func(*job.Spec) *float64) kind {
 			}
 			for _, a := range amounts() {
 				number, ok := strings.CutSuffix(strings.ToUpper(s), a.letter)
-				if f, isNumber := parseNumber(strings.TrimSpace(number)); ok && isNumber && f > 0 && f*a.size >= 1 && f*a.size <= maxParams {
+				if f, isNumber := parseNumber(strings.TrimSpace(number)); ok && isNumber && f*a.size >= least && f*a.size <= maxAmount {
 					*at(&v.d.entry.Spec) = f * a.size
 					return
 				}
 			}
-			v.bad(quote(s)+" is no number of parameters", "write it as in 25.6M or 7B")
+			v.bad(quote(s)+" is no "+what, v.example())
 		},
 		write: func(s *job.Spec) (*yaml.Node, error) {
 			f := *at(s)
+			if f == 0 {
+				return nil, nil
+			}
 			for _, a := range amounts() {
-				if q := f / a.size; f != 0 && q >= 1 && q*a.size == f {
+				if q := f / a.size; q >= 1 && q*a.size == f {
 					return word(strconv.FormatFloat(q, 'f', -1, 64) + a.letter), nil
 				}
 			}
-			return nil, nil
+			return numberNode(f)
 		},
 	}
 }
@@ -176,27 +183,27 @@ func numberKind(at func(*job.Spec) **float64) kind {
 	}
 }
 
-func shareKind() kind {
+func shareKind(at func(*job.Spec) *float64, least, most float64) kind {
 	return kind{
 		words:  "a fraction of one GPU",
-		schema: func() schema { return schema{"type": "number", "exclusiveMinimum": 0, "maximum": 1} },
+		schema: func() schema { return schema{"type": "number", "minimum": least, "maximum": most} },
 		read: func(v value) {
 			s, ok := v.line()
 			if !ok {
 				return
 			}
 			f, ok := parseNumber(s)
-			if !ok || f <= 0 || f > 1 {
-				v.bad(quote(s)+" is no fraction of one GPU", "write a number above 0 and up to 1, as in 0.5")
+			if !ok || f < least || f > most {
+				v.bad(quote(s)+" is no fraction of one GPU", fmt.Sprintf("write a number from %v to %v, as in 0.5", least, most))
 				return
 			}
-			v.d.entry.Spec.Resources.GPUShare = f
+			*at(&v.d.entry.Spec) = f
 		},
 		write: func(s *job.Spec) (*yaml.Node, error) {
-			if s.Resources.GPUShare == 0 {
+			if *at(s) == 0 {
 				return nil, nil
 			}
-			return numberNode(s.Resources.GPUShare)
+			return numberNode(*at(s))
 		},
 	}
 }

@@ -23,16 +23,44 @@ func (v value) read() {
 		v.fail("missing_value", "has no value", v.example()+", or take the line out")
 		return
 	}
-	if v.f.fields == nil {
+	switch {
+	case v.f.list != nil:
+		v.mappings()
+	case v.f.fields == nil:
 		v.f.kind.read(v)
-	} else if v.n.Kind == yaml.MappingNode {
+	case v.n.Kind == yaml.MappingNode:
 		v.r.mapping(v.d, v.n, v.path, v.f.fields)
-	} else {
+	default:
 		v.wrongType()
 		return
 	}
 	if v.f.later != "" {
 		v.d.note(v.path + ": " + v.f.later)
+	}
+}
+
+// mappings reads a list of mappings, each into an entry of its own.
+func (v value) mappings() {
+	if v.n.Kind != yaml.SequenceNode {
+		v.wrongType()
+		return
+	}
+	if most := v.f.list.most; len(v.n.Content) > most {
+		v.fail("too_large", fmt.Sprintf("the list has %d entries and may have %d", len(v.n.Content), most), "shorten it")
+		return
+	}
+	for i, n := range v.n.Content {
+		path := fmt.Sprintf("%s[%d]", v.path, i)
+		v.f.list.add(&v.d.entry.Spec)
+		if n.Kind != yaml.MappingNode {
+			v.r.fail(n, "wrong_type", path, "must be a mapping, not "+describe(n), v.example())
+			continue
+		}
+		before := len(v.r.errs)
+		v.r.mapping(v.d, n, path, v.f.fields)
+		if len(v.r.errs) == before {
+			v.d.at[path] = n // what has a mistake already is not looked at again
+		}
 	}
 }
 

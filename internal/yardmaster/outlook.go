@@ -123,17 +123,20 @@ func (y *Yard) told(r *jobRecord, run *runRecord, p *job.Progress, works bool) {
 	if rn == nil || !sensible(p.Done) || !sensible(p.Work) || slices.ContainsFunc(p.Rates, func(k job.Rate) bool { return !sensible(k.PerSecond) }) {
 		return
 	}
-	expected := rn.Rate
+	expected, at := rn.Rate, y.now
+	if p.At.After(o.At) && p.At.After(run.Started) && p.At.Before(at) {
+		at = p.At // when it wrote that down, which is before we are told
+	}
 	switch {
 	case len(p.Rates) > 0 || p.Work > 0:
 		y.declared(o, p)
-	case works && !o.At.IsZero() && y.now.Sub(o.At) >= leastWatched && p.Done > o.Done && o.Speed != nil:
+	case works && !o.At.IsZero() && at.Sub(o.At) >= leastWatched && p.Done > o.Done && o.Speed != nil:
 		o.Speed = o.Speed.Learned(job.Rate{
 			GPU: y.kindOf(rn, o.Speed), GPUs: rn.GPUs, Share: rn.Seats[0].Share, Spread: len(rn.Seats) > 1 && y.knowsSpread(o.Speed),
-			PerSecond: (p.Done - o.Done) / y.now.Sub(o.At).Seconds(),
+			PerSecond: (p.Done - o.Done) / at.Sub(o.At).Seconds(),
 		})
 	}
-	o.Done, o.At = p.Done, y.now
+	o.Done, o.At = p.Done, at
 	rn.Rate = y.rateOn(o.Speed, rn.Seats)
 	if math.Abs(rn.Rate-expected) > unlike*expected || len(p.Rates) > 0 {
 		y.hold(r, run)

@@ -59,6 +59,9 @@ type Brief struct {
 	Waits    string // why it waits, if it is in line
 	Nodes    []id.Node
 	FakeGPUs bool // it has GPUs that are declared, not real
+	// Progress is how far it has come, nil if it has ended. One without a time is of
+	// a job of which nobody can tell what it has done.
+	Progress *job.Progress
 }
 
 // Briefs returns a brief of each job; that of one that is not in memory is empty.
@@ -74,6 +77,9 @@ func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
 		if r.item != nil {
 			b.Waits = place.Explain(v, r.item.Shape.Need, r.item.Lasts, j, y.held).Sentence
 		}
+		if !r.State.Final() {
+			b.Progress = y.progress(r)
+		}
 		if r.run == nil {
 			continue
 		}
@@ -84,6 +90,26 @@ func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
 		}
 	}
 	return list
+}
+
+// progress says how far a job has come by now.
+func (y *Yard) progress(r *jobRecord) *job.Progress {
+	o := r.outlook
+	p := &job.Progress{Done: o.Done}
+	if o.Speed != nil {
+		p.Work = o.Speed.Work
+	}
+	known := o.Done > 0 || !o.At.IsZero()
+	if r.running != nil {
+		p.Done = r.running.Done(y.now)
+		known = known || r.running.Rate > 0
+	} else {
+		known = known || o.Speed != nil // of one that does not run, what it has saved
+	}
+	if known {
+		p.At = y.now
+	}
+	return p
 }
 
 // fake reports whether a rank has GPUs that are declared, not real.

@@ -37,6 +37,7 @@ func TestExamples(t *testing.T) {
 		{"pipeline", 3, 1, "| w0 | 2.000 |"},
 		{"go-sgd", 3, 1, "val_loss="},
 		{"retry", 1, 2, "starts at step=30"},
+		{"deadline", 1, 1, "done=20000"},
 		{"gpus", 1, 1, "workers=1"},
 		{"two-nodes", 1, 1, "same_on_all_ranks=True"},
 	}

@@ -19,6 +19,7 @@
 //	    lock                 held by the supervisor, or by the agent when there is none;
 //	                         only its holder writes state.json
 //	    supervisor.log       what the supervisor itself had to say
+//	    progress.json        TRAINYARD_PROGRESS; what the program tells of how far it is
 //	    work/                the working directory
 //	<data>/checkpoints/<job> TRAINYARD_CHECKPOINT_DIR, kept from run to run
 //	<data>/setups/<key>/     a cached set-up, see below

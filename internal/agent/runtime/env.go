@@ -65,12 +65,18 @@ func environment(base map[string]string, s Spec, data, setupDir string) []string
 // yardEnv says who the rank is and which GPUs it has.
 func yardEnv(s Spec, data string) map[string]string {
 	gpus := strings.Join(devices(s), ",")
+	share := ""
+	if s.Launch.Share > 0 {
+		share = strconv.FormatFloat(s.Launch.Share, 'g', -1, 64)
+	}
 	return map[string]string{
 		"TRAINYARD_JOB_ID":         string(s.Job),
 		"TRAINYARD_JOB_NAME":       s.Launch.Name,
 		"TRAINYARD_RUN":            string(s.Run),
 		"TRAINYARD_EPOCH":          strconv.Itoa(s.Epoch),
 		"TRAINYARD_CHECKPOINT_DIR": filepath.Join(data, checkpointsDir, string(s.Job)),
+		"TRAINYARD_GPU_SHARE":      share, // empty for whole GPUs
+		progressVar:                filepath.Join(data, runsDir, s.name(), progressFile),
 		rankDirVar:                 filepath.Join(data, runsDir, s.name()),
 		// Empty, not absent, for a rank without GPUs: absent would mean all of them.
 		"CUDA_VISIBLE_DEVICES":   gpus,

@@ -96,8 +96,9 @@ func TestEnvironment(t *testing.T) {
 		"CUDA_VISIBLE_DEVICES=2,5", "HOME=/home/ada", "LC_ALL=C", "LR=0.1", "MASTER_ADDR=10.0.0.1", "MASTER_PORT=29500",
 		"NCCL_DEBUG=INFO", "NNODES=2", "NODE_RANK=1", "NPROC_PER_NODE=2", "NVIDIA_VISIBLE_DEVICES=2,5", "PATH=/bin",
 		"PET_MASTER_ADDR=10.0.0.1", "PET_MASTER_PORT=29500", "PET_NNODES=2", "PET_NODE_RANK=1", "PET_NPROC_PER_NODE=2",
-		"PYTHONUNBUFFERED=0", "RANK=1", "TRAINYARD_CHECKPOINT_DIR=/data/checkpoints/j4", "TRAINYARD_EPOCH=2", "TRAINYARD_JOB_ID=j4",
-		"TRAINYARD_JOB_NAME=train", "TRAINYARD_RANK_DIR=/data/runs/j4.2.1", "TRAINYARD_RUN=j4.2", "TRAINYARD_SETUP_DIR=/s", "WORLD_SIZE=2",
+		"PYTHONUNBUFFERED=0", "RANK=1", "TRAINYARD_CHECKPOINT_DIR=/data/checkpoints/j4", "TRAINYARD_EPOCH=2", "TRAINYARD_GPU_SHARE=", "TRAINYARD_JOB_ID=j4",
+		"TRAINYARD_JOB_NAME=train", "TRAINYARD_PROGRESS=/data/runs/j4.2.1/progress.json", "TRAINYARD_RANK_DIR=/data/runs/j4.2.1", "TRAINYARD_RUN=j4.2",
+		"TRAINYARD_SETUP_DIR=/s", "WORLD_SIZE=2",
 	}
 	if diff := cmp.Diff(want, environment(base, s, "/data", "/s")); diff != "" {
 		t.Error(diff)
@@ -105,6 +106,10 @@ func TestEnvironment(t *testing.T) {
 	s.Devices = []string{"GPU-a", "GPU-b"}
 	if got := strings.Join(environment(base, s, "/data", ""), "\n"); !strings.Contains(got, "CUDA_VISIBLE_DEVICES=GPU-a,GPU-b\n") {
 		t.Errorf("devices are not named as given:\n%s", got)
+	}
+	s.Launch.Share = 0.25
+	if got := strings.Join(environment(base, s, "/data", ""), "\n"); !strings.Contains(got, "TRAINYARD_GPU_SHARE=0.25\n") {
+		t.Errorf("the share is not told:\n%s", got)
 	}
 	s.Launch.GPUs, s.Devices, s.Launch.Nodes = nil, nil, nil
 	got := strings.Join(environment(base, s, "/data", ""), "\n") + "\n"

@@ -35,6 +35,7 @@ const (
 	controlPipe    = "control"
 	supervisorLog  = "supervisor.log"
 	workDir        = "work"
+	progressFile   = "progress.json"
 )
 
 // Spec is one rank of a run that this machine shall carry out.

@@ -2,6 +2,7 @@ package table
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,6 +37,24 @@ func coarse(d time.Duration) string {
 		}
 	}
 	return Count(int(d/time.Second), "sec")
+}
+
+// Amount writes a number of any size in four digits or less: "1.235M", "130M", "0.5".
+func Amount(f float64) string {
+	letter := ""
+	for _, u := range []struct {
+		letter string
+		size   float64
+	}{{"T", 1e12}, {"B", 1e9}, {"M", 1e6}, {"K", 1e3}} {
+		if math.Abs(f) >= u.size {
+			letter, f = u.letter, f/u.size
+			break
+		}
+	}
+	if math.Abs(f) >= 1000 {
+		return strconv.FormatFloat(f, 'f', 0, 64) + letter
+	}
+	return strconv.FormatFloat(f, 'g', 4, 64) + letter
 }
 
 // Count writes a number of things: "1 job", "2 jobs".

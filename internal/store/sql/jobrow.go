@@ -13,7 +13,8 @@ var jobTable = &table{
 	columns: []string{
 		"num", "id", "seq", "owner", "project", "name", "workdir", "idem_key", "key_hash", "pipeline",
 		"state", "cause", "reason", "submitted", "since", "started", "ended", "exit_code", "epoch",
-		"needs", "tried", "not_before", "avoid", "floor_memory", "floor_gpu_memory", "last_node", "spec",
+		"needs", "tried", "not_before", "avoid", "floor_memory", "floor_gpu_memory", "last_node",
+		"done", "served", "stops", "spec",
 	},
 	fixed: []string{"num", "id", "spec"},
 }
@@ -54,7 +55,8 @@ func jobRow(args []any, j *job.Job) ([]any, error) {
 		clean(j.Key), clean(j.KeyHash), clean(j.Pipeline),
 		string(j.State), string(j.Cause), clean(j.Reason),
 		micros(j.Submitted), micros(j.Since), micros(j.Started), micros(j.Ended), int64(j.ExitCode), int64(j.Epoch),
-		lists[0], lists[1], micros(j.NotBefore), lists[2], int64(j.Floor.Memory), int64(j.Floor.GPUMemory), clean(string(j.Last)), string(spec)), nil
+		lists[0], lists[1], micros(j.NotBefore), lists[2], int64(j.Floor.Memory), int64(j.Floor.GPUMemory), clean(string(j.Last)),
+		j.Done, j.Served, int64(j.Stops), string(spec)), nil
 }
 
 // storedJob is a job whose lists and spec have not been decoded yet; that is
@@ -73,7 +75,8 @@ func scanJob(row scanner) (storedJob, error) {
 		&j.Key, &j.KeyHash, &j.Pipeline,
 		(*string)(&j.State), (*string)(&j.Cause), &j.Reason,
 		timeColumn{&j.Submitted}, timeColumn{&j.Since}, timeColumn{&j.Started}, timeColumn{&j.Ended}, &j.ExitCode, &j.Epoch,
-		&s.needs, &s.tried, timeColumn{&j.NotBefore}, &s.avoid, (*int64)(&j.Floor.Memory), (*int64)(&j.Floor.GPUMemory), (*string)(&j.Last), &s.spec)
+		&s.needs, &s.tried, timeColumn{&j.NotBefore}, &s.avoid, (*int64)(&j.Floor.Memory), (*int64)(&j.Floor.GPUMemory), (*string)(&j.Last),
+		&j.Done, &j.Served, &j.Stops, &s.spec)
 	return s, err
 }
 

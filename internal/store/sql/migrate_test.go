@@ -24,7 +24,8 @@ import (
 // must not change. A new migration adds a line here and a file testdata/schema-NNNN.sql.
 func released() map[string]string {
 	return map[string]string{
-		"migrations/0001_first.sql": "3cd05c91dbcedb8456bc598f3174902a9997eb4ac871cee27759884d94a912e2",
+		"migrations/0001_first.sql":    "3cd05c91dbcedb8456bc598f3174902a9997eb4ac871cee27759884d94a912e2",
+		"migrations/0002_progress.sql": "0bb0c4a0fea34eb540ca71e8999da9ef8eb88fd169dcebcf2972d58f3772faaf",
 	}
 }
 
@@ -102,6 +103,7 @@ func TestEveryEarlierSchemaMigrates(t *testing.T) {
 				openAt(t.T, t.url, version)
 				s := writer(t, t.url, "server-2")
 				checkFixture(t.T, s)
+				checkProgress(t.T, s, version)
 				if err := s.Commit(t.Context(), batchOf(100)); err != nil {
 					t.Errorf("commit after the migration: %v", err)
 				}
@@ -144,6 +146,26 @@ func checkFixture(t *testing.T, s *Store) {
 	}
 }
 
+// checkProgress checks how far the fixture's running job has come: schema 1 did not keep that.
+func checkProgress(t *testing.T, s *Store, version int) {
+	t.Helper()
+	j, err := s.Job(t.Context(), "j2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type progress struct {
+		Done, Served float64
+		Stops        int
+	}
+	want := progress{Done: 1234.5, Served: 7200.25, Stops: 2}
+	if version < 2 {
+		want = progress{}
+	}
+	if got := (progress{j.Done, j.Served, j.Stops}); got != want {
+		t.Errorf("progress = %+v, want %+v", got, want)
+	}
+}
+
 func TestNewerSchemaIsRefused(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t engineTest) {
@@ -162,21 +184,24 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 // nextSchema is all migrations and one more, whose text differs between the engines.
 func nextSchema(t *testing.T, engine, text string) []migration {
 	t.Helper()
+	next := fmt.Sprintf("migrations/%04d_next", len(released())+1)
 	files := fstest.MapFS{
-		"migrations/0002_next.sqlite.sql":   {Data: []byte(text)},
-		"migrations/0002_next.postgres.sql": {Data: []byte(text)},
+		next + ".sqlite.sql":   {Data: []byte(text)},
+		next + ".postgres.sql": {Data: []byte(text)},
 	}
-	first, err := migrationFiles.ReadFile("migrations/0001_first.sql")
-	if err != nil {
-		t.Fatal(err)
+	for path := range released() {
+		text, err := migrationFiles.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[path] = &fstest.MapFile{Data: text}
 	}
-	files["migrations/0001_first.sql"] = &fstest.MapFile{Data: first}
 	steps, err := readMigrations(files, engine)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(steps) != 2 {
-		t.Fatalf("%d migrations for %s, want 2", len(steps), engine)
+	if len(steps) != len(released())+1 {
+		t.Fatalf("%d migrations for %s, want %d", len(steps), engine, len(released())+1)
 	}
 	return steps
 }
@@ -186,15 +211,15 @@ func TestMigrationIsDoneWholeOrNotAtAll(t *testing.T) {
 	onEngines(t, func(t engineTest) {
 		s := open(t, t.url)
 		bad := nextSchema(t.T, s.engine.name(), "ALTER TABLE nodes ADD COLUMN zone TEXT;\nALTER TABLE nowhere ADD COLUMN zone TEXT;\n")
-		if err := s.migrate(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "0002_next") {
+		if err := s.migrate(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "_next") {
 			t.Errorf("error = %v, want one that names the migration", err)
 		}
 		good := nextSchema(t.T, s.engine.name(), "-- a zone; for later\nALTER TABLE nodes ADD COLUMN zone TEXT;\n")
 		if err := s.migrate(t.Context(), good); err != nil {
 			t.Fatal(err)
 		}
-		if version, err := s.schemaVersion(t.Context()); err != nil || version != 2 {
-			t.Errorf("version = %d, error %v, want 2", version, err)
+		if version, err := s.schemaVersion(t.Context()); err != nil || version != int64(len(good)) {
+			t.Errorf("version = %d, error %v, want %d", version, err, len(good))
 		}
 	})
 }

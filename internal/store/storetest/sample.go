@@ -29,6 +29,14 @@ func (f *filler) fill(v reflect.Value) {
 	case *job.Duration:
 		*value = job.Duration(time.Duration(f.n) * time.Second)
 		return
+	case *job.Speed: // more than its fields: its curves are drawn when it is made
+		plain := full[struct {
+			Work        float64
+			Start, Save time.Duration
+			Rates       []job.Rate
+		}](f.n)
+		*value = *job.NewSpeed(plain.Work, plain.Start.Truncate(time.Millisecond), plain.Save.Truncate(time.Millisecond), plain.Rates...)
+		return
 	}
 	switch v.Kind() {
 	case reflect.String:

@@ -1,0 +1,158 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trainyard/internal/api"
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// maxProgress bounds the file in which a program tells how far it is.
+const maxProgress = 64 << 10
+
+// told is what the program of a run has told of its progress. It belongs to the
+// report loop.
+type told struct {
+	text     []byte // of its file, as last read
+	progress *job.Progress
+	err      error  // what is wrong with the text
+	taken    bool   // the server has it
+	by       string // the start of the server that has it: another does not remember
+}
+
+// addProgress puts what programs tell of themselves into a report, as far as it
+// is new. A file that cannot be read is noted and keeps nothing from being reported.
+func (a *Agent) addProgress(ranks []api.RankReport, server string) []api.RankReport {
+	ranks = slices.Clone(ranks)
+	seen := map[id.Run]bool{}
+	for i := range ranks {
+		r := &ranks[i]
+		if r.Rank != 0 || r.Started.IsZero() {
+			continue
+		}
+		seen[r.Run] = true
+		t := a.told[r.Run]
+		if t == nil {
+			t = &told{}
+			a.told[r.Run] = t
+		}
+		a.trouble(progressOf(r.Run), a.readProgress(t, r))
+		if !t.taken || t.by != server {
+			r.Progress = t.progress
+		}
+	}
+	for run := range a.told {
+		if !seen[run] {
+			delete(a.told, run)
+			a.mu.Lock()
+			delete(a.state, progressOf(run)) // over, though it does not work again
+			a.mu.Unlock()
+		}
+	}
+	return ranks
+}
+
+// progressOf names the place of trouble with a run's progress.
+func progressOf(run id.Run) string { return "progress of " + string(run) }
+
+// readProgress reads the file of a run. A text that makes no sense may be half written, so
+// that it is no mistake before it has stayed so from one report to the next.
+func (a *Agent) readProgress(t *told, r *api.RankReport) error {
+	path, err := a.rt.ProgressFile(r.Run, r.Rank)
+	if err != nil {
+		return err
+	}
+	text, at, err := readPlain(path, maxProgress)
+	if err != nil {
+		return err
+	}
+	if bytes.Equal(text, t.text) {
+		return t.err
+	}
+	*t = told{text: text}
+	if t.progress, t.err = parseProgress(text); t.progress != nil {
+		t.progress.At = at
+	}
+	if r.State != job.RunEnded {
+		return nil
+	}
+	return t.err
+}
+
+// readPlain reads a file that a program has made and that may be anything, and
+// when it was written; nil if there is none. It must not wait, as on a pipe that
+// nobody writes to, nor follow a link elsewhere.
+func readPlain(path string, most int64) (text []byte, at time.Time, err error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, at, nil
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENXIO): // a link, a socket
+		return nil, at, notPlain(path, err)
+	case err != nil:
+		return nil, at, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, at, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, at, notPlain(path, nil)
+	}
+	if text, err = io.ReadAll(io.LimitReader(f, most+1)); err != nil {
+		return nil, at, err
+	}
+	if int64(len(text)) > most {
+		return nil, at, fault.New(fault.Invalid, "too_large", "%s may have at most %d bytes", path, most)
+	}
+	return text, info.ModTime(), nil
+}
+
+func notPlain(path string, cause error) error {
+	return fault.New(fault.Invalid, "no_file", "%s is no plain file", path).WithCause(cause)
+}
+
+// parseProgress reads what a program tells of itself; nothing is no mistake.
+func parseProgress(text []byte) (*job.Progress, error) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, nil
+	}
+	var in struct {
+		Done  *float64   `json:"done"`
+		Work  float64    `json:"work"`
+		Rates []job.Rate `json:"rates"`
+	}
+	if err := json.Unmarshal(text, &in); err != nil {
+		return nil, fault.New(fault.Invalid, "bad_progress", "the file is no JSON of progress: %v", err).WithCause(err)
+	}
+	if in.Done == nil {
+		return nil, fault.New(fault.Invalid, "bad_progress", `the file has no "done"`)
+	}
+	p := &job.Progress{Done: *in.Done, Work: in.Work, Rates: in.Rates}
+	if err := api.CheckProgress(p); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// tookProgress remembers what the server has been told.
+func (a *Agent) tookProgress(ranks []api.RankReport, server string) {
+	for i := range ranks {
+		if ranks[i].Progress != nil {
+			t := a.told[ranks[i].Run]
+			t.taken, t.by = true, server
+		}
+	}
+}

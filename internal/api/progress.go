@@ -1,0 +1,77 @@
+package api
+
+import (
+	"math"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/job"
+)
+
+// The limits on what a program may tell of itself.
+const (
+	maxRates     = 64
+	maxRateKinds = 8 // kinds of GPU among the rates
+	maxKind      = 100
+	maxUnits     = 1e18
+)
+
+// SetDone says how much of its work a job has done.
+func (j *Job) SetDone(done float64) {
+	j.Done, j.Percent = &done, nil
+	if j.Work > 0 {
+		percent := math.Floor(1000*min(done/j.Work, 1)) / 10 // 100 only when all is done
+		j.Percent = &percent
+	}
+}
+
+// Check says what is wrong with a report.
+func (r *Report) Check() error {
+	for i := range r.Ranks {
+		if p := r.Ranks[i].Progress; p != nil {
+			if err := CheckProgress(p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// CheckProgress says what is wrong with what a program tells of itself. Both sides
+// ask: the agent, so that one program's mistake costs its node nothing, and the
+// server, because it trusts nobody.
+func CheckProgress(p *job.Progress) error {
+	if !units(p.Done) {
+		return badProgress("done is %v, and must be a number from 0 to %v", p.Done, float64(maxUnits))
+	}
+	if !units(p.Work) {
+		return badProgress("work is %v, and must be a number from 0 to %v", p.Work, float64(maxUnits))
+	}
+	if len(p.Rates) > maxRates {
+		return badProgress("there are %d rates, and may be %d", len(p.Rates), maxRates)
+	}
+	kinds := map[string]bool{}
+	for i, r := range p.Rates {
+		kinds[r.GPU] = true
+		switch {
+		case len(r.GPU) > maxKind:
+			return badProgress("gpu of rate %d has %d bytes, and may have %d", i, len(r.GPU), maxKind)
+		case r.GPUs < 0 || r.GPUs > job.MaxCount:
+			return badProgress("gpus of rate %d is %d, and must be from 0 to %d", i, r.GPUs, job.MaxCount)
+		case r.Share != 0 && (!(r.Share >= 0.01 && r.Share < 1) || r.GPUs != 1 || r.Spread):
+			return badProgress("share of rate %d is %v of %d GPUs, and must be from 0.01 to 0.99 of one", i, r.Share, r.GPUs)
+		case !units(r.PerSecond) || r.PerSecond == 0:
+			return badProgress("per_second of rate %d is %v, and must be a number above 0", i, r.PerSecond)
+		}
+	}
+	if len(kinds) > maxRateKinds {
+		return badProgress("the rates are of %d kinds of GPU, and may be of %d", len(kinds), maxRateKinds)
+	}
+	return nil
+}
+
+// units reports whether f can be an amount of work.
+func units(f float64) bool { return !math.IsNaN(f) && f >= 0 && f <= maxUnits }
+
+func badProgress(format string, args ...any) error {
+	return fault.New(fault.Invalid, "bad_progress", format, args...).WithField("progress")
+}
