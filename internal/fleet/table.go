@@ -49,6 +49,8 @@ type Table struct {
 	unsorted bool
 	kinds    map[string]int32
 	groups   map[group]int32
+	order    arrangement
+	arranged bool // order is that of the rooms
 }
 
 // group is what rooms have in common that a policy fills alike.
@@ -70,10 +72,12 @@ func (t *Table) Put(n *Node, foreign uint64) {
 		i = len(t.rooms)
 		t.rooms = append(t.rooms, Room{})
 		t.index[n.ID] = i
-		t.unsorted = true
+		t.unsorted, t.arranged = true, false
 	}
 	r := &t.rooms[i]
-	r.Node, r.Open, r.Kind, r.Group = n, n.State == Ready && !n.Drained, t.kind(n.Inventory.GPUs), t.group(n)
+	group := t.group(n)
+	t.arranged = t.arranged && r.Group == group
+	r.Node, r.Open, r.Kind, r.Group = n, n.State == Ready && !n.Drained, t.kind(n.Inventory.GPUs), group
 	r.Sound = 0
 	for _, g := range n.Inventory.GPUs {
 		if g.Error == "" && g.Index >= 0 && g.Index < MaxGPUs {
@@ -82,6 +86,7 @@ func (t *Table) Put(n *Node, foreign uint64) {
 	}
 	r.Sound &^= foreign
 	r.recount()
+	t.changed(i)
 }
 
 // kind returns the number of the one kind that all GPUs are of, or -1.
@@ -158,6 +163,7 @@ func (t *Table) Remove(n id.Node) {
 	}
 	t.rooms = slices.Delete(t.rooms, i, i+1)
 	t.reindex()
+	t.arranged = false
 }
 
 // Get returns the room of a node.
@@ -174,19 +180,21 @@ func (t *Table) Len() int { return len(t.rooms) }
 
 // Book gives a rank what it holds of a node, or changes its expected end.
 func (t *Table) Book(n id.Node, h Hold) {
-	r, ok := t.Get(n)
+	at, ok := t.index[n]
 	if !ok {
 		return
 	}
+	r := &t.rooms[at]
 	holds := make([]Hold, 0, len(r.Holds)+1)
 	for _, old := range r.Holds {
 		if old.Run != h.Run {
 			holds = append(holds, old)
 		}
 	}
-	at, _ := slices.BinarySearchFunc(holds, h, CompareHolds)
-	r.Holds = slices.Insert(holds, at, h)
+	where, _ := slices.BinarySearchFunc(holds, h, CompareHolds)
+	r.Holds = slices.Insert(holds, where, h)
 	r.recount()
+	t.changed(at)
 }
 
 // CompareHolds orders by expected end, unknown ends last, then by run.
@@ -205,10 +213,11 @@ func CompareHolds(a, b Hold) int {
 
 // Release takes back what a run holds of a node.
 func (t *Table) Release(n id.Node, run id.Run) {
-	r, ok := t.Get(n)
+	at, ok := t.index[n]
 	if !ok {
 		return
 	}
+	r := &t.rooms[at]
 	holds := make([]Hold, 0, len(r.Holds))
 	for _, h := range r.Holds {
 		if h.Run != run {
@@ -217,6 +226,7 @@ func (t *Table) Release(n id.Node, run id.Run) {
 	}
 	r.Holds = holds
 	r.recount()
+	t.changed(at)
 }
 
 // Rooms returns a copy of all rooms, sorted by the nodes' names.

@@ -20,6 +20,7 @@ import (
 type View struct {
 	Now     time.Time
 	Rooms   []fleet.Room // sorted by the nodes' names
+	Bands   []fleet.Band // the rooms in the order in which they are to be filled; nil if nobody arranged them
 	Line    *queue.Line
 	Running []*Running            // jobs that hold nodes, by order of submission
 	Usage   func(id.User) float64 // decayed use in GPU-seconds

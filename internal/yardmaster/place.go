@@ -27,14 +27,14 @@ func (y *Yard) Round(now time.Time) {
 // own and must not be used after the next message.
 func (y *Yard) View(now time.Time) *place.View {
 	v := y.glance(now)
-	v.Rooms = y.table.Rooms()
+	v.Rooms, v.Bands = y.table.Rooms(), nil
 	return v
 }
 
 // glance is a view without a copy, for who is done with it before anything changes.
 func (y *Yard) glance(now time.Time) *place.View {
 	y.setNow(now)
-	return &place.View{Now: y.now, Rooms: y.table.Own(), Line: y.line, Running: y.running, Usage: y.usage, Tariff: y.cfg.Tariff}
+	return &place.View{Now: y.now, Rooms: y.table.Own(), Bands: y.table.Bands(), Line: y.line, Running: y.running, Usage: y.usage, Tariff: y.cfg.Tariff}
 }
 
 // Apply carries out a plan. What can no longer be carried out, because the yard

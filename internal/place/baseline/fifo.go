@@ -34,21 +34,33 @@ func (FIFO) Name() string { return "fifo" }
 func (FIFO) Revises() bool { return false }
 
 // Plan starts what can start.
-func (FIFO) Plan(v *place.View) place.Plan {
-	f := fifo{view: v, trial: newTrial(v.Rooms), shapes: map[*queue.Shape]*shapeState{}}
+func (FIFO) Plan(v *place.View) place.Plan { return inLine(v, easy) }
+
+// inLine starts jobs in the order of the line.
+func inLine(v *place.View, behind mode) place.Plan {
+	f := newFIFO(v, behind)
 	walk := v.Line.Walk(v.Usage)
 	for it := walk.Next(f.open); it != nil; it = walk.Next(f.open) {
-		f.consider(it)
-		// With the first job held back and every shape tried, nothing more can start.
-		if f.closed == v.Line.Shapes() {
+		if f.consider(it); f.over() {
 			break
 		}
 	}
 	return f.plan
 }
 
+// mode is what becomes of the jobs behind the first that cannot start.
+type mode int
+
+const (
+	easy  mode = iota // they start where they do not delay it
+	block             // they wait
+	fit               // they start wherever they fit, and nothing is kept
+)
+
+// fifo tries jobs one after the other.
 type fifo struct {
 	view   *place.View
+	behind mode
 	trial  *trial
 	shapes map[*queue.Shape]*shapeState
 	closed int // shapes that cannot be started any more
@@ -69,6 +81,15 @@ type shapeState struct {
 	tight  bool // on the kept nodes there is room only for jobs that end in time
 	full   bool // and none for any that is left
 	closed bool // no room at all
+}
+
+func newFIFO(v *place.View, behind mode) *fifo {
+	return &fifo{view: v, behind: behind, trial: newTrial(v), shapes: map[*queue.Shape]*shapeState{}}
+}
+
+// over reports whether nothing more can start: with the first job held back and every shape tried.
+func (f *fifo) over() bool {
+	return f.closed == f.view.Line.Shapes() || f.behind == block && f.held != nil
 }
 
 func (f *fifo) open(s *queue.Shape) bool {
@@ -94,7 +115,10 @@ func (f *fifo) consider(it *queue.Item) {
 		st.out = true
 	}
 	if f.held == nil {
-		if f.held = f.hold(it, st); f.held != nil {
+		if f.behind != fit {
+			f.held = f.hold(it, st)
+		}
+		if f.held != nil {
 			f.plan.Held = f.held.reservation()
 		} else {
 			f.passed = true

@@ -1,0 +1,353 @@
+package baseline
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"slices"
+	"sort"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/place"
+	"trainyard/internal/place/seats"
+	"trainyard/internal/queue"
+)
+
+// task is a job that runs or waits, while an order over both is gone through.
+type task struct {
+	it    *queue.Item
+	run   *place.Running // nil if it waits
+	rank  entry
+	rooms []int32 // of its seats, -1 for one that is gone
+	state taskState
+	by    id.Job // for whom it was stopped
+	seats []place.Seat
+}
+
+// taskState is what has become of a task.
+type taskState uint8
+
+const (
+	undecided taskState = iota
+	stays               // where it is
+	stopped             // its seats are free for others; it may get new ones
+	placed              // has new seats
+)
+
+// preemptor goes through all jobs in an order and lets run what fits, whoever
+// runs now. A job that runs keeps its seats if its turn comes before somebody
+// else needed them. Who needs seats takes free ones first, then those of the jobs
+// that come last.
+type preemptor struct {
+	view    *place.View
+	tasks   []task
+	idle    []fleet.Room // with what is free, or was held by who is stopped
+	open    []fleet.Room // and with what is held by who may still be stopped
+	there   [][]int32    // tasks that hold something of a room and may be stopped, the last in order first
+	groups  []int32      // rank of each group of rooms
+	shapes  map[*queue.Shape]*search
+	closed  int // shapes of the line that fit nowhere any more
+	left    int // GPUs of open
+	least   int // GPUs that a waiting job needs at least
+	evicted int // stopped tasks whose turn has not come
+	starts  []int32
+	why     string // what is said of who goes before another
+}
+
+// search is how far the search for one shape has come.
+type search struct {
+	match   *fleet.Matcher
+	closed  bool // it fits nowhere any more
+	counted bool // among the closed shapes of the line
+}
+
+// newPreemptor collects the tasks: running jobs that may be stopped, by
+// submission, then those that wait, by submission.
+func newPreemptor(v *place.View, why string) *preemptor {
+	p := &preemptor{
+		view: v, idle: slices.Clone(v.Rooms), open: slices.Clone(v.Rooms), there: make([][]int32, len(v.Rooms)), groups: fleet.RankGroups(v.Rooms),
+		shapes: make(map[*queue.Shape]*search, v.Line.Shapes()), why: why, least: 1 << 30,
+	}
+	items := v.Line.Items()
+	p.tasks = make([]task, 0, len(items)+len(v.Running))
+	for _, r := range v.Running {
+		if seats.Loose(r) {
+			p.tasks = append(p.tasks, task{it: r.Item, run: r, rooms: p.find(r.Seats)})
+			at := int32(len(p.tasks) - 1)
+			p.hold(at, p.open, 1)
+			for _, room := range p.tasks[at].rooms {
+				if room >= 0 {
+					p.there[room] = append(p.there[room], at)
+				}
+			}
+		}
+	}
+	for _, it := range items {
+		p.tasks = append(p.tasks, task{it: it})
+		n := &it.Shape.Need
+		p.least = min(p.least, n.GPUs*n.Nodes)
+	}
+	for i := range p.open {
+		p.left += bits.OnesCount64(p.open[i].Free)
+	}
+	return p
+}
+
+// find returns the places of the seats' rooms.
+func (p *preemptor) find(list []place.Seat) []int32 {
+	rooms := make([]int32, len(list))
+	for i, s := range list {
+		at := sort.Search(len(p.idle), func(k int) bool { return p.idle[k].Node.ID >= s.Node })
+		if rooms[i] = int32(at); at == len(p.idle) || p.idle[at].Node.ID != s.Node {
+			rooms[i] = -1
+		}
+	}
+	return rooms
+}
+
+// hold gives what a running task holds to the rooms (1), or takes it from them
+// (-1). It returns how many GPUs that are.
+func (p *preemptor) hold(at int32, rooms []fleet.Room, sign int) int {
+	gpus := 0
+	t := &p.tasks[at]
+	need := &t.it.Shape.Need
+	for i, s := range t.run.Seats {
+		if t.rooms[i] < 0 {
+			continue
+		}
+		r := &rooms[t.rooms[i]]
+		if sign > 0 {
+			r.Free |= s.GPUs & r.Sound
+			r.CPUs += need.CPUs
+			r.Memory += need.Memory
+		} else {
+			r.Free &^= s.GPUs
+			r.CPUs -= need.CPUs
+			r.Memory -= need.Memory
+		}
+		gpus += bits.OnesCount64(s.GPUs & r.Sound)
+	}
+	return gpus
+}
+
+// sortHolders puts in each room who is to be stopped first in front.
+func (p *preemptor) sortHolders() {
+	for _, list := range p.there {
+		slices.SortFunc(list, func(a, b int32) int {
+			if p.tasks[b].rank.before(&p.tasks[a].rank) {
+				return -1
+			}
+			return 1
+		})
+	}
+}
+
+// run goes through the tasks in the order in which next gives them; -1 ends it.
+func (p *preemptor) run(next func() int32) {
+	for at := next(); at >= 0; at = next() {
+		t := &p.tasks[at]
+		switch {
+		case t.run != nil && t.state == undecided:
+			t.state = stays
+			p.left -= p.hold(at, p.open, -1)
+		case t.state == stopped:
+			p.evicted--
+			p.settle(at)
+		default:
+			p.settle(at)
+		}
+		if p.evicted == 0 && (p.closed == p.view.Line.Shapes() || p.left < p.least) {
+			return
+		}
+	}
+}
+
+// settle finds seats for a task that has none.
+func (p *preemptor) settle(at int32) {
+	t := &p.tasks[at]
+	st := p.shapes[t.it.Shape]
+	if st == nil {
+		st = &search{match: fleet.NewMatcher(t.it.Shape.Need)}
+		p.shapes[t.it.Shape] = st
+	}
+	var rooms []int32
+	if !st.closed {
+		rooms = p.choose(t, st)
+	}
+	if rooms == nil {
+		st.closed = true // what can be had only gets less
+		if t.run == nil && !st.counted {
+			st.counted = true
+			p.closed++
+		}
+		return
+	}
+	need := &st.match.Need
+	t.seats = make([]place.Seat, 0, len(rooms))
+	for _, room := range rooms {
+		fits := p.clear(room, st, t.it.Job)
+		take := min(need.MaxGPUs, bits.OnesCount64(fits)) // a range gets what there is
+		own := fleet.Take(p.own(t, room)&fits, take)
+		gpus := own | fleet.Take(fits&^own, take-bits.OnesCount64(own))
+		for _, r := range []*fleet.Room{&p.idle[room], &p.open[room]} {
+			r.Free &^= gpus
+			r.CPUs -= need.CPUs
+			r.Memory -= need.Memory
+		}
+		p.left -= bits.OnesCount64(gpus)
+		t.seats = append(t.seats, place.Seat{Node: p.idle[room].Node.ID, GPUs: gpus})
+	}
+	t.state = placed
+	p.starts = append(p.starts, at)
+}
+
+// own returns what a task holds of a room.
+func (p *preemptor) own(t *task, room int32) uint64 {
+	for i, at := range t.rooms {
+		if at == room {
+			return t.run.Seats[i].GPUs
+		}
+	}
+	return 0
+}
+
+// clear stops who is last in order until the shape fits in the room, and returns the GPUs it may have.
+func (p *preemptor) clear(room int32, st *search, who id.Job) uint64 {
+	for _, at := range p.there[room] {
+		if gpus, ok := st.match.Fits(&p.idle[room]); ok {
+			return gpus
+		}
+		if t := &p.tasks[at]; t.state == undecided {
+			t.state, t.by = stopped, who
+			p.hold(at, p.idle, 1)
+			p.evicted++
+		}
+	}
+	gpus, _ := st.match.Fits(&p.idle[room])
+	return gpus
+}
+
+// offer is a room that a task could have.
+type offer struct {
+	room  int32
+	stops bool  // somebody must be stopped for it
+	first entry // who of them goes before the others
+	lost  int   // GPUs that they hold in all
+	here  bool  // it is or was there before
+	tight int   // GPUs that are free there
+	group int32 // rank
+}
+
+func compareOffers(a, b offer) int {
+	switch {
+	case a.stops != b.stops:
+		if b.stops {
+			return -1
+		}
+		return 1
+	case a.stops:
+		if a.first != b.first {
+			if b.first.before(&a.first) {
+				return -1
+			}
+			return 1
+		}
+		if a.lost != b.lost {
+			return cmp.Compare(a.lost, b.lost)
+		}
+	}
+	if a.here != b.here {
+		if a.here {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.tight, b.tight), cmp.Compare(a.room, b.room))
+}
+
+// choose returns the rooms for a task, nil if there are not enough.
+func (p *preemptor) choose(t *task, st *search) []int32 {
+	nodes := st.match.Need.Nodes
+	best := make([]offer, 0, nodes+1)
+	for i := range p.open {
+		if _, ok := st.match.Fits(&p.open[i]); !ok {
+			continue
+		}
+		o := p.offer(t, st, int32(i))
+		if len(best) == nodes && compareOffers(o, best[nodes-1]) >= 0 {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(best, o, compareOffers)
+		best = slices.Insert(best, at, o)
+		best = best[:min(len(best), nodes)]
+	}
+	if len(best) < nodes {
+		return nil
+	}
+	rooms := make([]int32, nodes)
+	for i := range best {
+		rooms[i] = best[i].room
+	}
+	return rooms
+}
+
+// offer says what it takes to have a room.
+func (p *preemptor) offer(t *task, st *search, room int32) offer {
+	r := p.idle[room]
+	o := offer{room: room, group: p.groups[r.Group], here: r.Node.ID == t.it.Prefer || slices.Contains(t.rooms, room)}
+	for _, at := range p.there[room] {
+		if _, ok := st.match.Fits(&r); ok {
+			break
+		}
+		h := &p.tasks[at]
+		if h.state != undecided {
+			continue
+		}
+		need := &h.it.Shape.Need
+		r.Free |= p.own(h, room) & r.Sound
+		r.CPUs += need.CPUs
+		r.Memory += need.Memory
+		o.stops, o.first = true, h.rank
+		o.lost += h.run.GPUs
+	}
+	o.tight = bits.OnesCount64(r.Free)
+	return o
+}
+
+// plan is what has been found.
+func (p *preemptor) plan() place.Plan {
+	var plan place.Plan
+	for i := range p.tasks {
+		t := &p.tasks[i]
+		if t.run == nil || t.state != stopped && t.state != placed || slices.Equal(t.seats, t.run.Seats) {
+			continue
+		}
+		reason := fmt.Sprintf("makes room for %s, which %s", t.by, p.why)
+		if t.state == placed {
+			reason = fmt.Sprintf("moves to make room for %s, which %s", t.by, p.why)
+		}
+		plan.Stops = append(plan.Stops, place.Stop{Running: t.run, Reason: reason})
+	}
+	for _, at := range p.starts {
+		t := &p.tasks[at]
+		if t.run != nil && slices.Equal(t.seats, t.run.Seats) {
+			continue
+		}
+		where := string(t.seats[0].Node)
+		if len(t.seats) > 1 {
+			where = fmt.Sprintf("%s and %d more", where, len(t.seats)-1)
+		}
+		reason := "its turn in the order, and " + where + " has room for it"
+		if t.run != nil {
+			reason = "made room for " + string(t.by) + ", and " + where + " has room for it"
+		}
+		plan.Starts = append(plan.Starts, place.Start{Item: t.it, Seats: t.seats, Reason: reason})
+	}
+	return plan
+}
+
+// waiting reports whether a job is left without seats.
+func (p *preemptor) waiting() bool {
+	return slices.ContainsFunc(p.tasks, func(t task) bool { return t.state == stopped || t.run == nil && t.state == undecided })
+}

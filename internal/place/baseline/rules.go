@@ -1,0 +1,264 @@
+package baseline
+
+import (
+	"math"
+	"slices"
+)
+
+// grant gives each job its least, in order, if that is left. One that does not
+// fit is passed over.
+func (p *pool) grant(jobs []*member) {
+	for _, m := range jobs {
+		if m.gets == 0 && m.least <= p.free && m.least <= m.most {
+			p.give(m, m.least)
+		}
+	}
+}
+
+// give takes GPUs for a job out of what is free.
+func (p *pool) give(m *member, gpus int) {
+	m.gets += gpus
+	p.free -= gpus
+}
+
+// grows reports whether a job that has its least can have another step.
+func (p *pool) grows(m *member) bool {
+	return m.gets > 0 && m.gets+m.step <= m.most && m.step <= p.free
+}
+
+// kept lists the jobs that can all have their least together, the first in order
+// first. At most maxKept are looked at, so that a long line costs no more.
+func (p *pool) kept() []*member {
+	var kept []*member
+	sum := 0
+	for _, m := range p.jobs {
+		if sum+m.least <= p.free && m.least <= m.most && len(kept) < maxKept {
+			sum += m.least
+			kept = append(kept, m)
+		}
+	}
+	return kept
+}
+
+const maxKept = 256
+
+// elasticFIFO gives each job its least by submission, later ones passing those
+// that do not fit, then what is left one GPU at a time in turns. In the public
+// code a job that could not get its least is handed single GPUs and breaks the
+// allocator; here only those grow that have their least.
+func elasticFIFO(p *pool) {
+	p.grant(p.jobs)
+	p.turns(p.jobs)
+}
+
+// turns hands out what is left, a step for each job in turn.
+func (p *pool) turns(jobs []*member) {
+	for more := true; more && p.free > 0; {
+		more = false
+		for _, m := range jobs {
+			if p.grows(m) {
+				p.give(m, m.step)
+				more = true
+			}
+		}
+	}
+}
+
+// elasticSRJF is elasticFIFO in the order of the time that is left. The public
+// code knows it only of jobs that have run on one GPU, and takes the others for
+// finished; here it follows from what was declared, and who declared nothing
+// comes last.
+func elasticSRJF(p *pool) {
+	slices.SortStableFunc(p.jobs, func(a, b *member) int {
+		x, y := a.left(p.now, a.least), b.left(p.now, b.least)
+		switch {
+		case x < y:
+			return -1
+		case x > y:
+			return 1
+		}
+		return 0
+	})
+	elasticFIFO(p)
+}
+
+// equalShare gives every job the same, at least its least and at most its most,
+// and what is over to the first in order. Jobs for which not even the least is
+// left wait. In the published baseline everyone gets nothing when the share is
+// just the least; here that is a share like any other.
+func equalShare(p *pool) {
+	kept := p.kept()
+	if len(kept) == 0 {
+		return
+	}
+	share := p.free / len(kept)
+	p.grant(kept)
+	for _, m := range kept { // those whose least is more than the share leave less for the others
+		if n := (min(share, m.most) - m.gets) / m.step * m.step; n > 0 {
+			p.give(m, min(n, p.free/m.step*m.step))
+		}
+	}
+	for _, m := range kept {
+		if n := min(m.most-m.gets, p.free) / m.step * m.step; n > 0 {
+			p.give(m, n)
+		}
+	}
+}
+
+// ffdl maximises the sum of the speed-ups over the first jobs in line that can
+// all have their least, by dynamic programming. The public code forgets the
+// least of a job and fails where there is no answer; here each that is kept has
+// it, and the rest waits.
+func ffdl(p *pool) {
+	kept := p.kept()
+	spare := p.free
+	for _, m := range kept {
+		spare -= m.least
+	}
+	const no = math.MaxFloat64 * -1
+	best := make([]float64, spare+1) // greatest sum with so many GPUs above the leasts
+	next := make([]float64, spare+1)
+	picks := make([][]int32, len(kept)) // what the job gets of them for each sum
+	for i, m := range kept {
+		picks[i] = make([]int32, spare+1)
+		gains := make([]float64, 0, (m.most-m.least)/m.step+1)
+		for n := m.least; n <= m.most; n += m.step {
+			gains = append(gains, m.speedup(n))
+		}
+		for g := range next {
+			next[g] = no
+			for k := 0; k < len(gains) && k*m.step <= g; k++ {
+				if v := best[g-k*m.step] + gains[k]; v > next[g] {
+					next[g], picks[i][g] = v, int32(k*m.step)
+				}
+			}
+		}
+		best, next = next, best
+	}
+	for i, g := len(kept)-1, spare; i >= 0; i-- {
+		n := int(picks[i][g])
+		g -= n
+		p.give(kept[i], kept[i].least+n)
+	}
+}
+
+// afsL gives one GPU after the other to the job that comes first of any pair: of
+// two that have none the shorter, else the one whose gain is greater, the longer
+// job's in parts of what it then has and the shorter's in parts of what it has. In
+// the public code a job gets single GPUs below its least, and its length is looked
+// up with the other's number; here the first step is the least, and lengths are
+// those with a job's own number.
+func afsL(p *pool) {
+	for p.free > 0 {
+		var top *member
+		for _, m := range p.jobs {
+			if p.canTake(m) && (top == nil || afsBefore(p, m, top)) {
+				top = m
+			}
+		}
+		if top == nil {
+			return
+		}
+		p.give(top, top.nextStep())
+	}
+}
+
+// nextStep is what a job needs to go on: its least, or a step.
+func (m *member) nextStep() int {
+	if m.gets == 0 {
+		return m.least
+	}
+	return m.step
+}
+
+func (p *pool) canTake(m *member) bool {
+	n := m.nextStep()
+	return n <= p.free && m.gets+n <= m.most
+}
+
+// afsBefore reports whether a comes before b.
+func afsBefore(p *pool, a, b *member) bool {
+	if a.gets == 0 && b.gets == 0 {
+		return a.left(p.now, a.least) < b.left(p.now, b.least)
+	}
+	la, lb := a.left(p.now, max(a.gets, a.least)), b.left(p.now, max(b.gets, b.least))
+	if la <= lb {
+		return !longerFirst(b, a)
+	}
+	return longerFirst(a, b)
+}
+
+// longerFirst reports whether the longer of two jobs gains more from its next
+// step than the shorter.
+func longerFirst(longer, shorter *member) bool {
+	lk, sk := longer.speedup(longer.gets), shorter.speedup(shorter.gets)
+	ln, sn := longer.speedup(longer.gets+longer.nextStep()), shorter.speedup(shorter.gets+shorter.nextStep())
+	if sk == 0 || ln == 0 { // the shorter has nothing yet, or the longer would have nothing
+		return false
+	}
+	return (ln-lk)/ln > (sn-sk)/sk
+}
+
+// edl brings all jobs to the same fulfilment, the share of the way from their
+// least to their most: for a job that waits the most fulfilled give GPUs until it
+// has its least, and what is free goes to the least fulfilled. The published
+// autoscaler looks only every half minute, so that whoever comes after it has
+// filled the yard waits for its next look and for jobs to shrink; here the rule is
+// followed at once.
+func edl(p *pool) {
+	for _, m := range p.jobs {
+		m.gets = min(m.has, max(m.most, m.least))
+		p.free -= m.gets
+	}
+	for _, m := range p.jobs {
+		if m.gets == 0 && m.least <= m.most && p.yields(m.least) {
+			p.give(m, m.least)
+		}
+	}
+	for p.free > 0 {
+		m := p.fulfilled(func(m *member) bool { return p.grows(m) }, -1)
+		if m == nil {
+			return
+		}
+		p.give(m, m.step)
+	}
+}
+
+// yields shrinks the most fulfilled jobs until so many GPUs are free. It does
+// nothing and reports so if that cannot be had.
+func (p *pool) yields(want int) bool {
+	sum := p.free
+	for _, m := range p.jobs {
+		if m.gets > m.least {
+			sum += (m.gets - m.least) / m.step * m.step
+		}
+	}
+	if sum < want {
+		return false
+	}
+	for p.free < want {
+		m := p.fulfilled(func(m *member) bool { return m.gets-m.step >= m.least }, 1)
+		p.give(m, -m.step)
+	}
+	return true
+}
+
+// fulfilled returns the most (1) or least (-1) fulfilled job of those that
+// qualify, of equals the first in order when giving and the last when taking.
+func (p *pool) fulfilled(qualifies func(*member) bool, sign float64) *member {
+	var best *member
+	most := 0.0
+	for _, m := range p.jobs {
+		if !qualifies(m) {
+			continue
+		}
+		f := sign
+		if m.most > m.least {
+			f = sign * float64(m.gets-m.least) / float64(m.most-m.least)
+		}
+		if best == nil || f > most || f == most && sign > 0 {
+			best, most = m, f
+		}
+	}
+	return best
+}

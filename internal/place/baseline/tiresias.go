@@ -1,0 +1,165 @@
+package baseline
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"trainyard/internal/job"
+)
+
+// What the elastic Tiresias of the Voda scheduler goes by.
+const (
+	demoteAfter  = 3600 // GPU-seconds after which a job falls into the second queue
+	promoteAfter = 8    // times as long as it ran that a job may wait before it is in the first again
+	compactAbove = 10   // waiting jobs from which on those of the second queue get their least
+	worthHalf    = 0.5  // of the speed of a GPU that the last of the wanted ones must still bring
+)
+
+// tiresiasL is least attained service with two queues: each job gets the number
+// it wants, or waits. Who has had an hour of a GPU falls into the second queue,
+// and who has waited eight times as long as it ran is in the first again.
+// Within a queue who has run before comes first, then who was submitted first.
+// Voda counts the last stretch of running and waiting; here it is all of both,
+// so that a short run does not make a starved job wait as long again.
+func tiresiasL(p *pool) {
+	p.byQueue()
+	for _, m := range p.jobs {
+		if n := m.wanted(); n <= p.free {
+			p.give(m, n)
+		}
+	}
+	p.nextTurn()
+}
+
+// elasticTiresias is tiresiasL, but when many wait those of the second queue get
+// their least, and what is left goes step by step to who gains most from it,
+// waiting jobs among them.
+func elasticTiresias(p *pool) {
+	p.byQueue()
+	all := p.free
+	grant := func(compact bool) (waiting int) {
+		p.free = all
+		for _, m := range p.jobs {
+			m.gets = 0
+			n := m.wanted()
+			if compact && p.second(m) {
+				n = m.least
+			}
+			if n <= p.free {
+				p.give(m, n)
+			} else {
+				waiting++
+			}
+		}
+		return waiting
+	}
+	if grant(false) > compactAbove {
+		grant(true)
+	}
+	p.byGain()
+	p.nextTurn()
+}
+
+// byGain hands out what is left to who gains most from the next step, for each GPU of it.
+func (p *pool) byGain() {
+	for p.free > 0 {
+		var best *member
+		most := 0.0
+		for _, m := range p.jobs {
+			if !p.canTake(m) {
+				continue
+			}
+			n := m.nextStep()
+			if gain := (m.speedup(m.gets+n) - m.speedup(m.gets)) / float64(n); gain > most+slack {
+				best, most = m, gain
+			}
+		}
+		if best == nil {
+			return
+		}
+		p.give(best, best.nextStep())
+	}
+}
+
+// byQueue orders the jobs by queue, then those that have run before, then by submission.
+func (p *pool) byQueue() {
+	slices.SortStableFunc(p.jobs, func(a, b *member) int {
+		switch x, y := p.second(a), p.second(b); {
+		case x != y && y:
+			return -1
+		case x != y:
+			return 1
+		}
+		switch x, y := a.hasRun(), b.hasRun(); {
+		case x != y && x:
+			return -1
+		case x != y:
+			return 1
+		}
+		return 0
+	})
+}
+
+// hasRun reports whether a job runs or has run.
+func (m *member) hasRun() bool { return m.run != nil || m.it.Outlook.Ran > 0 }
+
+// second reports whether a job is in the second queue.
+func (p *pool) second(m *member) bool {
+	had := served(p.now, &m.task)
+	if had < demoteAfter-slack {
+		return false
+	}
+	ran, wait := m.lived(p.now)
+	return wait < promoteAfter*ran-slack
+}
+
+// lived is how long a job has run and has waited, in seconds. What it had as
+// GPU-seconds counts as if it always had as many GPUs as now or at last.
+func (m *member) lived(now time.Time) (ran, wait float64) {
+	gpus := m.it.Outlook.Ran
+	if m.run != nil {
+		gpus = m.run.GPUs
+	}
+	ran = served(now, &m.task) / math.Max(float64(gpus), 1)
+	return ran, math.Max(now.Sub(m.it.Outlook.Submitted).Seconds()-ran, 0)
+}
+
+// wanted is the number of GPUs that a job of a range would ask for if it had to
+// name one: as many as still bring half of what the first do.
+func (m *member) wanted() int {
+	n := m.least
+	if m.curve == nil {
+		return n
+	}
+	floor := worthHalf * m.rate(m.least) / float64(m.least)
+	for k := m.least + m.step; k <= m.most; k += m.step {
+		if m.rate(k)/float64(k) >= floor {
+			n = k
+		}
+	}
+	return n
+}
+
+// nextTurn asks to be asked when the first job changes its queue, if one waits for it.
+func (p *pool) nextTurn() {
+	if !slices.ContainsFunc(p.jobs, func(m *member) bool { return m.gets == 0 }) {
+		return
+	}
+	for _, m := range p.jobs {
+		had := served(p.now, &m.task)
+		ran, wait := m.lived(p.now)
+		var in float64 // seconds
+		switch {
+		case m.gets > 0 && had < demoteAfter-slack:
+			in = (demoteAfter - had) / float64(m.gets)
+		case m.gets > 0 && !p.second(m):
+			in = wait/promoteAfter - ran
+		case m.gets == 0 && p.second(m):
+			in = promoteAfter*ran - wait
+		}
+		if in > 0 {
+			p.again = sooner(p.again, p.now.Add(job.Seconds(in)+time.Millisecond))
+		}
+	}
+}
