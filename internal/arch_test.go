@@ -30,15 +30,15 @@ var layers = []struct {
 	{"nouns", true, []string{"internal/job", "internal/fleet", "internal/tenant"}},
 	{"decisions", true, []string{
 		"internal/spec", "internal/admit", "internal/queue", "internal/place", "internal/place/*",
-		"internal/forecast", "internal/forecast/*", "internal/relocate", "internal/hire", "internal/share", "internal/ledger",
+		"internal/formula", "internal/forecast", "internal/forecast/*", "internal/relocate", "internal/hire", "internal/share", "internal/ledger",
 	}},
 	{"yardmaster", true, []string{"internal/yardmaster"}},
 	{"ports and adapters", false, []string{
 		"internal/store", "internal/store/*", "internal/store/storetest/*", "internal/blob", "internal/runlog", "internal/engine", "internal/engine/*",
-		"internal/cloud", "internal/cloud/*",
+		"internal/cloud", "internal/cloud/*", "internal/solver",
 	}},
 	{"edges", false, []string{"internal/api", "internal/auth", "internal/workdir", "internal/logbook", "internal/server", "internal/server/*", "internal/agent", "internal/agent/*", "internal/agent/*/*", "internal/cli", "internal/cli/*"}},
-	{"sim", false, []string{"internal/sim", "internal/sim/*"}},
+	{"sim", false, []string{"internal/sim", "internal/sim/*", "internal/sim/*/*"}},
 	{"commands", false, []string{"cmd/*"}},
 	{"tests", false, []string{"test", "test/*", "test/*/*"}},
 }

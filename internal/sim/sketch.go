@@ -19,7 +19,8 @@ const (
 	sketchStep  = 1.001
 )
 
-var sketchLog = math.Log(sketchStep)
+// sketchLog is the logarithm of sketchStep.
+const sketchLog = 0.000999500333083533166809
 
 func (k *sketch) add(v float64) {
 	if k.counts == nil {
