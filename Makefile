@@ -15,7 +15,7 @@ SEED ?= 1
 
 .PHONY: help
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## Install what is missing for run, test and check
@@ -61,6 +61,23 @@ bench-core: ## Measure the core, and Slurm beside it; figures in build/bench/ben
 	@scripts/setup-slurm.sh
 	@mkdir -p build/bench
 	go run ./test/bench -out build/bench/bench-core.json
+
+# The policies and the simulator: each target prints its table and writes build/bench/<target>.json.
+# TRAINYARD_DATA names the folder with the public traces; without it what needs them is left out or generated.
+policy_benches := bench-andreas bench-datacenter bench-alloc bench-harvest bench-edl bench-elastic bench-swf bench-sim
+
+.PHONY: $(policy_benches)
+bench-andreas: ## Measure energy and lateness of andreas beside its baselines and the published rule
+bench-datacenter: ## The same on the tables on which the published rule loses to its baselines
+bench-alloc: ## Measure the exact allocator beside the solvers that are installed
+bench-harvest: ## Measure elastic jobs on idle nodes beside the same jobs on nodes of their own
+bench-edl: ## Measure elastic jobs beside a service whose load goes up and down
+bench-elastic: ## Measure elastic and preemptive policies on public workloads, beside published figures
+bench-swf: ## Check the orders of waiting jobs against an independent computation
+bench-sim: ## Measure the simulator: jobs and events a second, memory
+$(policy_benches):
+	@mkdir -p build/bench
+	go run ./test/bench/policies -target $(@:bench-%=%) -out build/bench/$@.json $(if $(QUICK),-quick)
 
 .PHONY: clean
 clean: ## Remove what was built; tools in the user's cache and Go's own cache stay

@@ -2,7 +2,8 @@
 # Installs what is missing, and only that: scripts/setup.sh run|test|check ...
 #
 #   run    Go and python3: a yard on this machine and its examples
-#   test   + PostgreSQL, a C compiler (the race detector needs one), and in CI Slurm
+#   test   + PostgreSQL, a C compiler (the race detector needs one), the solvers CBC and
+#          GLPK, and in CI Slurm
 #   check  + golangci-lint, built once into the user's cache
 #
 # As root on Debian or Ubuntu it installs packages by name; elsewhere it says what to
@@ -25,6 +26,7 @@ missing() {
 
 # have_postgres: the server's own programs, which Debian keeps out of PATH.
 have_postgres() { command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; }
+have_solvers() { command -v cbc >/dev/null && command -v glpsol >/dev/null; }
 have_cc() { command -v "${CC:-cc}" >/dev/null || command -v gcc >/dev/null; }
 
 # packages NAME...: installs Debian packages; false where that cannot be done.
@@ -77,6 +79,8 @@ need_test() {
   have_postgres || missing PostgreSQL "tests against it are skipped, those on SQLite run"
   have_cc || packages gcc libc6-dev || true
   have_cc || missing "a C compiler" "tests run without the race detector"
+  have_solvers || packages coinor-cbc glpk-utils || true
+  have_solvers || missing "CBC or GLPK" "tests and benchmarks that compare with a solver are skipped"
   # The benchmark's opponent has a test too; elsewhere it is skipped where Slurm is not installed.
   if [ "${CI:-}" = true ]; then scripts/setup-slurm.sh; fi
 }
