@@ -50,6 +50,8 @@ type config struct {
 	burst        int
 	maxFile      int64
 	policy       string
+	tariff       string
+	roundLimit   time.Duration
 	logLevel     slog.Level
 	logFormat    string
 
@@ -121,7 +123,9 @@ var serverSettings = []setting{
 		return nil
 	}},
 	{"store", "", "where the yard's record is kept: a file for SQLite (default: yard.db in the data folder) or postgres://…", text(func(c *config) *string { return &c.store })},
-	{"policy", "fifo", "what decides where jobs run", text(func(c *config) *string { return &c.policy })},
+	{"policy", "fifo", "what decides where jobs run; trainyard simulate --list-policies names them", text(func(c *config) *string { return &c.policy })},
+	{"tariff", "", "file that says what nodes cost: energy and rent by kind of GPU (default: none, and policies count GPU hours)", text(func(c *config) *string { return &c.tariff })},
+	{"round-limit", "50ms", "time that a policy that searches may take for a plan", length(func(c *config) *time.Duration { return &c.roundLimit }, time.Millisecond)},
 	{"report-every", "5s", "how often agents report", length(func(c *config) *time.Duration { return &c.reportEvery }, 10*time.Millisecond)},
 	{"suspect-after", "30s", "silence after which nothing new is placed on a node", length(func(c *config) *time.Duration { return &c.suspectAfter }, 100*time.Millisecond)},
 	{"lost-after", "5m", "silence after which a node's runs are given up and started elsewhere", length(func(c *config) *time.Duration { return &c.lostAfter }, time.Second)},

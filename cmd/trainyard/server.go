@@ -25,8 +25,6 @@ import (
 	"trainyard/internal/engine/agents"
 	"trainyard/internal/fault"
 	"trainyard/internal/logbook"
-	"trainyard/internal/place"
-	"trainyard/internal/place/baseline"
 	"trainyard/internal/server"
 	"trainyard/internal/server/feed"
 	"trainyard/internal/store"
@@ -34,13 +32,6 @@ import (
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
-
-// policies are the policies that the configuration can name.
-func policies() place.Registry {
-	return place.Registry{
-		"fifo": func() place.Policy { return baseline.FIFO{} },
-	}
-}
 
 func serverCommand(env cli.Env) *cobra.Command {
 	settings := append(append([]setting{dataSetting}, serverSettings...), logSettings...)
@@ -94,9 +85,13 @@ type running struct {
 
 // startServer opens everything, takes up where the last server stopped, and serves.
 func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, err error) {
-	newPolicy, ok := policies()[c.policy]
-	if !ok {
-		return nil, fault.New(fault.Invalid, "unknown_policy", "there is no policy %q", c.policy).WithField("policy").WithRemedy("use fifo")
+	newPolicy, err := policies().Make(c.policy)
+	if err != nil {
+		return nil, err
+	}
+	tariff, err := readTariff(c.tariff)
+	if err != nil {
+		return nil, err
 	}
 	collectLess()
 	clk := clock.Wall{}
@@ -136,6 +131,11 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 	cfg := yardmaster.Defaults(newPolicy())
 	cfg.SuspectAfter, cfg.LostAfter, cfg.BackoffBase = c.suspectAfter, c.lostAfter, c.backoff
 	cfg.KeepFinal, cfg.MaxJobs, cfg.LogLimit = c.keepFinal, c.maxJobs, c.logLimit
+	cfg.Tariff = tariff
+	cfg.Limit = func() func() bool {
+		until := clk.Now().Add(c.roundLimit)
+		return func() bool { return clk.Now().After(until) }
+	}
 	yard := yardmaster.New(cfg)
 	directory := auth.NewDirectory()
 	directory.Set(state.Users, state.Tokens)

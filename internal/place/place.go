@@ -81,7 +81,3 @@ type Reservation struct {
 	Nodes []id.Node
 	At    time.Time // expected start; zero if run times are unknown
 }
-
-// Registry maps the names of policies, as written in the configuration, to
-// their constructors. It is built in one place and passed down.
-type Registry map[string]func() Policy

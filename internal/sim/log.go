@@ -16,7 +16,7 @@ func (s *simulation) write(events []yardmaster.Event) {
 		if who == "" {
 			continue
 		}
-		s.line = fmt.Appendf(s.line[:0], "%12s  %-14s %-22s (%s)\n", job.Duration(e.At.Sub(s.epoch)), who, turn(e), e.Reason)
+		s.line = fmt.Appendf(s.line[:0], "%14s  %-14s %-22s (%s)\n", job.Duration(e.At.Sub(s.epoch)), who, turn(e), e.Reason)
 		if _, err := s.cfg.Log.Write(s.line); err != nil && s.failed == nil {
 			s.failed = fmt.Errorf("write the log of decisions: %w", err)
 		}

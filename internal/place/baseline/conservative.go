@@ -15,8 +15,13 @@ import (
 // Conservative goes through the line and gives every waiting job the earliest
 // time at which it can run without delaying any job ahead of it. Those whose time
 // is now start. It knows no more than the jobs' expected run times: a job of
-// which nobody knows how long it lasts is taken to last for ever.
+// which nobody knows how long it lasts is taken to last for ever. In a very long
+// line only the first get a time; those far behind start where they delay none of
+// these.
 type Conservative struct{}
+
+// mostReserved is how many waiting jobs get a time of their own.
+const mostReserved = 256
 
 var _ place.Policy = Conservative{}
 
@@ -31,20 +36,37 @@ func (Conservative) Plan(v *place.View) place.Plan {
 	c := newCalendar(v)
 	walk := v.Line.Walk(v.Usage)
 	all := func(*queue.Shape) bool { return true }
-	for it := walk.Next(all); it != nil && c.closed < v.Line.Shapes(); it = walk.Next(all) {
-		c.reserve(it)
+	for it := walk.Next(all); it != nil && len(c.reserved) < mostReserved; it = walk.Next(all) {
+		// Of the rest none can start now: their times are of no use to anybody.
+		if c.reserve(it); c.open == 0 && c.plan.Held != nil {
+			return c.plan
+		}
+	}
+	walk = v.Line.Walk(v.Usage)
+	for it := walk.Next(c.mayStart); it != nil; it = walk.Next(c.mayStart) {
+		if !c.reserved[it] {
+			c.squeeze(it)
+		}
 	}
 	return c.plan
 }
 
 // calendar is what will be free in each room as time goes on.
 type calendar struct {
-	view   *place.View
-	days   [][]day // of each room, by time; the last lasts for ever
-	groups []int32
-	shapes map[*queue.Shape]*search
-	closed int // shapes that cannot start now
-	plan   place.Plan
+	view     *place.View
+	days     [][]day // of each room, by time; the last lasts for ever
+	groups   []int32
+	shapes   map[*queue.Shape]*outlet
+	open     int // shapes of the line that have room now
+	reserved map[*queue.Item]bool
+	plan     place.Plan
+}
+
+// outlet is what is known of a shape.
+type outlet struct {
+	match  *fleet.Matcher
+	closed bool          // it has no room now
+	failed time.Duration // as long as this, and longer, finds no time now; 0 if none failed
 }
 
 // day is a stretch of time in which nothing changes in a room.
@@ -59,16 +81,29 @@ type day struct {
 func never(now time.Time) time.Time { return now.AddDate(1000, 0, 0) }
 
 func newCalendar(v *place.View) *calendar {
-	c := &calendar{view: v, days: make([][]day, len(v.Rooms)), groups: fleet.RankGroups(v.Rooms), shapes: map[*queue.Shape]*search{}}
+	c := &calendar{view: v, days: make([][]day, len(v.Rooms)), groups: fleet.RankGroups(v.Rooms), shapes: map[*queue.Shape]*outlet{}, reserved: map[*queue.Item]bool{}}
 	for i := range v.Rooms {
-		c.days[i] = c.open(&v.Rooms[i])
+		c.days[i] = c.foresee(&v.Rooms[i])
+	}
+	for _, it := range v.Line.Items() {
+		if c.shapes[it.Shape] != nil {
+			continue
+		}
+		o := &outlet{match: fleet.NewMatcher(it.Shape.Need)}
+		c.shapes[it.Shape] = o
+		if o.closed = !c.fitsNow(o); !o.closed {
+			c.open++
+		}
 	}
 	return c
 }
 
-// open makes the days of a room from the expected ends of what holds it. A run
+// mayStart reports whether a shape has room now.
+func (c *calendar) mayStart(s *queue.Shape) bool { return !c.shapes[s].closed }
+
+// foresee makes the days of a room from the expected ends of what holds it. A run
 // that is past its expected end is taken to last as long again as it is late.
-func (c *calendar) open(r *fleet.Room) []day {
+func (c *calendar) foresee(r *fleet.Room) []day {
 	now := c.view.Now
 	days := append(make([]day, 0, len(r.Holds)+1), day{now, r.Free, r.CPUs, r.Memory})
 	var held uint64 // by runs that never end
@@ -108,40 +143,17 @@ func (c *calendar) open(r *fleet.Room) []day {
 
 // reserve gives a job its time and its rooms.
 func (c *calendar) reserve(it *queue.Item) {
-	st := c.shapes[it.Shape]
-	if st == nil {
-		st = &search{match: fleet.NewMatcher(it.Shape.Need)}
-		c.shapes[it.Shape] = st
-	}
-	now := c.view.Now
-	if !st.closed && !c.fitsNow(st) {
-		st.closed = true
-		c.closed++
-	}
-	at, rooms := c.earliest(it, st)
+	c.reserved[it] = true
+	o := c.shapes[it.Shape]
+	at, rooms := c.earliest(it, o)
 	if rooms == nil {
 		return
 	}
-	until := never(now)
-	if it.Lasts > 0 {
-		until = at.Add(it.Lasts)
-	}
-	need := &st.match.Need
-	start := place.Start{Item: it}
-	for _, room := range rooms {
-		gpus := c.book(room, at, until, st)
-		start.Seats = append(start.Seats, place.Seat{Node: c.view.Rooms[room].Node.ID, GPUs: gpus})
-	}
-	if at.Equal(now) {
-		where := string(start.Seats[0].Node)
-		if need.Nodes > 1 {
-			where = fmt.Sprintf("%s and %d more", where, need.Nodes-1)
-		}
-		start.Reason = where + " has room for it, and no job ahead of it starts later for that"
+	start := c.book(it, o, at, rooms)
+	if at.Equal(c.view.Now) {
+		start.Reason = start.Reason + " has room for it, and no job ahead of it starts later for that"
 		c.plan.Starts = append(c.plan.Starts, start)
-		return
-	}
-	if c.plan.Held == nil {
+	} else if c.plan.Held == nil {
 		c.plan.Held = &place.Reservation{Job: it.Job, At: at}
 		for _, s := range start.Seats {
 			c.plan.Held.Nodes = append(c.plan.Held.Nodes, s.Node)
@@ -149,13 +161,65 @@ func (c *calendar) reserve(it *queue.Item) {
 	}
 }
 
+// squeeze starts a job far behind if it delays nobody who has a time.
+func (c *calendar) squeeze(it *queue.Item) {
+	o := c.shapes[it.Shape]
+	if o.failed > 0 && c.lasts(it) >= o.failed {
+		return
+	}
+	var rooms []int
+	for i := range c.days {
+		if c.roomFrom(i, c.view.Now, it, o, true).Equal(c.view.Now) {
+			rooms = append(rooms, i)
+		}
+	}
+	if len(rooms) < o.match.Need.Nodes {
+		o.failed = c.lasts(it)
+		return
+	}
+	slices.SortFunc(rooms, c.tighter)
+	start := c.book(it, o, c.view.Now, rooms[:o.match.Need.Nodes])
+	start.Reason = start.Reason + " has room for it, and nobody who has a time starts later for that"
+	c.plan.Starts = append(c.plan.Starts, start)
+}
+
+// lasts is how long a job is expected to run, for ever if nobody knows.
+func (c *calendar) lasts(it *queue.Item) time.Duration {
+	if it.Lasts == 0 {
+		return never(c.view.Now).Sub(c.view.Now)
+	}
+	return it.Lasts
+}
+
+// book takes a job's part out of rooms from a time on, and closes the shapes that
+// have no room now any more. The reason of what it returns says where.
+func (c *calendar) book(it *queue.Item, o *outlet, at time.Time, rooms []int) place.Start {
+	start := place.Start{Item: it, Reason: string(c.view.Rooms[rooms[0]].Node.ID)}
+	if len(rooms) > 1 {
+		start.Reason = fmt.Sprintf("%s and %d more", start.Reason, len(rooms)-1)
+	}
+	for _, room := range rooms {
+		gpus := c.take(room, at, at.Add(c.lasts(it)), o)
+		start.Seats = append(start.Seats, place.Seat{Node: c.view.Rooms[room].Node.ID, GPUs: gpus})
+	}
+	if at.Equal(c.view.Now) {
+		for _, other := range c.shapes {
+			if !other.closed && !c.fitsNow(other) {
+				other.closed = true
+				c.open--
+			}
+		}
+	}
+	return start
+}
+
 // fitsNow reports whether enough rooms have room for the shape now. What is free
 // now only gets less.
-func (c *calendar) fitsNow(st *search) bool {
+func (c *calendar) fitsNow(o *outlet) bool {
 	found := 0
 	for i := range c.days {
-		if d := &c.days[i][0]; c.fits(i, d.free, d.cpus, d.memory, st) {
-			if found++; found == st.match.Need.Nodes {
+		if c.fits(i, &c.days[i][0], o) {
+			if found++; found == o.match.Need.Nodes {
 				return true
 			}
 		}
@@ -164,22 +228,22 @@ func (c *calendar) fitsNow(st *search) bool {
 }
 
 // fits reports whether a rank fits into so much of a room.
-func (c *calendar) fits(room int, free uint64, cpus job.CPUs, memory job.Bytes, st *search) bool {
+func (c *calendar) fits(room int, d *day, o *outlet) bool {
 	r := c.view.Rooms[room]
-	r.Free, r.CPUs, r.Memory = free, cpus, memory
-	_, ok := st.match.Fits(&r)
+	r.Free, r.CPUs, r.Memory = d.free, d.cpus, d.memory
+	_, ok := o.match.Fits(&r)
 	return ok
 }
 
 // earliest finds the first time at which the job can run on as many rooms as it
 // needs, and those rooms: each room says from when on it could, the last of the
 // best tells the time, and those that are taken again by then say a later one.
-func (c *calendar) earliest(it *queue.Item, st *search) (time.Time, []int) {
-	need := &st.match.Need
+func (c *calendar) earliest(it *queue.Item, o *outlet) (time.Time, []int) {
+	need := &o.match.Need
 	from := c.view.Now
 	times := make([]time.Time, len(c.days))
 	for i := range times {
-		times[i] = c.roomFrom(i, from, it, st)
+		times[i] = c.roomFrom(i, from, it, o, false)
 	}
 	best := make([]int, 0, len(c.days))
 	for {
@@ -202,7 +266,7 @@ func (c *calendar) earliest(it *queue.Item, st *search) (time.Time, []int) {
 		again := false
 		for _, i := range best[:need.Nodes] {
 			if times[i].Before(from) {
-				times[i] = c.roomFrom(i, from, it, st)
+				times[i] = c.roomFrom(i, from, it, o, false)
 				again = again || !times[i].Equal(from)
 			}
 		}
@@ -225,53 +289,72 @@ func (c *calendar) tighter(a, b int) int {
 }
 
 // roomFrom returns the first time from a given one on at which a rank of the job
-// can run in the room for as long as it lasts, zero if there is none.
-func (c *calendar) roomFrom(room int, from time.Time, it *queue.Item, st *search) time.Time {
-	days := c.days[room]
-	for i := range days {
-		if i+1 < len(days) && !days[i+1].from.After(from) {
-			continue
-		}
+// can run in the room for as long as it lasts, zero if there is none, or if it is
+// later and only that one will do.
+func (c *calendar) roomFrom(room int, from time.Time, it *queue.Item, o *outlet, only bool) time.Time {
+	days, lasts := c.days[room], c.lasts(it)
+	i, found := slices.BinarySearchFunc(days, from, func(d day, t time.Time) int { return d.from.Compare(t) })
+	if !found {
+		i--
+	}
+	for i < len(days) {
 		at := days[i].from
 		if at.Before(from) {
 			at = from
 		}
-		until := never(c.view.Now)
-		if it.Lasts > 0 {
-			until = at.Add(it.Lasts)
-		}
-		d := least(days[i:], until)
-		if c.fits(room, d.free, d.cpus, d.memory, st) {
+		next := c.conflict(room, i, at.Add(lasts), o)
+		switch {
+		case next < 0:
 			return at
+		case only:
+			return time.Time{}
 		}
+		i = next
 	}
 	return time.Time{}
 }
 
-// least is what is free all the time until then.
-func least(days []day, until time.Time) day {
-	d := days[0]
-	for _, o := range days[1:] {
-		if !o.from.Before(until) {
-			break
+// conflict returns -1 if a rank fits into the room from a day on until a time,
+// and else the first day from which on that may be different.
+func (c *calendar) conflict(room, first int, until time.Time, o *outlet) int {
+	days := c.days[room]
+	d := days[first]
+	for i := first; ; i++ {
+		if i > first {
+			d.and(&days[i])
 		}
-		d.free &= o.free
-		d.cpus = min(d.cpus, o.cpus)
-		d.memory = min(d.memory, o.memory)
+		if !c.fits(room, &d, o) {
+			if !c.fits(room, &days[i], o) {
+				return i + 1 // whoever runs on that day cannot
+			}
+			return first + 1
+		}
+		if i+1 == len(days) || !days[i+1].from.Before(until) {
+			return -1
+		}
 	}
-	return d
 }
 
-// book takes a rank's part out of a stretch of the room's time, and returns its GPUs.
-func (c *calendar) book(room int, from, until time.Time, st *search) uint64 {
-	need := &st.match.Need
+// and keeps what is free on both days.
+func (d *day) and(o *day) {
+	d.free &= o.free
+	d.cpus = min(d.cpus, o.cpus)
+	d.memory = min(d.memory, o.memory)
+}
+
+// take takes a rank's part out of a stretch of the room's time, and returns its GPUs.
+func (c *calendar) take(room int, from, until time.Time, o *outlet) uint64 {
+	need := &o.match.Need
 	days := cut(cut(c.days[room], from), until)
 	c.days[room] = days
 	first := slices.IndexFunc(days, func(d day) bool { return d.from.Equal(from) })
-	d := least(days[first:], until)
 	r := c.view.Rooms[room]
+	d := days[first]
+	for i := first; i < len(days) && days[i].from.Before(until); i++ {
+		d.and(&days[i])
+	}
 	r.Free, r.CPUs, r.Memory = d.free, d.cpus, d.memory
-	fits, _ := st.match.Fits(&r)
+	fits, _ := o.match.Fits(&r)
 	take := need.GPUs
 	if from.Equal(c.view.Now) { // a range gets what there is
 		take = min(need.MaxGPUs, bits.OnesCount64(fits))

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"trainyard/internal/place"
+	"trainyard/internal/place/catalogue"
+	"trainyard/internal/place/harvest"
+	"trainyard/internal/solver"
+)
+
+// policies are the policies that the configuration and the simulator can name.
+func policies() place.Registry { return catalogue.All(installedSolver()) }
+
+// solveFor is how long a solver may take for a plan.
+const solveFor = 2 * time.Second
+
+// installedSolver returns the solver of this machine, nil if it has none: then
+// only policies that need one cannot be made, and they say so.
+func installedSolver() harvest.Solve {
+	p, err := solver.Find("")
+	if err != nil {
+		return nil
+	}
+	return func(m *harvest.Model) (*harvest.Solution, error) { return p.Solve(context.Background(), m, solveFor) }
+}

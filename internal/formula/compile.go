@@ -1,0 +1,260 @@
+package formula
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"trainyard/internal/fault"
+)
+
+// functions are the built-in ones. Those with more are of two or more values.
+var functions = map[string]struct {
+	op   op
+	more bool
+}{
+	"min": {opMin, true}, "max": {opMax, true}, "abs": {opAbs, false}, "log": {opLog, false},
+	"exp": {opExp, false}, "sqrt": {opSqrt, false}, "floor": {opFloor, false}, "ceil": {opCeil, false},
+}
+
+// binary are the operators between two values: how tightly they bind.
+var binary = map[string]struct {
+	op   op
+	tier int
+}{
+	"||": {opOr, 1}, "&&": {opAnd, 2},
+	"<": {opLess, 3}, "<=": {opLessEq, 3}, ">": {opMore, 3}, ">=": {opMoreEq, 3}, "==": {opEq, 3}, "!=": {opNotEq, 3},
+	"+": {opAdd, 4}, "-": {opSub, 4}, "*": {opMul, 5}, "/": {opDiv, 5},
+}
+
+const compares = 3 // the tier of comparisons, which do not chain
+
+// Compile reads a formula over these names. A mistake is a *fault.Error with its
+// line and column; a name that is not known comes with the nearest that is.
+func Compile(text string, names []string) (*Program, error) {
+	if len(text) > MaxText {
+		return nil, bad(text, 0, "a formula has at most %d letters, this has %d", MaxText, len(text))
+	}
+	list, err := words(text)
+	if err != nil {
+		return nil, err
+	}
+	c := &compiler{text: text, words: list, names: names, uses: make([]bool, len(names))}
+	if c.peek().kind == tokenEnd {
+		return nil, bad(text, 0, "the formula is empty")
+	}
+	if c.choice(); c.err != nil {
+		return nil, c.err
+	}
+	if t := c.peek(); t.kind != tokenEnd {
+		return nil, bad(text, t.at, "%q is not expected here", t.text).WithRemedy("put an operator before it, or close a bracket")
+	}
+	p := &Program{text: text, steps: c.steps, names: slices.Clone(names), uses: c.uses}
+	if !slices.Contains(p.uses, true) {
+		if v := p.work(nil, nil); math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil, bad(text, 0, "the formula looks at nothing and has no value")
+		}
+	}
+	return p, nil
+}
+
+// compiler turns tokens into steps. After a mistake it does nothing more.
+type compiler struct {
+	text  string
+	words []token
+	at    int
+	names []string
+	uses  []bool
+	steps []step
+	depth int
+	err   *fault.Error
+}
+
+func (c *compiler) peek() *token { return &c.words[c.at] }
+
+// accept takes the next token if it is this sign.
+func (c *compiler) accept(sign string) bool {
+	if t := c.peek(); c.err == nil && t.kind == tokenSign && t.text == sign {
+		c.at++
+		return true
+	}
+	return false
+}
+
+// expect takes the next token, which must be this sign.
+func (c *compiler) expect(sign, where string) {
+	if c.err == nil && !c.accept(sign) {
+		c.fail(c.peek().at, "%q is missing %s", sign, where)
+	}
+}
+
+func (c *compiler) fail(at int, format string, args ...any) {
+	if c.err == nil {
+		c.err = bad(c.text, at, format, args...)
+	}
+}
+
+func (c *compiler) emit(s step) {
+	if len(c.steps) == MaxSteps {
+		c.fail(c.peek().at, "a formula has at most %d parts", MaxSteps)
+	}
+	if c.err == nil {
+		c.steps = append(c.steps, s)
+	}
+}
+
+// enter goes one level down, and reports whether that is allowed.
+func (c *compiler) enter() bool {
+	if c.depth++; c.depth > MaxDepth {
+		c.fail(c.peek().at, "things are put into one another more than %d deep", MaxDepth)
+	}
+	return c.err == nil
+}
+
+func (c *compiler) leave() { c.depth-- }
+
+// choice is c ? a : b, or what binds tighter.
+func (c *compiler) choice() {
+	c.between(1)
+	if !c.accept("?") || !c.enter() {
+		return
+	}
+	defer c.leave()
+	c.choice()
+	c.expect(":", "between the two sides of a choice")
+	c.choice()
+	c.emit(step{op: opChoose})
+}
+
+// between is values with operators between them that bind at least so tightly.
+func (c *compiler) between(tier int) {
+	c.prefixed()
+	compared := false
+	for c.err == nil {
+		t := c.peek()
+		b, known := binary[t.text]
+		if t.kind != tokenSign || !known || b.tier < tier {
+			return
+		}
+		if b.tier == compares {
+			if compared {
+				c.fail(t.at, "comparisons do not chain")
+				c.err = c.err.WithRemedy("write a < b && b < c")
+				return
+			}
+			compared = true
+		}
+		c.at++
+		c.between(b.tier + 1)
+		c.emit(step{op: b.op})
+	}
+}
+
+// prefixed is a value with - or ! before it.
+func (c *compiler) prefixed() {
+	if !c.enter() {
+		return
+	}
+	defer c.leave()
+	switch {
+	case c.accept("-"):
+		c.prefixed()
+		c.emit(step{op: opNeg})
+	case c.accept("!"):
+		c.prefixed()
+		c.emit(step{op: opNot})
+	case c.accept("+"):
+		c.prefixed()
+	default:
+		c.power()
+	}
+}
+
+// power is a value, raised to another if ^ follows.
+func (c *compiler) power() {
+	c.value()
+	if c.accept("^") {
+		c.prefixed()
+		c.emit(step{op: opPow})
+	}
+}
+
+// value is a number, a name, a function or something in brackets.
+func (c *compiler) value() {
+	t := c.peek()
+	switch {
+	case c.err != nil:
+	case t.kind == tokenNumber:
+		c.at++
+		c.emit(step{op: opNumber, num: t.num})
+	case t.kind == tokenName:
+		c.at++
+		if c.accept("(") {
+			c.call(t)
+		} else {
+			c.name(t)
+		}
+	case c.accept("("):
+		c.choice()
+		c.expect(")", "to close the bracket")
+	case t.kind == tokenEnd:
+		c.fail(t.at, "something is missing at the end")
+	default:
+		c.fail(t.at, "a number, a name or a bracket is missing before %q", t.text)
+	}
+}
+
+func (c *compiler) name(t *token) {
+	if at := slices.Index(c.names, t.text); at >= 0 {
+		c.uses[at] = true
+		c.emit(step{op: opName, args: int32(at)})
+		return
+	}
+	if _, known := functions[t.text]; known {
+		c.fail(t.at, "the function %s needs brackets", t.text)
+		return
+	}
+	c.fail(t.at, "there is no name %q", t.text)
+	c.suggest(t.text, c.names)
+}
+
+// call is a function, up to its closing bracket.
+func (c *compiler) call(t *token) {
+	f, known := functions[t.text]
+	if !known {
+		c.fail(t.at, "there is no function %q", t.text)
+		list := make([]string, 0, len(functions))
+		for name := range functions {
+			list = append(list, name)
+		}
+		slices.Sort(list)
+		c.suggest(t.text, list)
+		return
+	}
+	n := int32(0)
+	for {
+		c.choice()
+		if n++; !c.accept(",") {
+			break
+		}
+	}
+	c.expect(")", "to close "+t.text+"(")
+	switch {
+	case f.more && n < 2:
+		c.fail(t.at, "%s takes two or more values", t.text)
+	case !f.more && n != 1:
+		c.fail(t.at, "%s takes one value", t.text)
+	}
+	c.emit(step{op: f.op, args: n})
+}
+
+// suggest adds the nearest known word to the mistake, or all there are.
+func (c *compiler) suggest(word string, known []string) {
+	switch near := nearest(word, known); {
+	case c.err == nil:
+	case near != "":
+		c.err = c.err.WithRemedy("did you mean %s?", near)
+	case len(known) > 0:
+		c.err = c.err.WithRemedy("there are: %s", strings.Join(known, ", "))
+	}
+}

@@ -1,0 +1,225 @@
+package andreas
+
+import (
+	"math"
+	"slices"
+)
+
+// step is the best next thing to do for a task: to start it, or to give it
+// another offer than it has. Its worth is what that saves for each second of the
+// best GPU that it takes more.
+type step struct {
+	task  int32
+	to    int32 // offer
+	worth float64
+}
+
+// before reports whether a step is to be taken before another. Equal ones go by
+// the order of submission.
+func (y *yard) before(a, b step) bool {
+	if a.worth != b.worth {
+		return a.worth > b.worth
+	}
+	return y.tasks[a.task].item.Number < y.tasks[b.task].item.Number
+}
+
+// begin is the first answer: step by step whatever is worth most for what it
+// takes, as long as there is room.
+func (y *yard) begin() {
+	y.shelf = y.shelves()
+	for i := range y.tasks {
+		y.tasks[i].pos = y.tasks[i].one[:0]
+		y.tasks[i].at = -1
+	}
+	y.climb(nil)
+}
+
+// climb takes steps until none is left. chance, if there is one, makes some steps
+// look better or worse than they are.
+func (y *yard) climb(chance func() float64) {
+	y.heap = y.heap[:0]
+	for i := range y.tasks {
+		t := &y.tasks[i]
+		t.luck = 1
+		if chance != nil {
+			t.luck = chance()
+		}
+		if s, ok := y.next(int32(i)); ok {
+			y.heap = append(y.heap, s)
+		}
+	}
+	for i := len(y.heap)/2 - 1; i >= 0; i-- {
+		y.sink(i)
+	}
+	last := make([]float64, len(y.kinds))
+	for len(y.heap) > 0 {
+		s := y.heap[0]
+		t := &y.tasks[s.task]
+		// What is free has changed since the step was thought of.
+		ok := !y.room(t, int(s.to)) || y.change(t, int(s.to))
+		if t.at == int(s.to) {
+			last[t.offers[t.at].kind] = s.worth
+		}
+		again, more := y.next(s.task)
+		if !ok || !more {
+			last := len(y.heap) - 1
+			y.heap[0] = y.heap[last]
+			y.heap = y.heap[:last]
+		} else {
+			y.heap[0] = again
+		}
+		if len(y.heap) > 0 {
+			y.sink(0)
+		}
+	}
+	if chance == nil {
+		y.scarce = last
+		for k := range y.kinds {
+			free := 0
+			for n, c := range y.shelf[k].count {
+				free += n * int(c)
+			}
+			if free > 0 {
+				last[k] = 0
+			}
+			last[k] = math.Max(last[k], 0)
+		}
+	}
+}
+
+// sink puts a step of the heap into its place below those that go before it.
+func (y *yard) sink(i int) {
+	h := y.heap
+	for {
+		best := 2*i + 1
+		if best >= len(h) {
+			return
+		}
+		if best+1 < len(h) && y.before(h[best+1], h[best]) {
+			best++
+		}
+		if !y.before(h[best], h[i]) {
+			return
+		}
+		h[i], h[best] = h[best], h[i]
+		i = best
+	}
+}
+
+// next returns the best step for a task of those that there is room for. A task
+// that waits takes any step, so that nothing stands idle that someone could use;
+// one that has an offer takes only one that saves money.
+func (y *yard) next(i int32) (best step, found bool) {
+	t := &y.tasks[i]
+	cost, size := t.wait, 0.0
+	if t.at >= 0 {
+		o := &t.offers[t.at]
+		cost, size = o.cost, o.size
+	}
+	for k := range t.offers {
+		o := &t.offers[k]
+		saves := cost - o.cost
+		if k == t.at || t.at >= 0 && saves <= 1e-9*math.Abs(cost) || !y.room(t, k) {
+			continue
+		}
+		s := step{task: i, to: int32(k), worth: saves / math.Max(o.size-size, 1e-3) * t.luck}
+		if !found || y.better(s, best) {
+			best, found = s, true
+		}
+	}
+	return best, found
+}
+
+// better reports whether a step of the same task is better than another.
+func (y *yard) better(a, b step) bool {
+	if a.worth != b.worth {
+		return a.worth > b.worth
+	}
+	t := &y.tasks[a.task]
+	return t.offers[a.to].size < t.offers[b.to].size
+}
+
+// room reports whether there seems to be room for another offer of a task: on
+// some nodes, or on its own with what it has there.
+func (y *yard) room(t *task, at int) bool {
+	o := &t.offers[at]
+	s := &y.shelf[o.kind]
+	each, more := o.perNode()
+	if more > 0 {
+		each++
+	}
+	own := t.at >= 0 && t.offers[t.at].kind == o.kind
+	nodes := 0
+	for n := each; n < len(s.count); n++ {
+		nodes += int(s.count[n])
+	}
+	if nodes >= int(o.nodes) {
+		return true
+	}
+	if own {
+		had := &t.offers[t.at]
+		for i, p := range t.pos {
+			if int(s.free[p]) < each && int(s.free[p])+had.on(i) >= each {
+				nodes++
+			}
+		}
+	}
+	return nodes >= int(o.nodes)
+}
+
+// value is what the answer comes to: the sum over all tasks. It is money where
+// nobody waits; waiting weighs more, because a job that waits will be in the way
+// of others later.
+func (y *yard) value() float64 {
+	sum := 0.0
+	for i := range y.tasks {
+		if len(y.tasks[i].offers) > 0 {
+			sum += y.priceOfTask(&y.tasks[i], y.tasks[i].at)
+		}
+	}
+	return sum
+}
+
+// price is what an offer of the task costs, or waiting, with what it takes of the
+// yard while others want it.
+func (y *yard) priceOfTask(t *task, at int) float64 {
+	if at < 0 {
+		return 0
+	}
+	o := &t.offers[at]
+	return -math.Max((t.wait-o.cost)/o.time, 1e-12*float64(at+1))
+}
+func (t *task) price(at int) float64 {
+	if at < 0 {
+		return t.wait
+	}
+	return t.offers[at].cost
+}
+
+// answer is what each task is given: its offer and its nodes.
+type answer struct {
+	at    []int
+	pos   [][]int32
+	value float64
+}
+
+// note writes down the answer as it is now.
+func (y *yard) note() answer {
+	a := answer{at: make([]int, len(y.tasks)), pos: make([][]int32, len(y.tasks)), value: y.value()}
+	for i := range y.tasks {
+		a.at[i], a.pos[i] = y.tasks[i].at, slices.Clone(y.tasks[i].pos)
+	}
+	return a
+}
+
+// restore goes back to an answer.
+func (y *yard) restore(a *answer) {
+	for i := range y.tasks {
+		y.give(&y.tasks[i])
+	}
+	for i := range y.tasks {
+		t := &y.tasks[i]
+		t.pos = append(t.pos[:0], a.pos[i]...)
+		y.hold(t, a.at[i])
+	}
+}

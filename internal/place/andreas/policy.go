@@ -1,0 +1,101 @@
+// Package andreas plans by money: what nodes cost while they are used, and what
+// being late costs.
+//
+// It holds the policy andreas, which the server and the simulator ask by that
+// name, and the published rules that it is measured against: andreas-published,
+// andreas-fifo, andreas-edf and andreas-ps. All take the model of the ANDREAS line
+// of papers: every job may run on several kinds and numbers of GPUs, each with a
+// price and a time; a node's price depends on how many of its GPUs are in use; a
+// job past its deadline costs money for every second. What the published model
+// leaves out is reckoned with by andreas alone: what stopping and starting again
+// costs, nodes that must be switched on first, memory and place, jobs on several
+// nodes, and jobs that may end early.
+//
+// It thinks in whole GPUs. A part of a GPU would be one more offer of a task (see
+// offersOn in task.go) and a finer count on a shelf. It knows nothing of hiring
+// nodes, and where there is nothing to reckon with it does what fifo does.
+package andreas
+
+import (
+	"time"
+
+	"trainyard/internal/place"
+	"trainyard/internal/place/baseline"
+)
+
+// Search is how the policy looks for something better than its first answer.
+type Search string
+
+// The searches. Each begins with what the one before it found.
+const (
+	Greedy  Search = "greedy"  // the first answer
+	Random  Search = "random"  // the first answer with chance in the order, many times
+	Local   Search = "local"   // exchanges between jobs, from the best of those
+	Relink  Search = "relink"  // walks from the best of all towards the others
+	noLimit        = 1 << 30   // rounds, for a search that time alone limits
+	elite          = 10        // how many answers a search keeps
+	day            = 24 * 3600 // seconds
+)
+
+// Options are the parameters of the policy.
+type Options struct {
+	// Search improves on the first answer. Rounds is how often at most; 0 means as
+	// long as the view allows, or a hundred times if that is for ever.
+	Search Search
+	Rounds int
+	Seed   uint64
+	// Hedge is how much of its remaining time a job is kept ahead of its deadline
+	// where that costs little: the chance that something comes in between.
+	Hedge float64
+	// Ahead is how far ahead it looks when it asks what waiting would cost, in times
+	// of what it would take to do all work that is there.
+	Ahead float64
+	// Crowd is how soon the yard counts as full when it asks whether a job that
+	// waits could have more GPUs later: 1 when each job has the GPUs that it uses
+	// best, 2 when there are twice as many GPUs as that.
+	Crowd float64
+	// Margin is by how much what is won by stopping a job must exceed what it costs
+	// to start it again.
+	Margin float64
+	// Late is what being late costs a job with a deadline and no price for missing
+	// it, in prices of its GPUs. Wait is the same for one without a deadline, from
+	// the moment of its submission; it doubles with every Patience.
+	Late, Wait float64
+	Patience   time.Duration
+	// Survival is the share of jobs that still run when they have done 1/n, 2/n, …
+	// n/n of their work, falling. Nil means that all run to their end.
+	Survival []float64
+}
+
+// Defaults are the parameters of the policy as it is registered.
+func Defaults() Options {
+	return Options{Search: Greedy, Hedge: 0.03, Ahead: 0.4, Crowd: 2, Margin: 1.5, Late: 10, Wait: 1, Patience: 12 * time.Hour}
+}
+
+// Policy is the policy andreas.
+type Policy struct{ o Options }
+
+var _ place.Policy = (*Policy)(nil)
+
+// New returns the policy with these parameters.
+func New(o Options) *Policy { return &Policy{o} }
+
+// Name is what the policy is called in the configuration.
+func (*Policy) Name() string { return "andreas" }
+
+// Revises reports that it stops, moves and resizes what runs where that saves money.
+func (*Policy) Revises() bool { return true }
+
+// Plan finds the cheapest way to go on that it can find in its time.
+func (p *Policy) Plan(v *place.View) place.Plan {
+	y := newYard(v, &p.o, false)
+	if !y.priced {
+		return baseline.FIFO{}.Plan(v)
+	}
+	y.offer()
+	y.price()
+	y.begin()
+	y.improve()
+	y.seat()
+	return y.plan(y.reason)
+}

@@ -1,0 +1,53 @@
+package andreas
+
+import "math"
+
+// relink walks from the best answer towards each of the others: task after task is
+// given what the other answer gives it, always the one that costs least, even if
+// that costs more than before. What is best on the way is kept.
+func (s *search) relink() {
+	for i := 1; i < len(s.pool); i++ {
+		if !s.more() {
+			return
+		}
+		s.restore(&s.pool[0])
+		if a := s.walk(&s.pool[i]); a != nil && a.value < s.pool[0].value {
+			s.pool[0] = *a
+		}
+	}
+}
+
+// walk goes from the present answer towards another one, and returns the best that
+// it comes by, nil if that is no better than where it began.
+func (s *search) walk(to *answer) *answer {
+	var left []int32
+	for i := range s.tasks {
+		if s.tasks[i].at != to.at[i] {
+			left = append(left, int32(i))
+		}
+	}
+	value := s.value()
+	var best *answer
+	for lowest := value; len(left) > 0; {
+		at, least := -1, math.Inf(1)
+		for k, i := range left {
+			if d := s.priceOfTask(&s.tasks[i], to.at[i]) - s.priceOfTask(&s.tasks[i], s.tasks[i].at); d < least && s.open(i, to.at[i]) {
+				at, least = k, d
+			}
+		}
+		if at < 0 || !s.change(&s.tasks[left[at]], to.at[left[at]]) {
+			return best
+		}
+		left[at] = left[len(left)-1]
+		left = left[:len(left)-1]
+		if value += least; value < lowest-1e-9*math.Abs(lowest) {
+			lowest = value
+			a := s.note()
+			best = &a
+		}
+	}
+	return best
+}
+
+// open reports whether a task could be given an offer now.
+func (s *search) open(i int32, at int) bool { return at < 0 || s.room(&s.tasks[i], at) }

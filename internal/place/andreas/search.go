@@ -1,0 +1,304 @@
+package andreas
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// usualRounds is how long a search goes on that nobody limits.
+const usualRounds = 100
+
+// search looks for an answer that is better than the first one.
+type search struct {
+	*yard
+	rounds int         // left
+	pool   []answer    // the best that were found, the very best first
+	crew   [][][]int32 // tasks on each node, by kind and place on the shelf
+}
+
+// improve searches as long as it may. What was found first stays if nothing is better.
+func (y *yard) improve() {
+	if y.o.Search == Greedy || y.o.Search == "" || len(y.tasks) < 2 {
+		return
+	}
+	s := &search{yard: y, rounds: y.o.Rounds}
+	if s.rounds == 0 {
+		s.rounds = usualRounds
+		if y.view.Enough != nil {
+			s.rounds = noLimit
+		}
+	}
+	s.keep(y.note())
+	if y.o.Search == Random || y.o.Search == Relink {
+		s.random()
+	}
+	if y.o.Search == Local || y.o.Search == Relink {
+		for i := range s.pool {
+			y.restore(&s.pool[i])
+			s.local()
+			s.pool[i] = y.note()
+		}
+	}
+	if y.o.Search == Relink {
+		s.relink()
+	}
+	best := slices.MinFunc(s.pool, func(a, b answer) int { return cmp.Compare(a.value, b.value) })
+	y.restore(&best)
+}
+
+// more counts a round, and reports whether there is time for it.
+func (s *search) more() bool {
+	s.rounds--
+	return s.rounds >= 0 && (s.view.Enough == nil || !s.view.Enough())
+}
+
+// keep puts an answer into the pool if it is among the best and not there yet.
+func (s *search) keep(a answer) {
+	at, _ := slices.BinarySearchFunc(s.pool, a, func(x, b answer) int { return cmp.Compare(x.value, b.value) })
+	if at >= elite || at < len(s.pool) && slices.Equal(s.pool[at].at, a.at) {
+		return
+	}
+	s.pool = slices.Insert(s.pool, at, a)
+	s.pool = s.pool[:min(len(s.pool), elite)]
+}
+
+// chance is the source of chance of one plan.
+func chance(seed uint64, now time.Time) *rand.Rand {
+	return rand.New(rand.NewPCG(seed, uint64(now.UnixNano())))
+}
+
+// spread is how far chance makes the worth of a step look better or worse.
+const spread = 0.3
+
+// random climbs again and again with chance in the order of the steps.
+func (s *search) random() {
+	rng := chance(s.o.Seed, s.now)
+	for s.more() {
+		for i := range s.tasks {
+			s.give(&s.tasks[i])
+		}
+		s.climb(func() float64 { return math.Exp(spread * rng.NormFloat64()) })
+		if len(s.pool) < elite || s.value() < s.pool[len(s.pool)-1].value {
+			s.keep(s.note())
+		}
+	}
+}
+
+// local lets tasks that would like something better push others aside, as long as
+// that lowers the sum.
+func (s *search) local() {
+	s.muster()
+	for better := true; better; {
+		better = false
+		for _, i := range s.unhappy() {
+			if !s.more() {
+				return
+			}
+			better = s.push(i) || better
+		}
+	}
+}
+
+// muster writes down who is on which node.
+func (s *search) muster() {
+	s.crew = make([][][]int32, len(s.kinds))
+	for k := range s.kinds {
+		s.crew[k] = make([][]int32, len(s.kinds[k].rooms))
+	}
+	for i := range s.tasks {
+		s.enlist(int32(i), true)
+	}
+}
+
+// enlist adds a task to the crews of its nodes, or takes it out.
+func (s *search) enlist(i int32, in bool) {
+	t := &s.tasks[i]
+	if t.at < 0 {
+		return
+	}
+	crew := s.crew[t.offers[t.at].kind]
+	for _, p := range t.pos {
+		if in {
+			crew[p] = append(crew[p], i)
+		} else {
+			crew[p] = slices.DeleteFunc(crew[p], func(o int32) bool { return o == i })
+		}
+	}
+}
+
+// unhappy lists the tasks that would be better off with another offer, those first
+// that have most to win.
+func (s *search) unhappy() []int32 {
+	type wish struct {
+		task int32
+		gain float64
+	}
+	var list []wish
+	for i := range s.tasks {
+		t := &s.tasks[i]
+		now, best := s.priceOfTask(t, t.at), math.Inf(1)
+		for k := range t.offers {
+			best = math.Min(best, s.priceOfTask(t, k))
+		}
+		if now-best > 1e-6*math.Abs(now) {
+			list = append(list, wish{int32(i), now - best})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b wish) int { return cmp.Compare(b.gain, a.gain) })
+	tasks := make([]int32, len(list))
+	for i, w := range list {
+		tasks[i] = w.task
+	}
+	return tasks
+}
+
+// push tries to give a task one of its better offers, the best first, by moving
+// others off a node.
+func (s *search) push(i int32) bool {
+	t := &s.tasks[i]
+	now := s.priceOfTask(t, t.at)
+	wishes := make([]int, 0, len(t.offers))
+	for k := range t.offers {
+		if o := &t.offers[k]; o.nodes == 1 && s.priceOfTask(t, k) < now && (t.at < 0 || t.offers[t.at].nodes == 1) {
+			wishes = append(wishes, k)
+		}
+	}
+	slices.SortStableFunc(wishes, func(a, b int) int { return cmp.Compare(s.priceOfTask(t, a), s.priceOfTask(t, b)) })
+	for _, k := range wishes {
+		for _, p := range s.places(i, k) {
+			if s.try(i, k, p) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// mostPlaces is on how many nodes a task tries to push others aside.
+const mostPlaces = 4
+
+// places lists the nodes on which an offer could be had at the expense of others,
+// those first where least is lost.
+func (s *search) places(i int32, at int) []int32 {
+	t := &s.tasks[i]
+	o := &t.offers[at]
+	type place struct {
+		node int32
+		loss float64
+	}
+	var list []place
+	for p, crew := range s.crew[o.kind] {
+		free := int(s.shelf[o.kind].free[p])
+		loss := 0.0
+		for _, j := range crew {
+			c := &s.tasks[j]
+			if len(c.pos) != 1 {
+				continue
+			}
+			n := int(c.offers[c.at].gpus)
+			if j != i && free < int(o.gpus) {
+				loss += (c.wait - c.offers[c.at].cost) * math.Min(1, float64(int(o.gpus)-free)/float64(n))
+			}
+			free += n
+		}
+		if free >= int(o.gpus) {
+			list = append(list, place{int32(p), loss})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b place) int { return cmp.Compare(a.loss, b.loss) })
+	nodes := make([]int32, 0, mostPlaces)
+	for _, p := range list[:min(len(list), mostPlaces)] {
+		nodes = append(nodes, p.node)
+	}
+	return nodes
+}
+
+// had is what a task had before something was tried.
+type had struct {
+	task int32
+	at   int
+	pos  int32
+}
+
+// try gives a task an offer on a node. Others leave it, those first that lose
+// least for their GPUs, and take the best that is left for them. If the sum is not
+// lower all is undone.
+func (s *search) try(i int32, at int, node int32) bool {
+	t := &s.tasks[i]
+	o := &t.offers[at]
+	before := s.priceOfTask(t, t.at)
+	was := []had{s.leave(i)}
+	crew := slices.DeleteFunc(slices.Clone(s.crew[o.kind][node]), func(j int32) bool { return len(s.tasks[j].pos) != 1 })
+	slices.SortStableFunc(crew, func(a, b int32) int { return cmp.Compare(s.density(a), s.density(b)) })
+	for _, j := range crew {
+		if s.shelf[o.kind].free[node] >= int8(o.gpus) {
+			break
+		}
+		before += s.priceOfTask(&s.tasks[j], s.tasks[j].at)
+		was = append(was, s.leave(j))
+	}
+	s.join(i, at, node)
+	after := s.priceOfTask(t, at)
+	for k := len(was) - 1; k > 0; k-- {
+		after += s.rejoin(was[k].task)
+	}
+	if after < before-1e-9*math.Abs(before) {
+		return true
+	}
+	for _, h := range was {
+		s.leave(h.task)
+	}
+	for _, h := range was {
+		if h.at >= 0 {
+			s.join(h.task, h.at, h.pos)
+		}
+	}
+	return false
+}
+
+// density is what a task would lose by leaving its node, for each GPU.
+func (s *search) density(j int32) float64 {
+	t := &s.tasks[j]
+	o := &t.offers[t.at]
+	return (t.wait - o.cost) / float64(max(o.gpus, 1))
+}
+
+// leave takes a task of one node off it, and returns what it had.
+func (s *search) leave(i int32) had {
+	t := &s.tasks[i]
+	h := had{task: i, at: t.at, pos: -1}
+	if t.at >= 0 {
+		h.pos = t.pos[0]
+		s.enlist(i, false)
+		s.give(t)
+	}
+	return h
+}
+
+// join puts a task with an offer onto a node.
+func (s *search) join(i int32, at int, node int32) {
+	t := &s.tasks[i]
+	t.pos = append(t.pos[:0], node)
+	s.hold(t, at)
+	s.enlist(i, true)
+}
+
+// rejoin gives a task the best offer that there is room for, and returns what that costs.
+func (s *search) rejoin(i int32) float64 {
+	t := &s.tasks[i]
+	best := -1
+	for k := range t.offers {
+		o := &t.offers[k]
+		if o.nodes == 1 && s.priceOfTask(t, k) < s.priceOfTask(t, best) && s.shelf[o.kind].fit(int(o.gpus), nil) >= 0 {
+			best = k
+		}
+	}
+	if best >= 0 {
+		s.take(t, best)
+		s.enlist(i, true)
+	}
+	return s.priceOfTask(t, t.at)
+}

@@ -1,0 +1,196 @@
+package andreas
+
+import (
+	"cmp"
+	"math"
+	"math/bits"
+	"slices"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/place"
+)
+
+// seat finds the nodes and GPUs for what the tasks were given. Who keeps the offer
+// that it has keeps its seats; then the others, the greatest first. Then nodes are
+// emptied where that saves more than the moves cost.
+func (y *yard) seat() {
+	y.shelf = y.shelves()
+	y.there = make([][]int32, len(y.rooms))
+	var rest []int32
+	for i := range y.tasks {
+		t := &y.tasks[i]
+		t.pos, t.seats = t.pos[:0], nil
+		switch {
+		case t.at < 0:
+		case t.run != nil && t.at == t.now:
+			for _, s := range t.run.Seats {
+				y.sit(int32(i), y.find(s.Node), s.GPUs)
+			}
+		default:
+			rest = append(rest, int32(i))
+		}
+	}
+	slices.SortStableFunc(rest, func(a, b int32) int {
+		x, z := &y.tasks[a], &y.tasks[b]
+		p, q := &x.offers[x.at], &z.offers[z.at]
+		return cmp.Or(cmp.Compare(q.on(0), p.on(0)), cmp.Compare(z.price(-1)-q.cost, x.price(-1)-p.cost))
+	})
+	for _, i := range rest {
+		y.settle(i)
+	}
+	y.pack()
+}
+
+// sit gives a task GPUs of a room.
+func (y *yard) sit(i int32, room int, gpus uint64) {
+	t, r, sp := &y.tasks[i], &y.rooms[room], y.spots[room]
+	need := &t.item.Shape.Need
+	r.Free &^= gpus
+	r.CPUs -= need.CPUs
+	r.Memory -= need.Memory
+	y.shelf[sp.kind].move(sp.at, bits.OnesCount64(gpus))
+	y.there[room] = append(y.there[room], i)
+	t.seats = append(t.seats, place.Seat{Node: r.Node.ID, GPUs: gpus})
+	t.pos = append(t.pos, int32(room))
+}
+
+// rise takes a task off its seats, and returns them.
+func (y *yard) rise(i int32) (seats []place.Seat, rooms []int32) {
+	t := &y.tasks[i]
+	need := &t.item.Shape.Need
+	seats, rooms = t.seats, slices.Clone(t.pos)
+	for k, room := range rooms {
+		r, sp := &y.rooms[room], y.spots[room]
+		r.Free |= seats[k].GPUs
+		r.CPUs += need.CPUs
+		r.Memory += need.Memory
+		y.shelf[sp.kind].move(sp.at, -gpusOf(seats[k]))
+		y.there[room] = slices.DeleteFunc(y.there[room], func(o int32) bool { return o == i })
+	}
+	t.seats, t.pos = nil, t.pos[:0]
+	return seats, rooms
+}
+
+// back puts a task back onto seats that it had.
+func (y *yard) back(i int32, seats []place.Seat, rooms []int32) {
+	for k, room := range rooms {
+		y.sit(i, int(room), seats[k].GPUs)
+	}
+}
+
+// settle finds seats for a task. If its offer cannot be had, because what is free
+// is scattered, others make room for it or it takes the best that it can have. One
+// that runs and finds nothing else stays where it is if it still can.
+func (y *yard) settle(i int32) {
+	t := &y.tasks[i]
+	if y.place(i, nil) || y.makeRoom(i) {
+		return
+	}
+	for {
+		best := -1
+		for k := range t.offers {
+			if t.offers[k].cost < t.wait && (best < 0 || t.offers[k].cost < t.offers[best].cost) && y.fits(i, k) {
+				best = k
+			}
+		}
+		t.at = best
+		if best < 0 || y.place(i, nil) {
+			return
+		}
+		t.offers[best].cost = math.Inf(1) // there is none to be had
+	}
+}
+
+// fits reports whether there seems to be room for an offer.
+func (y *yard) fits(i int32, at int) bool {
+	t := &y.tasks[i]
+	o := &t.offers[at]
+	s := &y.shelf[o.kind]
+	nodes := 0
+	for n := o.on(0); n < len(s.count); n++ {
+		nodes += int(s.count[n])
+	}
+	return nodes >= int(o.nodes) && !math.IsInf(o.cost, 1)
+}
+
+// place seats a task on the nodes that its offer fits on most tightly: its own
+// first, which it may have to itself anyway. Rooms in avoid are not used.
+func (y *yard) place(i int32, avoid []int32) bool {
+	t := &y.tasks[i]
+	o := &t.offers[t.at]
+	if avoid == nil && t.run != nil && t.at == t.now && y.stay(i) {
+		return true
+	}
+	rooms := make([]int32, 0, o.nodes)
+	masks := make([]uint64, 0, o.nodes)
+	match := y.shapes[t.item.Shape].match
+	for n := range int(o.nodes) {
+		room, mask := y.tightest(t, match, o, o.on(n), append(rooms, avoid...))
+		if room < 0 {
+			return false
+		}
+		rooms, masks = append(rooms, room), append(masks, mask)
+	}
+	for n, room := range rooms {
+		y.sit(i, int(room), masks[n])
+	}
+	return true
+}
+
+// stay seats a running task where it is if that is still free.
+func (y *yard) stay(i int32) bool {
+	t := &y.tasks[i]
+	need := &t.item.Shape.Need
+	for _, s := range t.run.Seats {
+		r := &y.rooms[y.find(s.Node)]
+		if s.GPUs&^r.Free != 0 || r.CPUs < need.CPUs || r.Memory < need.Memory {
+			return false
+		}
+	}
+	for _, s := range t.run.Seats {
+		y.sit(i, y.find(s.Node), s.GPUs)
+	}
+	return true
+}
+
+// tightest returns the room of an offer's kind that has so many GPUs for a task
+// and fewest beside them, and which of them. The node where it runs or ran goes
+// first if it is in use anyway.
+func (y *yard) tightest(t *task, match *fleet.Matcher, o *offer, gpus int, skip []int32) (int32, uint64) {
+	try := func(room int32) (uint64, bool) {
+		if slices.Contains(skip, room) {
+			return 0, false
+		}
+		fits, ok := match.Fits(&y.rooms[room])
+		return fleet.Take(fits, gpus), ok && bits.OnesCount64(fits) >= gpus
+	}
+	before := t.item.Prefer
+	if t.run != nil {
+		before = t.run.Seats[0].Node
+	}
+	if at := y.find(before); before != "" && at >= 0 && y.spots[at].kind == o.kind && y.warm(at) {
+		if mask, ok := try(int32(at)); ok {
+			return int32(at), mask
+		}
+	}
+	s, rooms := &y.shelf[o.kind], y.kinds[o.kind].rooms
+	for _, rows := range [2][][]uint64{s.rows, s.idle} {
+		for n := gpus; n < len(rows); n++ {
+			for w, word := range rows[n] {
+				for ; word != 0; word &= word - 1 {
+					room := rooms[w*64+bits.TrailingZeros64(word)]
+					if mask, ok := try(room); ok {
+						return room, mask
+					}
+				}
+			}
+		}
+	}
+	return -1, 0
+}
+
+// warm reports whether a room costs no more to use than any other.
+func (y *yard) warm(room int) bool {
+	sp := y.spots[room]
+	return !y.kinds[sp.kind].off || y.shelf[sp.kind].used[sp.at] > 0
+}

@@ -1,0 +1,299 @@
+package andreas
+
+import (
+	"math"
+	"math/bits"
+	"time"
+
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/queue"
+)
+
+// task is a job that may be given GPUs: one that waits, or one that runs and may be stopped.
+type task struct {
+	item  *queue.Item
+	run   *place.Running // nil if it waits
+	left  float64        // units of work; seconds if its speed is unknown
+	dated bool           // it has a deadline
+	slack float64        // seconds until then
+	late  float64        // money for a second past it, or for a second at all without one
+	again float64        // seconds that stopping and starting it again takes
+	rank  int            // in the order of the line, of a waiting job without a deadline
+
+	menu   []dish
+	later  float64
+	offers []offer
+	base   int     // the offer that takes least of the yard
+	now    int     // the offer that it has now, -1 if it waits
+	wait   float64 // what it costs to let it wait
+	at     int     // the offer that it is given, -1 if it waits
+	pos    []int32 // and its nodes, by their places on the kind's shelf
+	one    [1]int32
+	luck   float64      // makes its steps look better or worse
+	seats  []place.Seat // what it is given, once seats are dealt; pos then has the rooms
+}
+
+// offer is a kind and a number of GPUs that a task could have.
+type offer struct {
+	dish
+	time float64 // seconds until it has ended there
+	size float64 // what that takes of the yard, in seconds of the best GPU
+	bill float64 // what its GPUs cost until then, on well used nodes
+	cost float64 // the bill, and what being late is expected to cost
+}
+
+// dish is an offer as all jobs of one shape and speed have it.
+type dish struct {
+	kind        int32
+	gpus, nodes int32 // of all nodes together
+	rate        float64
+}
+
+type menuKey struct {
+	shape *shape
+	speed *job.Speed
+}
+
+// unknownLasts is how long a job is taken to run of which nobody said it.
+const unknownLasts = time.Hour
+
+// enter makes tasks of the jobs that wait and of those that may be stopped.
+func (y *yard) enter(waiting []*queue.Item) {
+	y.menus = map[menuKey][]dish{}
+	y.tasks = make([]task, 0, len(waiting)+len(y.view.Running))
+	for _, r := range y.view.Running {
+		if y.loose(r) {
+			y.tasks = append(y.tasks, task{item: r.Item, run: r, now: -1, at: -1})
+		}
+	}
+	undated := 0
+	for _, it := range waiting {
+		y.tasks = append(y.tasks, task{item: it, now: -1, at: -1})
+		if it.Outlook.Deadline.IsZero() {
+			undated++
+		}
+	}
+	if undated > 0 {
+		y.rank()
+	}
+}
+
+// rank writes down the order of the line, for the jobs without a deadline.
+func (y *yard) rank() {
+	ranks := make(map[*queue.Item]int, y.view.Line.Len())
+	walk := y.view.Line.Walk(y.view.Usage)
+	every := func(*queue.Shape) bool { return true }
+	for it := walk.Next(every); it != nil; it = walk.Next(every) {
+		ranks[it] = len(ranks)
+	}
+	for i := range y.tasks {
+		if t := &y.tasks[i]; t.run == nil {
+			t.rank = ranks[t.item]
+		}
+	}
+}
+
+// offer finds out what each task could have, and how long it would take there. A
+// running job that nothing but its place is known of may only stay or wait.
+func (y *yard) offer() {
+	total := 0
+	for i := range y.tasks {
+		total += len(y.menu(&y.tasks[i])) + 1
+	}
+	y.space = make([]offer, 0, total)
+	for i := range y.tasks {
+		t := &y.tasks[i]
+		o := t.item.Outlook
+		if s := o.Speed; s != nil {
+			t.again = time.Duration(s.Start+s.Save).Seconds() * y.o.Margin
+		}
+		from := len(y.space)
+		if t.run == nil {
+			y.waitingOffers(t)
+		} else {
+			y.runningOffers(t)
+		}
+		t.offers = y.space[from:len(y.space):len(y.space)]
+		if t.dated = !o.Deadline.IsZero(); t.dated {
+			t.slack = o.Deadline.Sub(y.now).Seconds()
+		}
+	}
+}
+
+func (y *yard) waitingOffers(t *task) {
+	o := t.item.Outlook
+	left, known := o.Left()
+	start := 0.0
+	if o.Speed != nil {
+		start = time.Duration(o.Speed.Start).Seconds()
+	}
+	if !known {
+		left = y.lasts(t.item).Seconds()
+	}
+	t.left = left
+	for _, d := range y.menu(t) {
+		y.space = append(y.space, offer{dish: d, time: start + left/d.rate})
+	}
+}
+
+func (y *yard) runningOffers(t *task) {
+	r := t.run
+	at := y.find(r.Seats[0].Node)
+	ends, known := r.Ends(y.now)
+	if !known {
+		ends = y.endOf(r)
+	}
+	t.now = len(y.space)
+	y.space = append(y.space, offer{
+		dish: dish{kind: y.spots[at].kind, gpus: int32(r.GPUs), nodes: int32(len(r.Seats)), rate: r.Rate},
+		time: math.Max(ends.Sub(y.now).Seconds(), 1),
+	})
+	t.left, _ = r.Left(y.now)
+	if known {
+		for _, d := range y.menu(t) {
+			if n := &y.space[t.now]; d.kind != n.kind || d.gpus != n.gpus || d.nodes != n.nodes {
+				y.space = append(y.space, offer{dish: d, time: t.again + t.left/d.rate})
+			}
+		}
+	}
+	t.now = 0
+}
+
+// lasts is how long a job of unknown speed runs.
+func (y *yard) lasts(it *queue.Item) time.Duration {
+	if it.Lasts > 0 {
+		return it.Lasts
+	}
+	return unknownLasts
+}
+
+// endOf is when a running job of unknown speed is taken to end. One that is past
+// that is taken to run as long again as it is late.
+func (y *yard) endOf(r *place.Running) time.Time {
+	from := r.Began
+	if from.IsZero() {
+		from = y.now
+	}
+	end := from.Add(y.lasts(r.Item))
+	if late := y.now.Sub(end); late > 0 {
+		return y.now.Add(late)
+	}
+	return end
+}
+
+// menu returns what jobs of the task's shape and speed could have.
+func (y *yard) menu(t *task) []dish {
+	if t.menu == nil {
+		key := menuKey{y.shapeOf(t.item.Shape), t.item.Outlook.Speed}
+		list, known := y.menus[key]
+		if !known {
+			list = y.write(t.item)
+			y.menus[key] = list
+		}
+		t.menu = list
+	}
+	return t.menu
+}
+
+// write makes a menu. If nobody measured the job on any kind of GPU that there is,
+// all will do.
+func (y *yard) write(it *queue.Item) []dish {
+	sh, speed := y.shapeOf(it.Shape), it.Outlook.Speed
+	if speed != nil {
+		if list := y.dishes(it, sh, func(k int, c count) float64 { return y.curve(speed, k).Rate(c.gpus, c.nodes) }); len(list) > 0 {
+			return list
+		}
+	}
+	return y.dishes(it, sh, func(_ int, c count) float64 { return y.guess(it, c) })
+}
+
+func (y *yard) dishes(it *queue.Item, sh *shape, rate func(k int, c count) float64) []dish {
+	var list []dish
+	for k := range y.kinds {
+		if sh.most[k] < 0 {
+			continue
+		}
+		from := len(list)
+		for _, c := range y.counts(it, k, sh.most[k]) {
+			d := dish{kind: int32(k), gpus: int32(c.gpus), nodes: int32(c.nodes), rate: rate(k, c)}
+			// More GPUs that are not faster are no offer.
+			if d.rate > 0 && (len(list) == from || d.rate > list[len(list)-1].rate) {
+				list = append(list, d)
+			}
+		}
+	}
+	return list
+}
+
+// count is a number of GPUs and the nodes that it takes.
+type count struct{ gpus, nodes int }
+
+// mostCounts is how many counts of one kind are tried for a job that could have many.
+const mostCounts = 16
+
+// counts lists how many GPUs of a kind a job could have, ascending, each on as few
+// nodes as possible. Of many, every further one is a step greater.
+func (y *yard) counts(it *queue.Item, k, perNode int) []count {
+	n := &it.Shape.Need
+	if n.MaxGPUs == 0 {
+		return []count{{0, n.Nodes}}
+	}
+	most := min(n.MaxNodes, len(y.kinds[k].rooms)) * perNode
+	least := n.Nodes * max(n.GPUs, 1)
+	if c := y.curve(it.Outlook.Speed, k); c != nil {
+		least, most = max(least, c.Least()), min(most, c.Most())
+	}
+	var list []count
+	step := func(g int) int { return max(1, g/(mostCounts/4)) }
+	if most-least < mostCounts {
+		step = func(int) int { return 1 }
+	}
+	for g := least; g <= most; g += step(g) {
+		nodes := max(n.Nodes, (g+perNode-1)/perNode)
+		if nodes <= n.MaxNodes && nodes*n.GPUs <= g {
+			list = append(list, count{g, nodes})
+		}
+	}
+	return list
+}
+
+func (y *yard) curve(s *job.Speed, k int) *job.Curve {
+	if g := y.kinds[k].gpu; g != nil {
+		return s.On(g.Model, g.Memory)
+	}
+	return s.On("", 0)
+}
+
+// unknownGain is how a job is taken to become faster with more GPUs of which
+// nobody said it: twice as many make it 1.8 times as fast.
+const unknownGain = 0.85
+
+// guess returns the units a second of a job of unknown speed: one for each second
+// that it lasts on the least that it asks for.
+func (y *yard) guess(it *queue.Item, c count) float64 {
+	n := &it.Shape.Need
+	rate := 1.0
+	if least := n.GPUs * n.Nodes; c.gpus > least {
+		rate = math.Pow(float64(c.gpus)/math.Max(float64(least), 1), unknownGain)
+	}
+	if s := it.Outlook.Speed; s != nil && s.Work > 0 {
+		rate *= s.Work / y.lasts(it).Seconds()
+	}
+	return rate
+}
+
+// perNode splits the GPUs of an offer over its nodes: so many on each, and one
+// more on the first few.
+func (d *dish) perNode() (each, more int) { return int(d.gpus / d.nodes), int(d.gpus % d.nodes) }
+
+// on returns how many GPUs the i-th node gives.
+func (d *dish) on(i int) int {
+	each, more := d.perNode()
+	if i < more {
+		return each + 1
+	}
+	return each
+}
+
+func gpusOf(s place.Seat) int { return bits.OnesCount64(s.GPUs) }

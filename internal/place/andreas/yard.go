@@ -1,0 +1,252 @@
+package andreas
+
+import (
+	"math"
+	"math/bits"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/place"
+	"trainyard/internal/queue"
+)
+
+// yard is what one plan is made of: kinds of nodes with their prices, and tasks
+// with what they could be given.
+type yard struct {
+	o      *Options
+	view   *place.View
+	now    time.Time
+	fixed  bool // what runs is left alone
+	priced bool // there is something to reckon with
+	kinds  []kind
+	rooms  []fleet.Room // the view's, with what loose jobs hold taken out
+	spots  []spot       // of each room
+	tasks  []task
+	shapes map[*queue.Shape]*shape
+	needs  map[fleet.Need]*shape
+	menus  map[menuKey][]dish
+	shelf  []shelf // of each kind, as the tasks have been placed
+	unit   float64 // of a price: seconds of the best GPU that there are in a second
+	ahead  float64 // how long a job that does not start now would wait, in seconds
+	mean   float64 // how long the jobs take where they use their GPUs best
+	crowd  float64 // how full the yard is, 0 to 1
+	space  []offer // of all tasks
+	heap   []step
+	scarce []float64
+	old    []int32   // nodes that a task had
+	there  [][]int32 // tasks with a seat in each room
+}
+
+// kind is a kind of node: one kind of GPU, one class, one price.
+type kind struct {
+	id    int32 // as in fleet.Room
+	class fleet.Class
+	gpu   *fleet.GPU // one of them; nil without
+	cost  []float64  // money a second with 0, 1, … GPUs in use, above that of a node that is on
+	share float64    // of one GPU a second, on a node that is used in the best way
+	off   bool       // an unused node is switched off
+	boot  float64    // seconds from off to ready
+	rooms []int32
+	size  int     // most GPUs of one node
+	gpus  int     // free or held by loose jobs
+	worth float64 // of one GPU, beside the best kind's
+}
+
+// spot is where a room stands: its kind, and its place among the rooms of that kind.
+type spot struct{ kind, at int32 }
+
+// perHour turns a price for an hour into one for a second.
+const perHour = 1.0 / 3600
+
+// newYard looks at what there is. Where what runs is fixed, only jobs that wait
+// become tasks.
+func newYard(v *place.View, o *Options, fixed bool) *yard {
+	y := &yard{o: o, fixed: fixed, view: v, now: v.Now, rooms: v.Rooms}
+	waiting := v.Line.Items()
+	for _, it := range waiting {
+		y.priced = y.priced || reckonable(it)
+	}
+	for _, r := range v.Running {
+		y.priced = y.priced || y.loose(r) && reckonable(r.Item)
+	}
+	if !y.priced {
+		return y
+	}
+	y.shapes, y.needs = map[*queue.Shape]*shape{}, map[fleet.Need]*shape{}
+	y.rooms = append([]fleet.Room(nil), v.Rooms...)
+	y.free()
+	y.sort()
+	y.enter(waiting)
+	return y
+}
+
+// reckonable reports whether there is anything to reckon with: a deadline, or a
+// known speed.
+func reckonable(it *queue.Item) bool {
+	return !it.Outlook.Deadline.IsZero() || it.Outlook.Speed != nil
+}
+
+// loose reports whether a running job may be stopped: it goes on from where it
+// was, is not being stopped already, and its nodes are open, so that it could stay.
+func (y *yard) loose(r *place.Running) bool {
+	if y.fixed || !r.Outlook.Resumes || r.Stopping {
+		return false
+	}
+	for _, s := range r.Seats {
+		if at := y.find(s.Node); at < 0 || !y.rooms[at].Open {
+			return false
+		}
+	}
+	return true
+}
+
+// free takes what loose jobs hold out of the rooms. What is also promised to
+// another run stays held.
+func (y *yard) free() {
+	freed := make(map[id.Run]bool, len(y.view.Running))
+	touched := make([]bool, len(y.rooms))
+	for _, r := range y.view.Running {
+		if !y.loose(r) {
+			continue
+		}
+		freed[r.Run] = true
+		for _, s := range r.Seats {
+			if at := y.find(s.Node); at >= 0 {
+				touched[at] = true
+			}
+		}
+	}
+	for i := range y.rooms {
+		if !touched[i] {
+			continue
+		}
+		r := &y.rooms[i]
+		r.Free, r.CPUs, r.Memory = r.Sound, r.Node.Inventory.CPUs, r.Node.Inventory.Memory
+		for k := range r.Holds {
+			if h := &r.Holds[k]; !freed[h.Run] {
+				r.Free &^= h.GPUs
+				r.CPUs -= h.CPUs
+				r.Memory -= h.Memory
+			}
+		}
+	}
+}
+
+// find returns the place of a node's room, -1 if it has none.
+func (y *yard) find(n id.Node) int {
+	lo, hi := 0, len(y.rooms)
+	for lo < hi {
+		mid := (lo + hi) / 2
+		if y.rooms[mid].Node.ID < n {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo < len(y.rooms) && y.rooms[lo].Node.ID == n {
+		return lo
+	}
+	return -1
+}
+
+// sort puts the open rooms onto shelves by kind. A node with several kinds of GPU
+// is a kind of its own.
+func (y *yard) sort() {
+	y.spots = make([]spot, len(y.rooms))
+	for i := range y.rooms {
+		r := &y.rooms[i]
+		if !r.Open {
+			y.spots[i] = spot{-1, -1}
+			continue
+		}
+		k := y.kindOf(r)
+		y.spots[i] = spot{int32(k), int32(len(y.kinds[k].rooms))}
+		y.kinds[k].rooms = append(y.kinds[k].rooms, int32(i))
+		y.kinds[k].gpus += bits.OnesCount64(r.Free)
+		y.kinds[k].size = max(y.kinds[k].size, bits.OnesCount64(r.Sound))
+	}
+}
+
+// kindOf returns the kind of a room, a new one if there is none like it.
+func (y *yard) kindOf(r *fleet.Room) int {
+	mixed := r.Kind < 0 && len(r.Node.Inventory.GPUs) > 0
+	for i := range y.kinds {
+		k := &y.kinds[i]
+		if !mixed && k.id == r.Kind && k.class == r.Node.Class && (r.Kind >= 0 || k.gpu == nil) {
+			return i
+		}
+	}
+	k := kind{id: r.Kind, class: r.Node.Class}
+	if len(r.Node.Inventory.GPUs) > 0 {
+		k.gpu = &r.Node.Inventory.GPUs[0]
+	}
+	y.priceOf(&k, r.Node)
+	y.kinds = append(y.kinds, k)
+	return len(y.kinds) - 1
+}
+
+// priceOf works out what a node of a kind costs. A node that is on in any case
+// costs only what it draws more; without a tariff a GPU-hour is worth one.
+func (y *yard) priceOf(k *kind, n *fleet.Node) {
+	t := y.view.Tariff
+	p := t.Of(n)
+	k.cost = make([]float64, fleet.MaxGPUs+1)
+	for u := range k.cost {
+		if t == nil {
+			k.cost[u] = float64(u) * perHour
+		} else if p != nil {
+			k.cost[u] = t.Rate(p, u) * perHour
+		}
+	}
+	if p != nil && p.Off {
+		k.off, k.boot = true, time.Duration(p.Boot).Seconds()
+	}
+	on := k.cost[0]
+	for u := range k.cost {
+		k.cost[u] = math.Max(k.cost[u]-on, 0)
+	}
+	k.share = math.Inf(1)
+	for u := 1; u <= max(len(n.Inventory.GPUs), 1); u++ {
+		k.share = math.Min(k.share, k.cost[u]/float64(u))
+	}
+}
+
+// shape is what a need can have of each kind.
+type shape struct {
+	match *fleet.Matcher
+	most  []int // GPUs on one node, by kind; -1 if no node of the kind will do
+}
+
+// shapeOf returns what a need can have. Jobs that were started at different times
+// may have one need and several shapes.
+func (y *yard) shapeOf(s *queue.Shape) *shape {
+	sh := y.shapes[s]
+	if sh == nil {
+		if sh = y.needs[s.Need]; sh == nil {
+			sh = y.newShape(&s.Need)
+			y.needs[s.Need] = sh
+		}
+		y.shapes[s] = sh
+	}
+	return sh
+}
+
+func (y *yard) newShape(need *fleet.Need) *shape {
+	sh := &shape{match: fleet.NewMatcher(*need), most: make([]int, len(y.kinds))}
+	for k := range y.kinds {
+		kd := &y.kinds[k]
+		sh.most[k] = -1
+		for _, at := range kd.rooms {
+			r := &y.rooms[at]
+			if !sh.match.Eligible(r) {
+				continue
+			}
+			sh.most[k] = max(sh.most[k], min(bits.OnesCount64(sh.match.Wanted(r)), need.MaxGPUs))
+			if sh.most[k] == min(need.MaxGPUs, kd.size) {
+				break
+			}
+		}
+	}
+	return sh
+}

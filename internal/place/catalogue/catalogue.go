@@ -1,0 +1,137 @@
+// Package catalogue lists every policy by name, with its parameters.
+//
+// The server, the simulator, the benchmarks and the reference pages all take the
+// policies from here, so that what can be simulated can be run and the other way
+// round. It decides nothing itself.
+package catalogue
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/place"
+	"trainyard/internal/place/andreas"
+	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/goodput"
+	"trainyard/internal/place/harvest"
+)
+
+// All returns the policies. solve is what harvest's constraints across jobs are
+// solved by; nil if there is no solver.
+func All(solve harvest.Solve) place.Registry {
+	all := place.Registry{
+		{Name: "andreas", Rule: "the cheapest in energy, rent and lateness together; stops, moves and resizes jobs where that saves more than it costs", New: newAndreas},
+		{Name: "andreas-published", Rule: "the published randomised greedy rule for energy and lateness, for comparison; takes restarts for free", New: newPublished},
+		first("andreas-fifo", "by submission, with the published rule's choice of GPUs; never revises", andreas.FIFO),
+		first("andreas-edf", "by deadline, with the published rule's choice of GPUs; never revises", andreas.EDF),
+		first("andreas-ps", "by what being late costs, with the published rule's choice of GPUs; never revises", andreas.Priority),
+		{Name: "goodput", Rule: "elastic: each GPU goes where it shortens the jobs' mean completion time most", New: newGoodput(false)},
+		{Name: "goodput-makespan", Rule: "elastic: the last job ends as early as possible", New: newGoodput(true)},
+		{Name: "harvest", Rule: "elastic jobs on whatever nodes are idle, as many of each as are worth most over the time ahead, with the cost of every change", New: newHarvest(solve)},
+	}
+	for _, e := range baseline.Policies() {
+		all = append(all, place.Plain(e.Name, e.Rule, e.New))
+	}
+	slices.SortFunc(all, func(a, b place.Entry) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+func first(name, rule string, by andreas.Order) place.Entry {
+	return place.Plain(name, rule, func() place.Policy { return andreas.NewFirst(by) })
+}
+
+const far = 1e9 // a bound for numbers that have none of their own
+
+func newAndreas(s *place.Settings) (place.Policy, error) {
+	d := andreas.Defaults()
+	o := andreas.Options{
+		Search: andreas.Search(s.Choice("search", "how it looks for something better than its first answer",
+			string(andreas.Greedy), string(andreas.Random), string(andreas.Local), string(andreas.Relink))),
+		Rounds:   s.Count("rounds", d.Rounds, 0, far, "how often it looks at most; 0 as long as it has time"),
+		Seed:     uint64(s.Count("seed", int(d.Seed), 0, far, "of the chances it takes")),
+		Hedge:    s.Number("hedge", d.Hedge, 0, 10, "share of its remaining time that a job is kept ahead of its deadline where that costs little"),
+		Ahead:    s.Number("ahead", d.Ahead, 0, 100, "how far ahead it looks, in times of what all work that is there would take"),
+		Crowd:    s.Number("crowd", d.Crowd, 0, 100, "how soon the yard counts as full"),
+		Margin:   s.Number("margin", d.Margin, 0, 100, "by how much what a stop wins must exceed what it costs"),
+		Late:     s.Number("late", d.Late, 0, far, "what missing a deadline without a price costs, in prices of the job's GPUs"),
+		Wait:     s.Number("wait", d.Wait, 0, far, "the same for a job without a deadline, from its submission"),
+		Patience: s.Time("patience", d.Patience, "after which that doubles"),
+	}
+	survival := s.Text("survival", "", "share of jobs that still run after 1/n, 2/n, … of their work, as 0.9/0.6/0.3; empty if all run to their end")
+	if survival == "" {
+		return andreas.New(o), nil
+	}
+	for text := range strings.SplitSeq(survival, "/") {
+		f, err := strconv.ParseFloat(text, 64)
+		if n := len(o.Survival); err != nil || !(f >= 0 && f <= 1) || n > 0 && f > o.Survival[n-1] {
+			return nil, fault.New(fault.Invalid, "bad_parameter", "survival=%s: it must be shares from 1 to 0 that fall, divided by slashes", survival).WithField("policy")
+		}
+		o.Survival = append(o.Survival, f)
+	}
+	return andreas.New(o), nil
+}
+
+func newPublished(s *place.Settings) (place.Policy, error) {
+	o := andreas.PublishedDefaults()
+	o.Rounds = s.Count("rounds", 0, -1, 1_000_000, "orders that are drawn; 0 as many as were published, -1 none")
+	o.Seed = uint64(s.Count("seed", 0, 0, far, "of the chances it takes"))
+	return andreas.NewPublished(o), nil
+}
+
+func newGoodput(makespan bool) func(*place.Settings) (place.Policy, error) {
+	return func(s *place.Settings) (place.Policy, error) {
+		return goodput.Policy{Makespan: makespan, Gap: s.Time("gap", 10*time.Second, "least time between two changes of what runs")}, nil
+	}
+}
+
+func newHarvest(solve harvest.Solve) func(*place.Settings) (place.Policy, error) {
+	return func(s *place.Settings) (place.Policy, error) {
+		names := make([]string, 0, len(harvest.Objectives()))
+		for _, o := range harvest.Objectives() {
+			names = append(names, o.Name)
+		}
+		p := harvest.Params{
+			LookAhead:   s.Time("ahead", 2*time.Minute, "over how long a size must pay for the change to it"),
+			MaxParallel: s.Count("parallel", 30, 1, 100_000, "jobs that share the nodes at once"),
+			Hysteresis:  s.Number("hysteresis", 0, 0, 10, "share of its worth by which a job is better left as it is"),
+			Objective:   s.Text("objective", "speedup", "what a job on so many nodes is worth: "+strings.Join(names, ", ")+", or a formula between quotes"),
+			Patience:    s.Time("patience", time.Hour, "how long a job may be left with nothing because its nodes bring more elsewhere"),
+			Probe:       s.Choice("probe", "try sizes that nobody measured, one doubling at a time", "no", "yes") == "yes",
+			Solve:       solve,
+		}
+		text := s.Text("at_most", "", "a condition across jobs that needs a solver, as \"alice,bob: 1 <= 8\": what each of their GPUs counts for, and how much at most")
+		if text != "" {
+			c, err := readConstraint(text)
+			if err != nil {
+				return nil, err
+			}
+			p.Constraints = append(p.Constraints, c)
+		}
+		return harvest.New(p)
+	}
+}
+
+// readConstraint reads users, what each of their GPUs counts for, and how much
+// that may be in all: "alice,bob: 1 <= 8". Without users it is about everyone's jobs.
+func readConstraint(text string) (harvest.Constraint, error) {
+	c := harvest.Constraint{Name: text}
+	rest := text
+	if who, what, ok := strings.Cut(text, ":"); ok {
+		for u := range strings.SplitSeq(who, ",") {
+			c.Users = append(c.Users, id.User(strings.TrimSpace(u)))
+		}
+		rest = what
+	}
+	count, limit, ok := strings.Cut(rest, "<=")
+	most, err := strconv.ParseFloat(strings.TrimSpace(limit), 64)
+	if !ok || err != nil {
+		return c, fault.New(fault.Invalid, "bad_parameter", "at_most=%s: write it as in \"alice,bob: 1 <= 8\"", text).WithField("policy")
+	}
+	c.PerGPU, c.AtMost = strings.TrimSpace(count), most
+	return c, nil
+}

@@ -1,0 +1,3 @@
+package goodput
+
+func (m *market) hurry() { m.discover() }

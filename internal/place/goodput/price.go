@@ -1,0 +1,147 @@
+package goodput
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// steps is how often prices are tried. After two dozen they change by a percent.
+const steps = 24
+
+// discover finds the price of a GPU of each kind, and what a unit of each job's
+// work is worth at these prices.
+//
+// A job's cheapest way to its end is the option with the least (w + p·n) / rate: it
+// keeps w jobs waiting and n GPUs at price p busy until then. What a unit of work
+// is worth is that, at the price that will hold when the job ends. Prices fall as
+// jobs end: with the k-th of m jobs from the end they are k-½ of m-½ of the present
+// price, as in the optimum for jobs with equal speed-up. Given what work is worth,
+// each job wants the option with the most worth per second above its price. Where
+// more is wanted than there is, the price rises.
+func (m *market) discover() {
+	m.price = make([]float64, len(m.kinds))
+	total := 0.0
+	for _, r := range m.rooms {
+		total += r
+	}
+	for k := range m.price {
+		m.price[k] = float64(len(m.tasks)) / math.Max(total, 1)
+	}
+	m.prune()
+	wanted := make([]float64, len(m.kinds))
+	for step := range steps {
+		if step%4 == 0 {
+			m.rank()
+		}
+		clear(wanted)
+		for i := range m.tasks {
+			t := &m.tasks[i]
+			t.value = t.cheapest(m.price, t.share)
+			if at := t.wants(m.price); at >= 0 {
+				wanted[t.opts[at].kind] += float64(t.opts[at].gpus)
+			}
+		}
+		// Great steps first, then smaller ones, so that it settles.
+		power := 1 / (1 + float64(step)/4)
+		for k := range m.price {
+			ratio := math.Min(math.Max(wanted[k]/math.Max(m.rooms[k], 1), 0.25), 4)
+			m.price[k] = math.Max(m.price[k]*math.Pow(ratio, power), tiny)
+		}
+	}
+	for i := range m.tasks {
+		m.tasks[i].value = m.tasks[i].cheapest(m.price, m.tasks[i].share)
+	}
+}
+
+// cheapest is what a unit of the job's work costs on the way that costs least, at
+// a share of the prices.
+func (t *task) cheapest(price []float64, share float64) float64 {
+	best := math.Inf(1)
+	for i := range t.opts {
+		o := &t.opts[i]
+		if cost := (t.weight + share*price[o.kind]*float64(o.gpus)) / o.rate; cost < best {
+			best = cost
+		}
+	}
+	return best
+}
+
+// wants returns the option that is worth most above its price, -1 if none is worth it.
+func (t *task) wants(price []float64) int {
+	at, best := -1, 0.0
+	for i := range t.opts {
+		o := &t.opts[i]
+		if gain := t.value*o.rate - price[o.kind]*float64(o.gpus); gain > best {
+			at, best = i, gain
+		}
+	}
+	return at
+}
+
+// rank orders the jobs by what they cost until their end, and sets the share of
+// the price that will hold when each of them ends. Jobs that cost the same end
+// together.
+func (m *market) rank() {
+	cost := make([]float64, len(m.tasks))
+	order := make([]int, len(m.tasks))
+	for i := range m.tasks {
+		t := &m.tasks[i]
+		cost[i], order[i] = t.left*t.cheapest(m.price, 1)/t.weight, i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(cost[a], cost[b]), cmp.Compare(a, b)) })
+	all := float64(len(m.tasks) + m.more)
+	for from := 0; from < len(order); {
+		to := from + 1
+		for to < len(order) && cost[order[to]] <= cost[order[from]] {
+			to++
+		}
+		// The middle one of those that end together stands for all of them.
+		share := (all - float64(from+to)/2) / (all - 0.5)
+		if X[4] != 0 {
+			share = math.Pow(share, X[4])
+		}
+		if X[5] != 0 {
+			share = 1
+		}
+		for ; from < to; from++ {
+			m.tasks[order[from]].share = share
+		}
+	}
+}
+
+// spare is how many times more jobs are looked at than could run at once.
+const spare = 3
+
+// prune leaves out waiting jobs that come so late that they cannot run now: they
+// count only as jobs that wait.
+func (m *market) prune() {
+	total := 0.0
+	for _, r := range m.rooms {
+		total += r
+	}
+	if float64(len(m.tasks)) <= 64+spare*total {
+		return
+	}
+	cost := make([]float64, len(m.tasks))
+	order := make([]int, 0, len(m.tasks))
+	for i := range m.tasks {
+		t := &m.tasks[i]
+		cost[i] = t.left * t.cheapest(m.price, 1) / t.weight
+		order = append(order, i)
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(cost[a], cost[b]), cmp.Compare(a, b)) })
+	kept := make([]task, 0, len(m.tasks))
+	gpus := 0.0
+	for _, i := range order {
+		t := m.tasks[i]
+		if t.run == nil && len(kept) > 64 && gpus > spare*total {
+			m.more++
+			continue
+		}
+		gpus += float64(t.opts[0].gpus)
+		kept = append(kept, t)
+	}
+	slices.SortFunc(kept, func(a, b task) int { return cmp.Compare(a.item.Number, b.item.Number) })
+	m.tasks = kept
+}

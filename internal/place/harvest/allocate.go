@@ -1,0 +1,312 @@
+package harvest
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Choice is a number of nodes that a job could have, and what that is worth.
+type Choice struct {
+	Count int
+	Value float64
+}
+
+// Allocation is one choice for each job.
+type Allocation struct {
+	Picks []int   // for each job the index of its choice
+	Value float64 // of all together
+}
+
+// Allocate chooses for each job one of its choices, so that all together need no
+// more than so many nodes and are worth most. It is exact for any values, and
+// false if even the least counts do not fit.
+//
+// Nodes are alike, so this is a knapsack with one choice for each job: best(j, m)
+// = max over the choices of best(j-1, m-count) + value. Three things make it fast.
+// Choices that need more and are worth no more are dropped. Stretches of a job's
+// choices whose gains only fall are folded in at once: the best split then only
+// moves up as m grows, so it is found by halving. And jobs whose gains fall all the
+// way are merged beforehand, each node to whom it brings most.
+func Allocate(jobs [][]Choice, nodes int) (Allocation, bool) {
+	a := &allocator{jobs: make([]ladder, len(jobs)), nodes: nodes}
+	for i, choices := range jobs {
+		if len(choices) == 0 {
+			return Allocation{}, false
+		}
+		a.jobs[i] = newLadder(choices)
+		a.nodes -= a.jobs[i].base
+	}
+	if a.nodes < 0 {
+		return Allocation{}, false
+	}
+	picks := a.solve()
+	out := Allocation{Picks: make([]int, len(jobs))}
+	for i, p := range picks {
+		rung := &a.jobs[i].rungs[p]
+		out.Picks[i] = rung.at
+		out.Value += rung.value
+	}
+	return out, true
+}
+
+// ladder is a job's choices without those that are no use: counts and values both rise.
+type ladder struct {
+	base  int // count of the least choice; the rungs count from there
+	rungs []rung
+	runs  [][2]int // stretches of rungs whose counts are consecutive and whose gains fall, first and last
+}
+
+type rung struct {
+	count int
+	value float64
+	at    int // index of the choice
+}
+
+func newLadder(choices []Choice) ladder {
+	all := make([]rung, len(choices))
+	for i, c := range choices {
+		all[i] = rung{c.Count, c.Value, i}
+	}
+	slices.SortStableFunc(all, func(a, b rung) int {
+		return cmp.Or(cmp.Compare(a.count, b.count), cmp.Compare(b.value, a.value))
+	})
+	l := ladder{base: all[0].count, rungs: all[:1]}
+	for _, r := range all[1:] {
+		if r.value > l.rungs[len(l.rungs)-1].value {
+			l.rungs = append(l.rungs, r)
+		}
+	}
+	for i := range l.rungs {
+		l.rungs[i].count -= l.base
+	}
+	return l
+}
+
+// most is the count of the greatest choice that is of use.
+func (l *ladder) most() int { return l.rungs[len(l.rungs)-1].count }
+
+// stretch splits the rungs into runs. A single rung is a run of its own.
+func (l *ladder) stretch() {
+	l.runs = l.runs[:0]
+	first := 0
+	for i := 1; i <= len(l.rungs); i++ {
+		if i < len(l.rungs) && l.rungs[i].count == l.rungs[i-1].count+1 &&
+			(i == first+1 || l.gain(i) <= l.gain(i-1)) {
+			continue
+		}
+		l.runs = append(l.runs, [2]int{first, i - 1})
+		first = i
+	}
+}
+
+func (l *ladder) gain(i int) float64 { return l.rungs[i].value - l.rungs[i-1].value }
+
+// falls reports whether the gains fall all the way.
+func (l *ladder) falls() bool { return len(l.runs) == 1 }
+
+type allocator struct {
+	jobs  []ladder
+	nodes int
+	steps []stage
+}
+
+// stage is one step of the programme: a job, or all jobs whose gains fall, merged.
+type stage struct {
+	ladder *ladder
+	job    int     // -1 for the merged ones
+	back   []int32 // chosen rung by number of nodes, from low on
+	low    int     // rows below are never asked for
+	high   int     // rows above are like this one
+}
+
+// solve returns the chosen rung of each job.
+func (a *allocator) solve() []int {
+	picks := make([]int, len(a.jobs))
+	total := 0
+	for i := range a.jobs {
+		picks[i] = len(a.jobs[i].rungs) - 1
+		total += a.jobs[i].most()
+	}
+	if total <= a.nodes { // there is enough for everyone
+		return picks
+	}
+	a.scale()
+	var merged []unit
+	for i := range a.jobs {
+		l := &a.jobs[i]
+		if len(l.rungs) == 1 {
+			continue
+		}
+		if l.stretch(); l.falls() {
+			for k := 1; k < len(l.rungs); k++ {
+				merged = append(merged, unit{i, l.gain(k)})
+			}
+			picks[i] = 0
+			continue
+		}
+		a.steps = append(a.steps, stage{ladder: l, job: i})
+	}
+	var one *ladder
+	if len(merged) > 0 {
+		one = merge(merged)
+		a.steps = append(a.steps, stage{ladder: one, job: -1})
+	}
+	a.window()
+	a.run()
+	m := a.nodes
+	for s := len(a.steps) - 1; s >= 0; s-- {
+		st := &a.steps[s]
+		m = min(m, st.high)
+		p := int(st.back[m-st.low])
+		m -= st.ladder.rungs[p].count
+		if st.job >= 0 {
+			picks[st.job] = p
+			continue
+		}
+		for _, u := range merged[:p] {
+			picks[u.job]++
+		}
+	}
+	return picks
+}
+
+// unit is one more node for a job and what it brings.
+type unit struct {
+	job  int
+	gain float64
+}
+
+// merge returns the ladder of jobs whose gains fall: each node goes to the job to which it brings most.
+func merge(units []unit) *ladder {
+	slices.SortStableFunc(units, func(a, b unit) int { return cmp.Compare(b.gain, a.gain) })
+	l := &ladder{rungs: make([]rung, len(units)+1)}
+	for k, u := range units {
+		l.rungs[k+1] = rung{count: k + 1, value: l.rungs[k].value + u.gain}
+	}
+	l.runs = [][2]int{{0, len(units)}}
+	return l
+}
+
+// scale divides all counts by what they have in common: jobs that take nodes by
+// the dozen leave fewer cases to look at.
+func (a *allocator) scale() {
+	d := 0
+	for i := range a.jobs {
+		for _, r := range a.jobs[i].rungs {
+			d = gcd(d, r.count)
+		}
+	}
+	if d <= 1 {
+		return
+	}
+	a.nodes /= d
+	for i := range a.jobs {
+		for k := range a.jobs[i].rungs {
+			a.jobs[i].rungs[k].count /= d
+		}
+	}
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// window finds which rows each step must work out: no more nodes than the jobs so
+// far can use, and no fewer than what the jobs to come must leave over.
+func (a *allocator) window() {
+	used := 0
+	for s := range a.steps {
+		used = min(a.nodes, used+a.steps[s].ladder.most())
+		a.steps[s].high = used
+	}
+	low := a.nodes
+	for s := len(a.steps) - 1; s >= 0; s-- {
+		a.steps[s].low = max(0, min(low, a.steps[s].high))
+		low -= a.steps[s].ladder.most()
+	}
+}
+
+// run works out the steps one after the other.
+func (a *allocator) run() {
+	before, after := make([]float64, a.nodes+1), make([]float64, a.nodes+1)
+	for s := range a.steps {
+		st := &a.steps[s]
+		st.back = make([]int32, st.high-st.low+1)
+		st.fold(before, after)
+		for m := st.high + 1; m <= a.nodes; m++ {
+			after[m] = after[st.high]
+		}
+		before, after = after, before
+	}
+}
+
+// halving is from how long a run on it is worth while.
+const halving = 32
+
+// fold works out after from before: with this step's job as well.
+func (st *stage) fold(before, after []float64) {
+	for m := st.low; m <= st.high; m++ {
+		after[m] = math.Inf(-1)
+	}
+	for _, run := range st.ladder.runs {
+		if run[1]-run[0] < halving {
+			for r := run[0]; r <= run[1]; r++ {
+				st.add(r, before, after)
+			}
+			continue
+		}
+		first, last := st.ladder.rungs[run[0]].count, st.ladder.rungs[run[1]].count
+		f := folding{stage: st, before: before, after: after, first: run[0], least: first, most: last}
+		if low := max(st.low, first); low <= st.high {
+			f.half(low, st.high, 0, st.high-first)
+		}
+	}
+}
+
+// add tries one rung for each number of nodes.
+func (st *stage) add(r int, before, after []float64) {
+	count, value := st.ladder.rungs[r].count, st.ladder.rungs[r].value
+	low := max(st.low, count)
+	if low > st.high {
+		return
+	}
+	from, to, back := before[low-count:st.high-count+1], after[low:st.high+1], st.back[low-st.low:]
+	for i, v := range from {
+		if v += value; v > to[i] {
+			to[i], back[i] = v, int32(r)
+		}
+	}
+}
+
+// folding folds in one run by halving.
+type folding struct {
+	*stage
+	before, after []float64
+	first         int // rung with which the run begins
+	least, most   int // counts of its first and last rung
+}
+
+// half works out the rows from low to high, knowing that the nodes left to the
+// jobs before are between from and to: the best number of them rises with the row.
+func (f *folding) half(low, high, from, to int) {
+	for low <= high {
+		m := (low + high) / 2
+		lo, hi := max(from, m-f.most), min(to, m-f.least)
+		rungs := f.ladder.rungs
+		best, at := math.Inf(-1), lo
+		for k := lo; k <= hi; k++ {
+			if v := f.before[k] + rungs[f.first+m-k-f.least].value; v >= best {
+				best, at = v, k
+			}
+		}
+		if best > f.after[m] {
+			f.after[m], f.back[m-f.low] = best, int32(f.first+m-at-f.least)
+		}
+		f.half(low, m-1, from, at)
+		low, from = m+1, at
+	}
+}

@@ -1,0 +1,100 @@
+package harvest
+
+import (
+	"fmt"
+	"slices"
+
+	"trainyard/internal/formula"
+	"trainyard/internal/id"
+	"trainyard/internal/place"
+)
+
+// Constraint is a condition across jobs that someone who runs a yard sets: over all
+// jobs it is about, what their GPUs and they themselves count for is at most so
+// much. A quota is PerGPU "1" for some users; a budget is PerGPU "price"; "job 12
+// only together with job 7" is PerJob "(job == 12) - (job == 7)" with AtMost 0.
+type Constraint struct {
+	Name   string
+	Users  []id.User // whose jobs it is about; none means everyone's
+	PerGPU string    // formula for what each GPU of a job counts; "" for nothing
+	PerJob string    // formula for what a job counts that has any; "" for nothing
+	AtMost float64
+}
+
+// constraint is one with its formulas read.
+type constraint struct {
+	*Constraint
+	perGPU, perJob *formula.Program
+}
+
+func newConstraint(c *Constraint) (constraint, error) {
+	out := constraint{Constraint: c}
+	for _, f := range []struct {
+		text string
+		to   **formula.Program
+		what string
+	}{{c.PerGPU, &out.perGPU, "per_gpu"}, {c.PerJob, &out.perJob, "per_job"}} {
+		if f.text == "" {
+			continue
+		}
+		p, err := formula.Compile(f.text, sizeless())
+		if err != nil {
+			return out, fmt.Errorf("constraint %q, %s: %w", c.Name, f.what, err)
+		}
+		*f.to = p
+	}
+	if out.perGPU == nil && out.perJob == nil {
+		return out, wrong("constraints", "the condition %q counts neither GPUs nor jobs", c.Name)
+	}
+	return out, nil
+}
+
+// counts returns what each GPU of a job and the job itself count for. What is no
+// number counts for nothing.
+func (c *constraint) counts(values []float64, user id.User) (perGPU, perJob float64) {
+	if len(c.Users) > 0 && !slices.Contains(c.Users, user) {
+		return 0, 0
+	}
+	if c.perGPU != nil {
+		perGPU, _ = c.perGPU.Value(values)
+	}
+	if c.perJob != nil {
+		perJob, _ = c.perJob.Value(values)
+	}
+	return perGPU, perJob
+}
+
+// sides writes the conditions for the jobs of a round. What jobs have that are left
+// alone is taken off the limits.
+func (r *round) sides() []SideRow {
+	rows := make([]SideRow, len(r.policy.rows))
+	for i := range r.policy.rows {
+		c := &r.policy.rows[i]
+		row := SideRow{Name: c.Name, AtMost: c.AtMost, PerJob: make([]float64, len(r.jobs))}
+		for _, f := range r.fixed {
+			perGPU, perJob := c.counts(r.sizeless(f.Item, f, r.priceOf(f)), f.User)
+			row.AtMost -= perGPU*float64(f.GPUs) + perJob
+		}
+		for j := range r.jobs {
+			b := &r.jobs[j]
+			each := make([]float64, len(r.kinds))
+			for k := range r.kinds {
+				perGPU, perJob := c.counts(r.sizeless(b.item, b.running, r.kinds[k].price), b.item.User)
+				each[k], row.PerJob[j] = perGPU*float64(r.kinds[k].unit), perJob
+			}
+			row.PerNode = append(row.PerNode, each)
+		}
+		rows[i] = row
+	}
+	return rows
+}
+
+// priceOf returns what an hour of one GPU costs where a job runs.
+func (r *round) priceOf(f *place.Running) float64 {
+	if len(f.Seats) > 0 {
+		if at, found := r.find(f.Seats[0].Node); found {
+			return price(r.view, &r.view.Rooms[at])
+		}
+	}
+	return 0
+}

@@ -1,0 +1,124 @@
+package harvest
+
+import (
+	"fmt"
+
+	"trainyard/internal/place"
+	"trainyard/internal/place/seats"
+)
+
+// decide chooses the sizes. A solver is asked only where there are conditions
+// across jobs; if it fails the search decides, and the reasons say so.
+func (r *round) decide() (d Decision, note string, ok bool) {
+	in := &Instance{Rows: r.sides()}
+	for k := range r.kinds {
+		in.Nodes = append(in.Nodes, r.kinds[k].units)
+	}
+	for j := range r.jobs {
+		in.Jobs = append(in.Jobs, r.jobs[j].sizes)
+	}
+	if len(in.Rows) > 0 {
+		s, err := r.policy.Solve(in.Model())
+		if err == nil {
+			return in.Read(s), "", true
+		}
+		note = fmt.Sprintf("the solver failed (%v), so the sizes were searched for without it", err)
+	}
+	effort := r.policy.Effort
+	if effort.Enough == nil {
+		effort.Enough = r.view.Enough
+	}
+	d, ok = in.Decide(effort)
+	return d, note, ok
+}
+
+// change is what becomes of a job.
+type change struct {
+	seats []place.Seat // nil for none
+	stays bool
+}
+
+// plan gives the jobs their seats.
+func (r *round) plan(d Decision) place.Plan {
+	changes := make([]change, len(r.jobs))
+	for k := range r.kinds {
+		if r.kinds[k].byNode {
+			r.seatNodes(k, d, changes)
+		}
+	}
+	var p place.Plan
+	r.deal(d, changes, &p)
+	for _, run := range r.out {
+		p.Stops = append(p.Stops, place.Stop{Running: run, Reason: r.outReason()})
+	}
+	for j := range r.jobs {
+		b, c := &r.jobs[j], &changes[j]
+		if c.stays {
+			continue
+		}
+		if b.running != nil {
+			p.Stops = append(p.Stops, place.Stop{Running: b.running, Reason: r.stopReason(b, c)})
+		}
+		if len(c.seats) > 0 {
+			p.Starts = append(p.Starts, place.Start{Item: b.item, Seats: c.seats, Reason: r.startReason(b, c)})
+		}
+	}
+	r.again(changes, &p)
+	return p
+}
+
+// deal finds seats for jobs on kinds whose unit is the GPU, and for those that ask
+// for none.
+func (r *round) deal(d Decision, changes []change, p *place.Plan) {
+	var wants []seats.Want
+	var who []int
+	for j := range r.jobs {
+		b := &r.jobs[j]
+		k := d.Kind[j]
+		switch {
+		case k < 0:
+			changes[j].stays = b.running == nil
+		case r.kinds[k].byNode:
+			continue
+		}
+		w := seats.Want{Item: b.item, Running: b.running, GPUs: d.Count[j]}
+		if k >= 0 {
+			w.Kinds = []int32{r.kinds[k].id}
+		}
+		if b.running != nil && d.Count[j] > b.running.GPUs {
+			w.Least = d.Count[j] // starting again for less may not pay
+		}
+		wants, who = append(wants, w), append(who, j)
+	}
+	for _, run := range r.out {
+		wants, who = append(wants, seats.Want{Item: run.Item, Running: run}), append(who, -1)
+	}
+	for _, it := range r.plain {
+		wants, who = append(wants, seats.Want{Item: it, GPUs: it.Shape.Need.Nodes}), append(who, -1)
+	}
+	if len(wants) == 0 {
+		return
+	}
+	for i, g := range seats.Deal(r.view, wants, seats.Options{}) {
+		switch {
+		case who[i] >= 0:
+			changes[who[i]] = change{seats: g.Seats, stays: g.Stays || wants[i].Running == nil && len(g.Seats) == 0}
+		case wants[i].Running == nil && len(g.Seats) > 0:
+			p.Starts = append(p.Starts, place.Start{Item: wants[i].Item, Seats: g.Seats, Reason: "it asks for no GPUs, and there is room for it"})
+		}
+	}
+}
+
+// again asks to be asked when a job that has nothing runs out of patience.
+func (r *round) again(changes []change, p *place.Plan) {
+	for j := range r.jobs {
+		b := &r.jobs[j]
+		if len(changes[j].seats) > 0 || changes[j].stays && b.running != nil {
+			continue
+		}
+		at := b.item.Outlook.Submitted.Add(r.policy.Patience)
+		if at.After(r.view.Now) && (p.Again.IsZero() || at.Before(p.Again)) {
+			p.Again = at
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package harvest
+
+import (
+	"math"
+	"slices"
+
+	"trainyard/internal/job"
+)
+
+// curve is how fast a job is on a kind, with guesses where nobody has measured.
+type curve struct {
+	known *job.Curve
+	base  float64 // rate on one GPU, to compare with
+	each  float64 // guessed rate on one GPU where nothing is known
+	most  int     // GPUs beyond which it is not tried
+}
+
+// hope is the power of the number of GPUs by which a job of unknown speed is taken
+// to get faster: a little less than a job that scales fully, so that it does not
+// take nodes from one that is known to.
+const hope = 0.9
+
+// curveOf returns a job's curve on a kind. Bounds on the count come from what was
+// measured. A job of which nothing is known starts at its least size and doubles
+// from what it has tried, and so does one that is to be probed beyond what was
+// measured: what it then tells of its progress becomes part of its curve.
+func (r *round) curveOf(b *bidder, k *kind) curve {
+	o := b.item.Outlook
+	g := &k.sample.Node.Inventory.GPUs[0]
+	c := curve{known: o.Speed.On(g.Model, g.Memory), base: baseOf(o.Speed)}
+	if c.base == 0 {
+		c.base = r.usual
+	}
+	switch {
+	case c.known.Best() <= 0:
+		c.known, c.each, c.most, b.tries = nil, c.base, tries(b), 1
+	case r.policy.Probe:
+		c.most = 2 * c.known.Most()
+		b.tries = c.known.Most() + 1
+	default:
+		c.most = c.known.Most()
+	}
+	return c
+}
+
+// tries returns up to how many GPUs a job of unknown speed may try: the least that
+// it asks for at first, and then twice what it has had.
+func tries(b *bidder) int {
+	n := &b.item.Shape.Need
+	least, had := n.Nodes*max(n.GPUs, 1), b.item.Outlook.Ran
+	if b.running != nil {
+		had = max(had, b.running.GPUs)
+	}
+	return max(least, 2*had)
+}
+
+// usualBase returns the middle of the rates on one GPU of the jobs of which they
+// are known, 1 if there is none: that is what a job of unknown speed is taken to do.
+func (r *round) usualBase() float64 {
+	var list []float64
+	for j := range r.jobs {
+		if v := baseOf(r.jobs[j].item.Outlook.Speed); v > 0 {
+			list = append(list, v)
+		}
+	}
+	if len(list) == 0 {
+		return 1
+	}
+	slices.Sort(list)
+	return list[len(list)/2]
+}
+
+// baseOf returns the rate on one GPU of the first kind that was measured, 0 if none was.
+func baseOf(s *job.Speed) float64 {
+	for _, name := range s.Kinds() {
+		c := s.On(name, 0)
+		if least := c.Least(); least > 0 && c.Rate(least, 1) > 0 {
+			return c.Rate(least, 1) / float64(least)
+		}
+	}
+	return 0
+}
+
+// rate returns the units per second on so many GPUs, 0 where it is not to go.
+func (c *curve) rate(gpus, nodes int) float64 {
+	switch {
+	case gpus > c.most:
+		return 0
+	case c.known == nil:
+		return c.each * math.Pow(float64(gpus), hope)
+	case gpus < c.known.Least():
+		return 0
+	}
+	rate := c.known.Rate(gpus, nodes)
+	if most := c.known.Most(); gpus > most {
+		rate *= math.Pow(float64(gpus)/float64(most), hope)
+	}
+	return rate
+}

@@ -1,0 +1,87 @@
+package harvest
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+)
+
+// outReason says why a job is stopped that does not take part any more.
+func (r *round) outReason() string {
+	return r.with(fmt.Sprintf("at most %s share the idle nodes, and it is the turn of others", count(r.policy.MaxParallel, "job")))
+}
+
+// stopReason says why a running job is stopped.
+func (r *round) stopReason(b *bidder, c *change) string {
+	if len(c.seats) == 0 {
+		return r.with(fmt.Sprintf("its %s bring more elsewhere; it goes on when there are more", amount(b.running.Seats)))
+	}
+	return r.startReason(b, c)
+}
+
+// startReason says why a job starts, grows, shrinks or moves there.
+func (r *round) startReason(b *bidder, c *change) string {
+	var text string
+	has, had := gpusOf(c.seats), 0
+	if b.running != nil {
+		had = b.running.GPUs
+	}
+	switch {
+	case b.running == nil:
+		text = fmt.Sprintf("%s are idle, and with them it adds most to what all jobs do together", amount(c.seats))
+	case has > had:
+		text = fmt.Sprintf("grows from %s to %s: they are idle, and bring more within %s than starting again costs", amount(b.running.Seats), amount(c.seats), r.horizon(b))
+	case has < had:
+		text = fmt.Sprintf("shrinks from %s to %s: what it gives up brings more elsewhere", amount(b.running.Seats), amount(c.seats))
+	default:
+		text = fmt.Sprintf("moves to %s, where it is faster or out of the way of others", amount(c.seats))
+	}
+	if b.tries > 0 && has >= b.tries {
+		text += "; how fast it is there is not known yet, so it is tried"
+	}
+	if b.odd > 0 {
+		text += fmt.Sprintf("; the objective gives no number for %s of it, which count as worth nothing", count(b.odd, "size"))
+	}
+	return r.with(text)
+}
+
+// with adds what else is to be said of the decision.
+func (r *round) with(text string) string {
+	if r.note != "" {
+		text += "; " + r.note
+	}
+	return text
+}
+
+// horizon is how far ahead was looked for a job.
+func (r *round) horizon(b *bidder) job.Duration {
+	c := r.newCosts(b)
+	return job.Duration(time.Duration(c.horizon) * time.Second)
+}
+
+// amount says how much seats are.
+func amount(seats []place.Seat) string {
+	gpus := gpusOf(seats)
+	if gpus == len(seats) {
+		return count(gpus, "GPU")
+	}
+	return count(gpus, "GPU") + " of " + count(len(seats), "node")
+}
+
+func gpusOf(seats []place.Seat) int {
+	n := 0
+	for _, s := range seats {
+		n += bits.OnesCount64(s.GPUs)
+	}
+	return n
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

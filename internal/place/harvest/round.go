@@ -1,0 +1,288 @@
+package harvest
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"strings"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/place"
+	"trainyard/internal/place/seats"
+	"trainyard/internal/queue"
+)
+
+// round is one look at the yard.
+type round struct {
+	policy *Policy
+	view   *place.View
+	rooms  []fleet.Room // those of the view; what resizable jobs hold is free
+	kinds  []kind
+	jobs   []bidder         // those that take part, in the order of their turn
+	fixed  []*place.Running // jobs that are left alone
+	plain  []*queue.Item    // waiting jobs that ask for no GPUs
+	out    []*place.Running // resizable jobs that are not to take part any more
+	match  map[fleet.Need]*fleet.Matcher
+	// usables has what jobs with a need could have of each kind.
+	usables map[fleet.Need][]room
+	queued  bool    // more jobs wait than take part
+	usual   float64 // rate on one GPU that a job of unknown speed is taken to have
+	note    string  // what else is to be said of the decision
+}
+
+// bidder is a job that takes part.
+type bidder struct {
+	item    *queue.Item
+	running *place.Running // nil if it waits
+	kind    int            // of what it holds, -1 if it holds nothing
+	count   int            // units of that kind it holds
+	sizes   Sizes
+	odd     int // sizes for which the objective had no value
+	tries   int // from how many GPUs on its speed is a guess, 0 if none is
+}
+
+// kind is all nodes with one kind of GPU. If every job takes one and the same
+// number of GPUs of a node, and no node has room for two, its unit is the node;
+// otherwise it is the GPU.
+type kind struct {
+	id      int32 // as in fleet.Room
+	sample  *fleet.Room
+	rooms   []int32 // with GPUs that can be had
+	gpus    int
+	largest int // most such GPUs of one node
+	unit    int // GPUs of a unit
+	byNode  bool
+	units   int
+	price   float64
+	risk    risk
+}
+
+func newRound(h *Policy, v *place.View) *round {
+	r := &round{policy: h, view: v, rooms: slices.Clone(v.Rooms), match: map[fleet.Need]*fleet.Matcher{}, usables: map[fleet.Need][]room{}}
+	r.admit()
+	r.free()
+	r.findKinds()
+	for j := range r.jobs {
+		r.place(&r.jobs[j])
+	}
+	return r
+}
+
+// resizable reports whether a running job can be given another size: it can be
+// stopped, asks for a range, and all its nodes could be its own again.
+func (r *round) resizable(run *place.Running) bool {
+	n := &run.Shape.Need
+	if !seats.Loose(run) || n.MaxGPUs == 0 || n.MaxNodes == n.Nodes && n.MaxGPUs == n.GPUs {
+		return false
+	}
+	return !slices.ContainsFunc(run.Seats, func(s place.Seat) bool {
+		at, found := r.find(s.Node)
+		return !found || !r.rooms[at].Open || r.rooms[at].Kind < 0
+	})
+}
+
+// admit finds the jobs that take part: the highest priority first, then those that
+// have begun, then in the order of the line.
+func (r *round) admit() {
+	type entry struct {
+		bidder
+		begun bool
+	}
+	var all []entry
+	for _, run := range r.view.Running {
+		if !r.resizable(run) {
+			r.fixed = append(r.fixed, run)
+			continue
+		}
+		all = append(all, entry{bidder{item: run.Item, running: run}, true})
+	}
+	most := r.policy.MaxParallel
+	walk := r.view.Line.Walk(r.view.Usage)
+	every := func(*queue.Shape) bool { return true }
+	for range ahead*most + ahead {
+		it := walk.Next(every)
+		if it == nil {
+			break
+		}
+		if it.Shape.Need.MaxGPUs == 0 {
+			r.plain = append(r.plain, it)
+			continue
+		}
+		all = append(all, entry{bidder{item: it}, it.Outlook.Served > 0})
+	}
+	slices.SortStableFunc(all, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(b.item.Priority, a.item.Priority), first(a.begun, b.begun))
+	})
+	waiting := len(r.plain)
+	for i := range all {
+		switch {
+		case i < most:
+			r.jobs = append(r.jobs, all[i].bidder)
+			if all[i].running == nil {
+				waiting++
+			}
+		case all[i].running != nil:
+			r.out = append(r.out, all[i].running)
+		}
+	}
+	r.queued = r.view.Line.Len() > waiting
+}
+
+// ahead is how far into the line to look for jobs that have begun, as a multiple
+// of how many take part.
+const ahead = 8
+
+// first orders what is so before what is not.
+func first(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+// free takes what resizable jobs hold out of the rooms.
+func (r *round) free() {
+	loose := map[id.Run]bool{}
+	touched := make([]bool, len(r.rooms))
+	add := func(run *place.Running) {
+		loose[run.Run] = true
+		for _, s := range run.Seats {
+			if at, found := r.find(s.Node); found {
+				touched[at] = true
+			}
+		}
+	}
+	for j := range r.jobs {
+		if run := r.jobs[j].running; run != nil {
+			add(run)
+		}
+	}
+	for _, run := range r.out {
+		add(run)
+	}
+	for i := range r.rooms {
+		if !touched[i] {
+			continue
+		}
+		room := &r.rooms[i]
+		room.Free, room.CPUs, room.Memory = room.Sound, room.Node.Inventory.CPUs, room.Node.Inventory.Memory
+		for k := range room.Holds {
+			if h := &room.Holds[k]; !loose[h.Run] {
+				room.Free &^= h.GPUs
+				room.CPUs -= h.CPUs
+				room.Memory -= h.Memory
+			}
+		}
+	}
+}
+
+// find returns the place of a node's room.
+func (r *round) find(n id.Node) (int, bool) {
+	return slices.BinarySearchFunc(r.rooms, n, func(room fleet.Room, n id.Node) int {
+		return strings.Compare(string(room.Node.ID), string(n))
+	})
+}
+
+// findKinds sorts the rooms that can be had by the kind of their GPUs.
+func (r *round) findKinds() {
+	for i := range r.rooms {
+		room := &r.rooms[i]
+		n := bits.OnesCount64(room.Free)
+		if !room.Open || room.Kind < 0 || n == 0 {
+			continue
+		}
+		at, found := slices.BinarySearchFunc(r.kinds, room.Kind, func(k kind, id int32) int { return cmp.Compare(k.id, id) })
+		if !found {
+			r.kinds = slices.Insert(r.kinds, at, kind{id: room.Kind, sample: room, price: price(r.view, room)})
+		}
+		k := &r.kinds[at]
+		k.rooms = append(k.rooms, int32(i))
+		k.gpus += n
+		k.largest = max(k.largest, n)
+	}
+	for i := range r.kinds {
+		r.measure(&r.kinds[i])
+	}
+}
+
+// measure finds the unit of a kind, and how many there are.
+func (r *round) measure(k *kind) {
+	k.unit, k.byNode = r.seatSize(k)
+	if !k.byNode {
+		k.units = k.gpus
+	} else {
+		k.rooms = slices.DeleteFunc(k.rooms, func(at int32) bool { return bits.OnesCount64(r.rooms[at].Free) < k.unit })
+		k.units = len(k.rooms)
+	}
+	k.risk = r.riskOf(k)
+}
+
+// seatSize returns how many GPUs every job takes of a node, if that is one number
+// and no node has room for two.
+func (r *round) seatSize(k *kind) (int, bool) {
+	size := 0
+	for j := range r.jobs {
+		n := &r.jobs[j].item.Shape.Need
+		low, high := max(n.GPUs, 1), min(n.MaxGPUs, k.largest)
+		if low != high || size != 0 && size != low {
+			return 1, false
+		}
+		size = low
+	}
+	if size == 0 || k.largest >= 2*size {
+		return 1, false
+	}
+	return size, true
+}
+
+// price is what an hour of one GPU costs on a node that is in full use.
+func price(v *place.View, room *fleet.Room) float64 {
+	n := len(room.Node.Inventory.GPUs)
+	if v.Tariff == nil || n == 0 {
+		return 0
+	}
+	return v.Tariff.Rate(v.Tariff.Of(room.Node), n) / float64(n)
+}
+
+// matcher returns the matcher of a need.
+func (r *round) matcher(need fleet.Need) *fleet.Matcher {
+	m := r.match[need]
+	if m == nil {
+		m = fleet.NewMatcher(need)
+		r.match[need] = m
+	}
+	return m
+}
+
+// place finds what a job holds.
+func (r *round) place(b *bidder) {
+	b.kind = -1
+	if b.running == nil || len(b.running.Seats) == 0 {
+		return
+	}
+	at, found := r.find(b.running.Seats[0].Node)
+	if !found {
+		return
+	}
+	b.kind = slices.IndexFunc(r.kinds, func(k kind) bool { return k.id == r.rooms[at].Kind })
+	if b.kind >= 0 {
+		b.count = b.running.GPUs / r.kinds[b.kind].unit
+	}
+}
+
+// starts returns how long it still takes until a running job does its first unit of work.
+func starts(run *place.Running, now time.Time) time.Duration {
+	at := run.Began
+	if at.IsZero() {
+		at = run.Ordered
+	}
+	if s := run.Outlook.Speed; s != nil {
+		at = at.Add(time.Duration(s.Start))
+	}
+	return max(0, at.Sub(now))
+}

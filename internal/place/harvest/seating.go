@@ -1,0 +1,116 @@
+package harvest
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/place"
+)
+
+// seatNodes finds the nodes of the jobs that are to be on a kind whose unit is the
+// node. A job keeps what it holds as far as it can. Nodes that opened together are
+// likely to be taken together, so jobs are given such nodes together: then as few
+// jobs as possible are hit at once. The larger a job, the older the nodes it gets,
+// because those that opened lately are the likeliest to be taken soon.
+func (r *round) seatNodes(k int, d Decision, changes []change) {
+	kd := &r.kinds[k]
+	taken := map[int]bool{} // rooms
+	var seekers []int
+	for j := range r.jobs {
+		b := &r.jobs[j]
+		if d.Kind[j] != k {
+			continue
+		}
+		switch {
+		case b.kind != k:
+			seekers = append(seekers, j)
+			continue
+		case d.Count[j] == b.count:
+			changes[j] = change{seats: b.running.Seats, stays: true}
+		case d.Count[j] < b.count:
+			changes[j].seats = r.keep(b.running.Seats, d.Count[j])
+		default:
+			changes[j].seats = b.running.Seats
+			seekers = append(seekers, j)
+		}
+		for _, s := range changes[j].seats {
+			if at, found := r.find(s.Node); found {
+				taken[at] = true
+			}
+		}
+	}
+	free := slices.DeleteFunc(slices.Clone(kd.rooms), func(at int32) bool { return taken[int(at)] })
+	classes := fleet.Classes()
+	slices.SortStableFunc(free, func(a, b int32) int {
+		x, y := r.rooms[a].Node, r.rooms[b].Node
+		return cmp.Or(cmp.Compare(slices.Index(classes, x.Class), slices.Index(classes, y.Class)), x.Since.Compare(y.Since))
+	})
+	slices.SortStableFunc(seekers, func(a, b int) int { return cmp.Compare(d.Count[b], d.Count[a]) })
+	for _, j := range seekers {
+		free = r.seek(&r.jobs[j], &changes[j], d.Count[j], kd, free)
+	}
+}
+
+// keep returns so many of a job's seats, on the nodes that opened first.
+func (r *round) keep(held []place.Seat, n int) []place.Seat {
+	order := make([]int, len(held))
+	since := make([]time.Time, len(held))
+	for i := range held {
+		order[i] = i
+		if at, found := r.find(held[i].Node); found {
+			since[i] = r.rooms[at].Node.Since
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return since[a].Compare(since[b]) })
+	order = order[:n]
+	slices.Sort(order)
+	kept := make([]place.Seat, n)
+	for i, at := range order {
+		kept[i] = held[at]
+	}
+	return kept
+}
+
+// seek gives a job the nodes it lacks, and returns those that are left. One that
+// was to grow and cannot have all it was to have stays as it is; one that was to
+// start takes what there is, if that is enough.
+func (r *round) seek(b *bidder, c *change, count int, k *kind, free []int32) []int32 {
+	own := len(c.seats)
+	like := map[time.Time]bool{}
+	for _, s := range c.seats {
+		if at, found := r.find(s.Node); found {
+			like[r.rooms[at].Node.Since] = true
+		}
+	}
+	var got []int32
+	m := r.matcher(b.item.Shape.Need)
+	for _, wanted := range []bool{true, false} { // those that opened with its own first
+		for _, at := range free {
+			if own+len(got) == count {
+				break
+			}
+			if like[r.rooms[at].Node.Since] != wanted {
+				continue
+			}
+			if _, ok := m.Fits(&r.rooms[at]); ok {
+				got = append(got, at)
+			}
+		}
+	}
+	if own+len(got) < count && (own > 0 || len(got) < b.item.Shape.Need.Nodes) {
+		c.stays = own > 0 || b.running == nil
+		return free
+	}
+	slices.Sort(got)
+	c.seats = slices.Clone(c.seats)
+	for _, at := range got {
+		gpus, _ := m.Fits(&r.rooms[at])
+		c.seats = append(c.seats, place.Seat{Node: r.rooms[at].Node.ID, GPUs: fleet.Take(gpus, k.unit)})
+	}
+	return slices.DeleteFunc(free, func(at int32) bool {
+		_, found := slices.BinarySearch(got, at)
+		return found
+	})
+}

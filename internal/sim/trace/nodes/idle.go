@@ -1,0 +1,276 @@
+package nodes
+
+import (
+	"io"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"trainyard/internal/id"
+	"trainyard/internal/sim"
+)
+
+// IdleOptions say which idle nodes to generate.
+type IdleOptions struct {
+	Nodes  int           // the first so many of Summit's; 0 for all
+	Length time.Duration // of the trace
+	Seed   uint64
+}
+
+// Idle generates idle nodes like those of Summit: when the batch system leaves
+// which nodes idle, and when it takes them back. It is fitted to the published
+// statistics of 358 hours (share of idle nodes, lengths of idle times, sizes of
+// batches that come and go, events an hour, sizes of the pool); the fit is in the
+// tests. The nodes are those of SummitNodes. Like in the log, each of a sample of
+// the nodes is as often idle as each of all.
+//
+// The model is a pool. At each event nodes come, go, or both. How many come is
+// drawn from the published sizes, fewer when the pool is small, because the batch
+// system then has short jobs to fill holes with. How many go is drawn from the
+// same sizes, or, when a large job starts, is a large share of the pool. Those go
+// that came one after the other, often the last that came: the next job takes the
+// nodes that the last one left.
+func Idle(o IdleOptions) sim.Changes {
+	return idle(o, fitted)
+}
+
+// idleModel are the parameters of the generator that were fitted.
+type idleModel struct {
+	comes     float64    // share of events at which nodes come
+	both      float64    // share of events at which nodes come and go
+	large     float64    // share of goings for a large job
+	share     float64    // of the pool that a large job takes at least
+	skew      float64    // towards the whole pool
+	goes      float64    // size of other goings, against that of comings
+	small     [3]float64 // size of comings while the pool is below the levels
+	slow      [3]float64 // gap to the next event while the pool is below the levels
+	otherwise float64    // gap to the next event while it is above
+	fresh     float64    // share of other goings that take who came last
+	again     float64    // share of comings that are taken back soon, as a whole
+	soon      float64    // mean seconds until then, beyond the shortest
+}
+
+// levels of the pool below which comings are smaller and events rarer.
+var levels = [3]int{5, 20, 80}
+
+// fitted is what was found to fit the published statistics.
+var fitted = idleModel{
+	comes: 0.615, both: 0.076, large: 0.08, share: 0.55, skew: 0.25, goes: 0.6,
+	small: [3]float64{0.5, 0.6, 0.8}, slow: [3]float64{2, 1.4, 1}, otherwise: 0.9, fresh: 0.4, again: 0.25, soon: 50,
+}
+
+// quantiles is a distribution by its published quantiles, with straight lines
+// between their logarithms.
+type quantiles []struct{ share, value float64 }
+
+// draw draws a number.
+func (q quantiles) draw(r *rand.Rand) float64 {
+	u := r.Float64()
+	for i := 1; i < len(q); i++ {
+		if u <= q[i].share {
+			a, b := q[i-1], q[i]
+			return a.value * math.Pow(b.value/a.value, (u-a.share)/(b.share-a.share))
+		}
+	}
+	return q[len(q)-1].value
+}
+
+var (
+	// batchSizes are the sizes of batches that come. The last but one point bends
+	// the tail so that the mean is as published.
+	batchSizes = quantiles{{0, 0.6}, {0.25, 1.2}, {0.5, 4}, {0.75, 16}, {0.9, 50}, {0.95, 108}, {0.99, 512}, {0.9985, 800}, {1, 2780}}
+	// eventGaps are the seconds between events.
+	eventGaps = quantiles{{0, 8}, {0.25, 12}, {0.5, 30}, {0.75, 61}, {0.9, 111}, {0.95, 162}, {0.99, 354}, {1, 1500}}
+)
+
+const (
+	sampling = 10 * time.Second // of the log
+	shortest = 70 * time.Second // idle time that the log knows
+	warmUp   = 48 * time.Hour   // before the beginning, so that it does not begin empty
+)
+
+// idling is a generator at work.
+type idling struct {
+	model   idleModel
+	rand    *rand.Rand
+	next    time.Duration // event, since the beginning; less than 0 while it warms up
+	regular time.Duration // event that is no taking back
+	until   time.Duration
+	names   []id.Node  // of the nodes that are told of
+	pool    []idleNode // the oldest first
+	busy    []int      // nodes that are not in the pool, in no order
+	goes    []bool     // of the pool, at this event
+	again   []comeback // batches that will be taken back, the next first
+	pending []sim.Change
+}
+
+type idleNode struct {
+	node  int
+	since time.Duration
+}
+
+// comeback is when a batch is taken back, and when it came.
+type comeback struct{ at, since time.Duration }
+
+func idle(o IdleOptions, m idleModel) *idling {
+	g := &idling{model: m, rand: rand.New(rand.NewPCG(o.Seed, 3)), next: -warmUp, until: o.Length}
+	g.names = summitNames(o.Nodes)
+	g.busy = g.rand.Perm(SummitSize)
+	g.regular = g.next
+	for g.next <= 0 {
+		g.step()
+	}
+	open := make([]bool, SummitSize)
+	for _, n := range g.pool {
+		open[n.node] = true
+	}
+	g.pending = nil
+	for n, name := range g.names {
+		kind := sim.NodeTaken
+		if open[n] {
+			kind = sim.NodeOpens
+		}
+		g.pending = append(g.pending, sim.Change{Kind: kind, ID: name})
+	}
+	return g
+}
+
+// Next returns the next change.
+func (g *idling) Next() (sim.Change, error) {
+	for len(g.pending) == 0 {
+		if g.next >= g.until {
+			return sim.Change{}, io.EOF
+		}
+		g.step()
+	}
+	c := g.pending[0]
+	g.pending = g.pending[1:]
+	return c, nil
+}
+
+// step lets the next event happen, and finds the one after it.
+func (g *idling) step() {
+	if g.next == g.regular {
+		g.event()
+		g.regular += g.gap()
+	}
+	for len(g.again) > 0 && g.again[0].at <= g.next {
+		since := g.again[0].since
+		g.again = g.again[1:]
+		g.take(func(i int) bool { return g.pool[i].since == since })
+	}
+	g.next = g.regular
+	if len(g.again) > 0 {
+		g.next = min(g.next, g.again[0].at)
+	}
+}
+
+// level returns which level the pool is below, len(levels) if none.
+func (g *idling) level() int {
+	i := 0
+	for i < len(levels) && len(g.pool) >= levels[i] {
+		i++
+	}
+	return i
+}
+
+// gap draws the time to the next event.
+func (g *idling) gap() time.Duration {
+	slow := g.model.otherwise
+	if i := g.level(); i < len(levels) {
+		slow = g.model.slow[i]
+	}
+	ticks := math.Round(eventGaps.draw(g.rand) * slow / sampling.Seconds())
+	return time.Duration(max(ticks, 1)) * sampling
+}
+
+// event lets nodes go and come.
+func (g *idling) event() {
+	comes := g.rand.Float64() < g.model.comes
+	goes := !comes || g.rand.Float64() < g.model.both/g.model.comes
+	small := 1.0
+	if i := g.level(); i < len(levels) {
+		small = g.model.small[i]
+	}
+	if goes {
+		g.leave()
+	}
+	if comes {
+		g.join(whole(batchSizes.draw(g.rand) * small))
+		if g.rand.Float64() < g.model.again {
+			g.comeBack()
+		}
+	}
+}
+
+// comeBack lets the batch that came now be taken back soon.
+func (g *idling) comeBack() {
+	at := g.next + shortest + time.Duration(g.rand.ExpFloat64()*g.model.soon*float64(time.Second)).Round(sampling)
+	i := len(g.again)
+	for i > 0 && g.again[i-1].at > at {
+		i--
+	}
+	g.again = slices.Insert(g.again, i, comeback{at, g.next})
+}
+
+// leave lets some of the pool go: who has been idle long enough for the log.
+func (g *idling) leave() {
+	ripe := 0
+	for ripe < len(g.pool) && g.pool[ripe].since <= g.next-shortest {
+		ripe++
+	}
+	if ripe == 0 {
+		return
+	}
+	n := whole(batchSizes.draw(g.rand) * g.model.goes)
+	if g.rand.Float64() < g.model.large {
+		rest := (1 - g.model.share) * math.Pow(g.rand.Float64(), g.model.skew)
+		n = whole(float64(ripe) * (g.model.share + rest))
+	}
+	g.goes = append(g.goes[:0], make([]bool, len(g.pool))...)
+	at := ripe - 1
+	if g.rand.Float64() >= g.model.fresh {
+		at = g.rand.IntN(ripe)
+	}
+	for range min(n, ripe) {
+		g.goes[at] = true
+		at = (at + ripe - 1) % ripe
+	}
+	g.take(func(i int) bool { return g.goes[i] })
+}
+
+// take takes nodes from the pool.
+func (g *idling) take(goes func(i int) bool) {
+	kept := g.pool[:0]
+	for i, n := range g.pool {
+		if !goes(i) {
+			kept = append(kept, n)
+			continue
+		}
+		g.busy = append(g.busy, n.node)
+		g.tell(n.node, sim.NodeTaken)
+	}
+	g.pool = kept
+}
+
+// join lets busy nodes fall idle, any of them.
+func (g *idling) join(n int) {
+	for range min(n, len(g.busy)) {
+		at, last := g.rand.IntN(len(g.busy)), len(g.busy)-1
+		node := g.busy[at]
+		g.busy[at] = g.busy[last]
+		g.busy = g.busy[:last]
+		g.pool = append(g.pool, idleNode{node, g.next})
+		g.tell(node, sim.NodeOpens)
+	}
+}
+
+func (g *idling) tell(node int, kind sim.ChangeKind) {
+	if node < len(g.names) {
+		g.pending = append(g.pending, sim.Change{At: g.next, Kind: kind, ID: g.names[node]})
+	}
+}
+
+// whole makes a number of nodes of a draw.
+func whole(x float64) int { return max(int(math.Round(x)), 1) }
