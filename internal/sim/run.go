@@ -77,14 +77,6 @@ type life struct {
 	Outcome
 }
 
-// host is a modelled node.
-type host struct {
-	node  fleet.Node
-	dead  bool
-	runs  []*model // on it, by start
-	meter meter
-}
-
 func newSimulation(cfg Config) (*simulation, error) {
 	s := &simulation{
 		cfg: cfg, epoch: Epoch(), jobs: map[id.Job]*life{}, runs: map[id.Run]*model{}, hosts: map[id.Node]*host{}, users: map[id.User]bool{},
@@ -118,12 +110,6 @@ func newSimulation(cfg Config) (*simulation, error) {
 }
 
 func tokenOf(c fleet.Class) id.Token { return id.Token("sim-" + string(c)) }
-
-func (s *simulation) addHost(n fleet.Node) {
-	h := &host{node: n, meter: newMeter(s.cfg.Tariff, &n, s.now)}
-	s.hosts[n.ID] = h
-	s.tally.size(s.now, len(n.Inventory.GPUs))
-}
 
 // nextJob reads the next job of the workload.
 func (s *simulation) nextJob() error {

@@ -1,0 +1,123 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/job"
+	"trainyard/internal/yardmaster"
+)
+
+// host is a modelled node.
+type host struct {
+	node  fleet.Node
+	dead  bool
+	runs  []*model // on it, by start
+	meter meter
+}
+
+func (s *simulation) addHost(n fleet.Node) {
+	h := &host{node: n, meter: newMeter(s.cfg.Tariff, &n, s.now)}
+	s.hosts[n.ID] = h
+	s.tally.size(s.now, len(n.Inventory.GPUs))
+}
+
+// apply lets something happen to a node.
+func (s *simulation) apply(c *Change) error {
+	h, known := s.hosts[c.ID]
+	if c.Kind == NodeJoins {
+		if known || c.Node == nil {
+			return fmt.Errorf("at %s: node %s cannot join", c.At, c.ID)
+		}
+		n := *c.Node
+		n.ID = c.ID
+		s.addHost(n)
+		s.step(yardmaster.Join{Token: tokenOf(n.Class), Name: string(c.ID), Inventory: n.Inventory})
+		return nil
+	}
+	if !known {
+		return fmt.Errorf("at %s: there is no node %s", c.At, c.ID)
+	}
+	switch c.Kind {
+	case NodeTaken:
+		s.step(yardmaster.Drain{Node: c.ID, By: "its owner", On: true})
+		s.cut(h)
+	case NodeDrains:
+		s.step(yardmaster.Drain{Node: c.ID, By: "its owner", On: true})
+	case NodeOpens:
+		s.step(yardmaster.Drain{Node: c.ID, By: "its owner"})
+	case NodeFails:
+		s.die(h)
+	case NodeHeals:
+		h.dead = false
+		s.step(yardmaster.NodeReport{Node: c.ID})
+		s.cut(h) // what ran there has died, if nobody has noticed yet
+	case NodeJoins:
+	default:
+		return fmt.Errorf("at %s: %q cannot happen to a node", c.At, c.Kind)
+	}
+	if open := c.Kind == NodeOpens || c.Kind == NodeHeals; open != h.meter.open {
+		s.tally.size(s.now, len(h.node.Inventory.GPUs)*sign(open))
+		if open {
+			h.meter.reopen(s.now)
+		} else {
+			h.meter.close(s.now)
+		}
+	}
+	return nil
+}
+
+func sign(open bool) int {
+	if open {
+		return 1
+	}
+	return -1
+}
+
+// cut ends what runs on a node without time to save itself. The other ranks of
+// these runs are stopped by the yard.
+func (s *simulation) cut(h *host) {
+	for _, m := range slices.Clone(h.runs) {
+		if !m.halted {
+			m.advance(s)
+			m.lose()
+			m.halted, m.broken = true, true
+			m.gen++
+		}
+		rank := slices.Index(m.hosts, h)
+		m.life.did, m.life.ran = m.did, m.ran
+		r := yardmaster.RankReport{State: job.RunEnded, Signalled: true, Cause: job.CausePreempted, Ended: s.time()}
+		if m.runs {
+			r.Started = s.epoch.Add(m.began)
+		}
+		if m.life.job.Spec.Speed != nil {
+			r.Progress = &job.Progress{Done: m.did}
+		}
+		s.rankGone(m, rank)
+		s.tell(m, rank, r)
+	}
+}
+
+// die lets a node go dark. Its runs do nothing more; the yard learns of it later.
+func (s *simulation) die(h *host) {
+	h.dead = true
+	for _, m := range h.runs {
+		if !m.halted {
+			m.advance(s)
+			m.lose()
+			m.life.did, m.life.ran = m.did, m.ran
+			m.halted, m.broken = true, true
+			m.gen++
+		}
+	}
+	s.at(s.now+s.cfg.Detect, func(s *simulation) {
+		if !h.dead {
+			return
+		}
+		for _, m := range slices.Clone(h.runs) {
+			s.rankGone(m, slices.Index(m.hosts, h))
+		}
+		s.step(yardmaster.Gone{Node: h.node.ID, By: "sim", Reason: fmt.Sprintf("not heard for %s", job.Duration(s.cfg.Detect))})
+	})
+}
