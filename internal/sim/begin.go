@@ -29,7 +29,7 @@ func (s *simulation) takeOver(b *Beginning, state *yardmaster.State) {
 	for _, u := range b.State.Users {
 		s.users[u.ID] = true
 	}
-	state.Jobs, state.Needs = b.State.Jobs, b.State.Needs
+	state.Jobs, state.Needs = slices.Clone(b.State.Jobs), b.State.Needs // the yard sorts them
 	state.LastJob, state.LastEvent = b.State.LastJob, b.State.LastEvent
 	for _, j := range b.State.Jobs {
 		if j.State.Final() {
@@ -45,6 +45,7 @@ func (s *simulation) takeOver(b *Beginning, state *yardmaster.State) {
 		if _, alive := s.jobs[run.Job]; !alive || run.State == job.RunEnded {
 			continue
 		}
+		run.Ranks = slices.Clone(run.Ranks) // the yard changes them
 		state.Runs = append(state.Runs, run)
 		state.Orders = append(state.Orders, ordersOf(&run)...)
 	}

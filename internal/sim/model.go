@@ -292,7 +292,8 @@ func (m *model) lose() {
 
 // stop ends a run that was told to: when it has saved itself, or at once.
 func (s *simulation) stop(m *model, mode job.StopMode) {
-	if m.halted && mode != job.StopKill {
+	// A run that lost a node without warning has halted already; its other ranks go too.
+	if m.halted && !m.broken && mode != job.StopKill {
 		return
 	}
 	m.advance(s)

@@ -23,9 +23,14 @@ func Run(cfg Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Begin != nil { // what waits may start at once
+		if err := s.pass(0); err != nil {
+			return nil, err
+		}
+	}
 	for {
 		at, more := s.next()
-		if !more || cfg.Until > 0 && at > cfg.Until {
+		if !more || cfg.Until > 0 && at > cfg.Until || cfg.Stop != nil && cfg.Stop() {
 			break
 		}
 		if err := s.pass(at); err != nil {
@@ -85,7 +90,7 @@ func newSimulation(cfg Config) (*simulation, error) {
 		s.epoch = cfg.Begin.Now
 	}
 	yc := yardmaster.Defaults(cfg.Policy)
-	yc.SuspectAfter, yc.MaxJobs, yc.KeepFinal, yc.Tariff = 0, math.MaxInt, time.Second, cfg.Tariff
+	yc.SuspectAfter, yc.MaxJobs, yc.KeepFinal, yc.Tariff = 0, math.MaxInt, 0, cfg.Tariff
 	s.yard = yardmaster.New(yc)
 	s.tally = newTally(&s.cfg)
 	state := yardmaster.State{}

@@ -119,6 +119,9 @@ type Config struct {
 	// Step is told after each batch of events how far the simulation has come; nil
 	// if nobody wants to know.
 	Step func(now time.Duration, ended int)
+	// Stop is asked before each time at which something happens; the simulation ends
+	// there if it says so, and what it came to until then is returned. Nil for never.
+	Stop func() bool
 	// Keep is how many of the longest series (utilisation over time, spans of
 	// a Gantt chart) to keep points of; 0 for none.
 	Keep int

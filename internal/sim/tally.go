@@ -176,10 +176,10 @@ func (t *tally) done(l *life) {
 	t.ended++
 	t.last = max(t.last, l.Ended)
 	t.tillThere, t.tillUsed = t.thereTime, t.usedTime
-	switch l.State {
-	case job.Succeeded:
+	switch {
+	case l.State == job.Succeeded:
 		t.out.Succeeded++
-	case job.Cancelled:
+	case l.State == job.Cancelled:
 		t.out.Cancelled++
 	default:
 		t.out.Failed++

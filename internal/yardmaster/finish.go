@@ -157,6 +157,10 @@ func (y *Yard) ended(r *jobRecord) {
 	y.dequeue(r)
 	y.user(r.Owner).alive--
 	y.settleNeeds(r)
+	if y.cfg.KeepFinal == 0 {
+		y.spent = append(y.spent, r.ID)
+		return
+	}
 	j := r.ID
 	y.after(y.now.Add(y.cfg.KeepFinal), func(y *Yard) { y.forget(j) })
 }

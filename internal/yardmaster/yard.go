@@ -28,7 +28,7 @@ type Config struct {
 	LostAfter    time.Duration // silence after which a node's runs are given up
 	BackoffBase  time.Duration // wait before the first retry; doubles
 	BackoffMost  time.Duration
-	KeepFinal    time.Duration // how long ended jobs stay in memory
+	KeepFinal    time.Duration // how long ended jobs stay in memory; 0 until they are taken to be stored
 	MaxJobs      int           // jobs of one user that have not ended
 	LogLimit     int64         // bytes of output kept of each rank
 	Tariff       *fleet.Tariff // what nodes cost; nil if nobody told
@@ -70,6 +70,7 @@ type Yard struct {
 	promises []*promise         // starts that wait for stops, by age
 	freed    bool               // something changed that a promise may wait for
 	asked    *timer             // when the policy wants to be asked again
+	spent    []id.Job           // ended jobs to forget when they have been taken
 	held     *place.Reservation // of the last round
 	timers   timerHeap
 	ticked   time.Time // last tick
@@ -230,6 +231,10 @@ func (y *Yard) TakeInto(b *Batch) {
 		}
 	}
 	o.reset(len(b.Events))
+	for _, j := range y.spent {
+		y.forget(j)
+	}
+	y.spent = y.spent[:0]
 }
 
 // resize returns a slice of n elements, the same one if it is large enough. It is

@@ -16,7 +16,7 @@ type size struct {
 	width, height float64
 }
 
-func sizes() []size { return []size{{"wide", 960, 300}, {"narrow", 343, 250}} }
+func sizes() []size { return []size{{"wide", 1100, 300}, {"narrow", 343, 250}} }
 
 // curve is one line of a plot.
 type curve struct {
@@ -57,7 +57,7 @@ func lines(title string, curves []curve, logarithmic bool) string {
 		fmt.Fprintf(&out, `<svg class="plot %s" viewBox="0 0 %g %g" role="img" aria-label="%s">`, z.class, z.width, z.height, html.EscapeString(title))
 		grid(&out, z, x, y)
 		for _, c := range curves {
-			fmt.Fprintf(&out, `<path class="curve c%d" d="%s"><title>%s</title></path>`, c.color, path(c.points, x, y), html.EscapeString(c.name))
+			fmt.Fprintf(&out, `<path class="curve c%d" d="%s"><title>%s</title></path>`, c.color, path(c.points, x, y, logarithmic), html.EscapeString(c.name))
 		}
 		out.WriteString("</svg>\n")
 	}
@@ -161,8 +161,9 @@ func logTicks(x axis) []float64 {
 	return ticks
 }
 
-// path draws a curve as steps: between two points it stays at the first.
-func path(points []sim.Point, x, y axis) string {
+// path draws a curve as steps: between two points it stays at the first. One that
+// stays at its last value for ever is drawn to the end of the axis.
+func path(points []sim.Point, x, y axis, ever bool) string {
 	var out strings.Builder
 	for i, p := range points {
 		px, py := x.at(p.X), y.at(math.Min(p.Y, 1))
@@ -172,7 +173,7 @@ func path(points []sim.Point, x, y axis) string {
 		}
 		fmt.Fprintf(&out, "H%.1fV%.1f", px, py)
 	}
-	if n := len(points); n > 0 {
+	if ever && len(points) > 0 {
 		fmt.Fprintf(&out, "H%.1f", x.high)
 	}
 	return out.String()

@@ -235,6 +235,8 @@ func rounded(v float64) string {
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	case a >= 10:
 		return strconv.FormatFloat(v, 'f', 1, 64)
+	case a >= 1:
+		return strconv.FormatFloat(v, 'f', 2, 64)
 	case a >= 0.001:
 		return strconv.FormatFloat(v, 'f', 3, 64)
 	}

@@ -13,8 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"trainyard/internal/place"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/catalogue"
 	"trainyard/internal/sim/report"
 	"trainyard/internal/sim/scenario"
 	"trainyard/internal/sim/whatif"
@@ -46,12 +45,12 @@ func cells(t *testing.T, seeds int, loads []float64, names ...string) []whatif.C
 		Sources: []whatif.Source{{Name: s.Name, Jobs: s.Total(), Seed: s.Seed, Config: s.Config, Run: s.Simulate}},
 		Loads:   loads, Seeds: seeds, Parallel: 2, Keep: 500,
 	}
-	for _, e := range baseline.Policies() {
-		for _, n := range names {
-			if e.Name == n {
-				m.Policies = append(m.Policies, whatif.Policy{Name: n, New: func() place.Policy { return e.New() }})
-			}
+	for _, n := range names {
+		newPolicy, err := catalogue.All(nil).Make(n)
+		if err != nil {
+			t.Fatal(err)
 		}
+		m.Policies = append(m.Policies, whatif.Policy{Name: n, New: newPolicy})
 	}
 	all, err := whatif.Run(t.Context(), m)
 	if err != nil {

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"strings"
@@ -92,9 +93,7 @@ func (s *Scenario) groupLine(a *args, g *group, more map[string]reader) *fault.E
 	for _, c := range fleet.Classes() {
 		table[string(c)] = func(*args, word) *fault.Error { g.class = c; return nil }
 	}
-	for k, r := range more {
-		table[k] = r
-	}
+	maps.Copy(table, more)
 	if err := g.devices(a); err != nil {
 		return err
 	}

@@ -141,10 +141,10 @@ func (s *Scenario) read() fault.List {
 	lines, bad := split(s.file, s.text)
 	wrong = append(wrong, bad...)
 	for _, a := range lines {
-		word := a.next()
-		reader, ok := readers[word.text]
+		first := a.next()
+		reader, ok := readers[first.text]
 		if !ok {
-			wrong = append(wrong, a.unknown(word, "line", keysOf(readers)))
+			wrong = append(wrong, a.unknown(first, "line", keysOf(readers)))
 		} else if err := reader(s, a); err != nil {
 			wrong = append(wrong, err)
 		}

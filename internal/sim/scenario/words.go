@@ -54,15 +54,14 @@ func split(file, text string) ([]*args, fault.List) {
 func cut(file, line string, number int) ([]word, *fault.Error) {
 	var words []word
 	for at := 0; at < len(line); {
-		c := line[at]
 		w := word{line: number, column: utf8.RuneCountInString(line[:at]) + 1}
-		switch {
-		case c == ' ' || c == '\t' || c == '\n':
+		switch line[at] {
+		case ' ', '\t', '\n':
 			at++
 			continue
-		case c == '#':
+		case '#':
 			return words, nil
-		case c == '"':
+		case '"':
 			end := strings.IndexByte(line[at+1:], '"')
 			if end < 0 {
 				return nil, (&args{file: file}).bad(w, "the quotation mark has no other one in this line")

@@ -30,6 +30,7 @@ type rigid struct {
 func (s *Scenario) workloadLine(a *args) *fault.Error {
 	kinds := map[string]func(*args, word) (workload, *fault.Error){
 		"poisson": s.poisson, "bursty": s.bursty, "andreas": s.tasks, "datacenter": s.tasks, "hpo": s.freetrain, "mix": s.freetrain,
+		"lublin": s.lublin,
 	}
 	w, err := a.must("the kind of workload", "workload poisson jobs 100 every 5m gpus 1,2,4 median 1h")
 	if err != nil {
@@ -162,6 +163,26 @@ func (s *Scenario) freetrain(a *args, w word) (workload, *fault.Error) {
 			return trace.HPO(o), nil
 		}
 		return trace.ImageNetMix(o), nil
+	}}, nil
+}
+
+// lublin makes jobs of the model of Lublin and Feitelson, with the cycle of a day.
+func (s *Scenario) lublin(a *args, _ word) (workload, *fault.Error) {
+	o := trace.LublinOptions{Jobs: 100, GPUs: true}
+	err := a.keys(map[string]reader{
+		"jobs":     value(into(&o.Jobs, parseCount)),
+		"gpus":     value(into(&o.Procs, parseCount)),
+		"per_node": value(into(&o.PerNode, parseCount)),
+		"hour":     value(into(&o.Hour, parseCount)),
+		"types":    flag(&o.Types),
+	})
+	if err != nil {
+		return workload{}, err
+	}
+	return workload{total: o.Jobs, open: func(seed uint64) (sim.Jobs, error) {
+		o := o
+		o.Seed = seed
+		return trace.Lublin(o), nil
 	}}, nil
 }
 

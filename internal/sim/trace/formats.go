@@ -2,6 +2,7 @@ package trace
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"path/filepath"
 	"regexp"
@@ -147,36 +148,34 @@ func read(f *rows.File, format string, opts Options) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{source: f, next: next, where: f, skipBad: opts.SkipBad, absolute: found.absolute}
+	r := &Reader{source: f, next: next, where: f, skipBad: opts.SkipBad, exact: opts.Exact, absolute: found.absolute}
 	if opts.Sort {
 		r.sort()
 	}
 	return r, nil
 }
 
-// find returns the format with a name, or the one that the file looks like.
+// find returns the format with a name, or the one that the file looks like. A CSV
+// is known by its mapping.
 func find(f *rows.File, format string, opts Options) (*Format, error) {
 	formats := Formats()
-	at := -1
-	if format != "" {
-		at = slices.IndexFunc(formats, func(o Format) bool { return o.Name == format })
-	} else if ext := filepath.Ext(opts.Tables); ext == ".yaml" || ext == ".yml" {
-		at = 0
-	} else {
+	wanted := func(o Format) bool { return o.Name == format }
+	says := fmt.Sprintf("%q is no format of traces", format)
+	if ext := filepath.Ext(opts.Tables); format == "" && (ext == ".yaml" || ext == ".yml") {
+		format = "csv"
+	} else if format == "" {
 		name := strings.TrimSuffix(f.Name, ".gz")
 		line, _, _ := strings.Cut(strings.TrimLeft(string(f.Peek()), "\ufeff \t\r\n"), "\n")
 		line = strings.TrimSpace(line)
-		at = slices.IndexFunc(formats, func(o Format) bool { return o.guess(name, line) })
+		wanted = func(o Format) bool { return o.guess(name, line) }
+		says = f.Name + " looks like no trace"
 	}
-	if at >= 0 {
+	if at := slices.IndexFunc(formats, wanted); at >= 0 {
 		return &formats[at], nil
 	}
 	names := make([]string, len(formats))
 	for i, o := range formats {
 		names[i] = o.Name
 	}
-	if format != "" {
-		return nil, fault.New(fault.Invalid, "unknown_format", "%q is no format of traces", format).WithRemedy("use one of %s", strings.Join(names, ", "))
-	}
-	return nil, fault.New(fault.Invalid, "unknown_format", "%s looks like no trace", f.Name).WithRemedy("say which format it has: %s", strings.Join(names, ", "))
+	return nil, fault.New(fault.Invalid, "unknown_format", "%s", says).WithRemedy("say which of these it has: %s", strings.Join(names, ", "))
 }

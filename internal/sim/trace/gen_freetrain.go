@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -56,17 +57,10 @@ func ImageNetMix(o FreeTrainOptions) sim.Jobs {
 
 // costs returns what a start costs and what is lost with a node, given what was published.
 func (o FreeTrainOptions) costs(start, lost time.Duration) (time.Duration, time.Duration) {
-	switch {
-	case o.Free:
+	if o.Free {
 		return 0, time.Nanosecond // nothing at all would mean everything since the last checkpoint
-	case o.Start > 0 && o.Lost > 0:
-		return o.Start, o.Lost
-	case o.Start > 0:
-		return o.Start, lost
-	case o.Lost > 0:
-		return start, o.Lost
 	}
-	return start, lost
+	return cmp.Or(o.Start, start), cmp.Or(o.Lost, lost)
 }
 
 func (o FreeTrainOptions) save() time.Duration {

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -81,11 +82,11 @@ func (m *mapping) check() error {
 		return errors.New("it must say which column, or how many, are gpus or cpus")
 	}
 	var ok bool
-	if m.run, ok = timeUnits[orElse(m.Unit, "seconds")]; !ok {
+	if m.run, ok = timeUnits[cmp.Or(m.Unit, "seconds")]; !ok {
 		return fmt.Errorf("%q is no unit of time", m.Unit)
 	}
-	m.unit = timeUnits[orElse(m.Time, "seconds")] // or it is written as a date
-	size, err := job.ParseBytes("1" + orElse(m.Memory, "GB"))
+	m.unit = timeUnits[cmp.Or(m.Time, "seconds")] // or it is written as a date
+	size, err := job.ParseBytes("1" + cmp.Or(m.Memory, "GB"))
 	if err != nil {
 		return err
 	}
@@ -104,13 +105,6 @@ func (m *mapping) check() error {
 		m.comma = m.Delimiter[0]
 	}
 	return nil
-}
-
-func orElse(text, other string) string {
-	if text == "" {
-		return other
-	}
-	return text
 }
 
 func (m *mapping) has(name string) bool {

@@ -95,7 +95,7 @@ func (p *phillyLog) job() (*sim.Job, error) {
 		}
 		return nil, io.EOF
 	}
-	raw, err := p.Value()
+	raw, err := p.Element()
 	if err != nil {
 		return nil, err
 	}

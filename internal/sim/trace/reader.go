@@ -10,6 +10,7 @@ import (
 
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
+	"trainyard/internal/job"
 	"trainyard/internal/sim"
 	"trainyard/internal/sim/trace/rows"
 )
@@ -32,6 +33,9 @@ type Options struct {
 	// CPUs also asks for the CPUs and memory that the trace knows. Without it
 	// jobs ask for GPUs alone, and those that want none are left out.
 	CPUs bool
+	// Exact lets owners expect what comes true where the trace does not know what
+	// they expected. Without it nobody knows how long such a job will run.
+	Exact bool
 	// Default is how many GPUs a job has whose log does not say it; 0 makes that an error.
 	Default int
 	// Tables is the second file or folder that a format needs: the throughputs of
@@ -63,6 +67,7 @@ type Reader struct {
 	next     func() (*sim.Job, error)
 	where    *rows.File // for errors
 	skipBad  bool
+	exact    bool
 	absolute bool // times are since 1970, and the first job makes the beginning
 	skipped  int
 	leftOut  int
@@ -109,18 +114,26 @@ func (r *Reader) place(j *sim.Job) error {
 		e := fault.New(fault.Invalid, "trace_order", "%s is submitted before the job above it", j.Name).
 			WithRemedy("sort the file, or read it with the option to sort, which holds all jobs in memory")
 		e.Message += ", in " + r.where.Name
-		e.Line = r.where.Line
+		e.Line, e.Column = r.where.Line, 1
 		return e
 	}
 	r.began, r.last = true, j.At
-	if r.absolute && j.Spec.Deadline != nil {
+	if j.Spec.Deadline != nil && r.absolute {
 		due := sim.Epoch().Add(j.Spec.Deadline.Sub(time.Unix(0, 0)) - r.zero)
-		spec := *j.Spec
-		spec.Deadline = &due
-		j.Spec = &spec
+		own(j).Deadline = &due
+	}
+	if j.Spec.Expect == 0 && r.exact {
+		own(j).Expect = job.Duration(j.Lasts)
 	}
 	j.At -= r.zero
 	return nil
+}
+
+// own gives a job a spec of its own, which may be changed.
+func own(j *sim.Job) *job.Spec {
+	spec := *j.Spec
+	j.Spec = &spec
+	return j.Spec
 }
 
 // end ends the reading for good and closes what is open.

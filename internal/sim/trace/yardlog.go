@@ -30,7 +30,8 @@ type yardLog struct {
 	page  bool // the file is one page of the feed, not an object a line
 	over  bool
 	lives map[id.Job]*life
-	queue []*life // by submission
+	told  map[id.Job]bool // jobs that were told in full
+	queue []*life         // by submission
 	specs *specs
 }
 
@@ -68,7 +69,7 @@ var pageStart = regexp.MustCompile(`^\s*\{\s*"events"\s*:\s*\[`)
 
 func openYardLog(f *rows.File, opts Options) *yardLog {
 	page := pageStart.Match(f.Peek())
-	return &yardLog{JSON: rows.NewJSON(f), page: page, opts: opts, lives: map[id.Job]*life{}, specs: newSpecs()}
+	return &yardLog{JSON: rows.NewJSON(f), page: page, opts: opts, lives: map[id.Job]*life{}, told: map[id.Job]bool{}, specs: newSpecs()}
 }
 
 func (y *yardLog) job() (*sim.Job, error) {
@@ -107,7 +108,11 @@ func (y *yardLog) entry() (*logEntry, error) {
 		}
 		return nil, io.EOF // what follows is a cursor
 	}
-	raw, err := y.Value()
+	take := y.Value
+	if y.page {
+		take = y.Element
+	}
+	raw, err := take()
 	if err != nil {
 		return nil, err
 	}
@@ -123,8 +128,8 @@ func (y *yardLog) note(e *logEntry) error {
 	switch {
 	case e.ID != "" && e.Spec != nil:
 		return y.noteJob(e)
-	case e.Job == "":
-		return nil // about a node, a person, the yard
+	case e.Job == "" || y.told[e.Job]:
+		return nil // about a node, a person, the yard; or known already
 	}
 	if e.At.IsZero() {
 		return y.Bad(0, "at", "the event has no time")
@@ -140,7 +145,7 @@ func (y *yardLog) note(e *logEntry) error {
 		return nil
 	}
 	if l == nil || l.ended {
-		return nil // submitted before the log begins, or told in full already
+		return nil // submitted before the log begins, or over
 	}
 	switch e.To {
 	case job.Running:
@@ -170,7 +175,7 @@ func (y *yardLog) noteJob(e *logEntry) error {
 	if e.Ended == nil {
 		return nil
 	}
-	l.ended, l.ran = true, 0
+	l.ended, l.ran, y.told[e.ID] = true, 0, true
 	for _, r := range e.Runs {
 		if r.Started != nil && r.Ended != nil {
 			l.ran += max(r.Ended.Sub(*r.Started), 0)

@@ -102,25 +102,16 @@ func Run(ctx context.Context, m Matrix) ([]Cell, error) {
 			}
 		})
 	}
-	finished := make(chan struct{})
-	go func() {
-		defer close(finished)
-		for i := range tasks {
-			select {
-			case next <- i:
-				continue
-			case <-inner.Done():
-			}
-			break
+	for i := range tasks {
+		select {
+		case next <- i:
+			continue
+		case <-inner.Done():
 		}
-		close(next)
-		all.Wait()
-	}()
-	select {
-	case <-finished:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+		break
 	}
+	close(next)
+	all.Wait()
 	if err := firstFailure(errs); err != nil {
 		return nil, err
 	}
@@ -180,7 +171,7 @@ func (t *task) run(ctx context.Context, m *Matrix, p *progress) (*sim.Result, er
 		return nil, err
 	}
 	cfg.Policy, cfg.Keep = t.policy.New(), t.keep
-	cfg.Jobs = &stoppable{cfg.Jobs, ctx}
+	cfg.Stop = func() bool { return ctx.Err() != nil }
 	count, rest := p.counter()
 	cfg.Step = count
 	defer rest()
@@ -209,20 +200,6 @@ func (t *task) named(r *sim.Result, err error) (*sim.Result, error) {
 		return nil, fmt.Errorf("simulate %s: %w", t.Cell, err)
 	}
 	return r, nil
-}
-
-// stoppable yields jobs until someone gives up.
-type stoppable struct {
-	jobs sim.Jobs
-	ctx  context.Context //nolint:containedctx // it lives as long as the one simulation that reads the jobs
-}
-
-// Next returns the next job.
-func (s *stoppable) Next() (*sim.Job, error) {
-	if s.ctx.Err() != nil {
-		return nil, s.ctx.Err()
-	}
-	return s.jobs.Next()
 }
 
 // Progress says how far the simulations have come.

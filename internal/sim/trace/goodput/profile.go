@@ -100,11 +100,10 @@ func (p *Profile) read(folder string) error {
 		}
 		p.trained = append(p.trained, t)
 	}
-	measured, err := filepath.Glob(filepath.Join(folder, "placements*.csv"))
+	measured, err := filepath.Glob(filepath.Join(folder, "placements*.csv")) // by name: dgx-ext, with larger batches, before dgx
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(measured, func(a, b string) int { return cmp.Compare(b, a) }) // dgx-ext before dgx: it has the larger batches
 	for _, name := range measured {
 		if err := p.readSteps(folder, name); err != nil {
 			return err

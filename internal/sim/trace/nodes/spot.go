@@ -39,7 +39,7 @@ func (s *spotCounts) read() ([]sim.Change, error) {
 		}
 		return nil, io.EOF
 	}
-	raw, err := s.Value()
+	raw, err := s.Element()
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (s *spotCounts) head() error {
 			s.inside = true
 			return s.Expect(json.Delim('['))
 		}
-		raw, err := s.Value()
+		raw, err := s.Element()
 		if err != nil {
 			return err
 		}

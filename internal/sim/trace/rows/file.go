@@ -131,6 +131,6 @@ func (f *File) Hold(line string) {
 func (f *File) Bad(column int, name, format string, args ...any) *fault.Error {
 	e := fault.New(fault.Invalid, BadRow, format, args...)
 	e.Message += ", in " + f.Name
-	e.Field, e.Line, e.Column = name, f.Line, column
+	e.Field, e.Line, e.Column = name, f.Line, max(column, 1)
 	return e
 }

@@ -89,9 +89,22 @@ func (j *JSON) Value() (json.RawMessage, error) {
 	return raw, nil
 }
 
+// Element takes the next value of the list or object that is open, which must not
+// end with the text.
+func (j *JSON) Element() (json.RawMessage, error) {
+	raw, err := j.Value()
+	if errors.Is(err, io.EOF) {
+		return nil, j.Broken(err, "the text ends too early")
+	}
+	return raw, err
+}
+
 // Broken is the error for text behind which nothing can be read.
 func (j *JSON) Broken(cause error, format string, args ...any) *fault.Error {
 	j.mark(j.decoder.InputOffset())
+	if errors.Is(cause, io.EOF) {
+		cause = io.ErrUnexpectedEOF // or the error would pass for the end of the trace
+	}
 	e := j.Bad(0, "", format, args...)
 	e.Code, e.Cause = BadFile, cause
 	return e
