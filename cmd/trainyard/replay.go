@@ -121,7 +121,7 @@ func (r *replay) again(cmd *cobra.Command, j id.Job) error {
 // decide asks the policy about the rebuilt yard.
 func decide(past *yardview.Past, p place.Policy) (*Decision, error) {
 	yard := yardmaster.New(yardmaster.Defaults(p))
-	yard.Load(past.Now, past.Copy())
+	yard.Load(past.Now, past.State)
 	d := &Decision{
 		Job: past.Job, Run: past.Run.ID, At: past.Now, Gaps: past.Gaps,
 		Then: Placement{Nodes: seatsThen(past), Reason: past.Reason},

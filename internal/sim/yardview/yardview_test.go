@@ -271,7 +271,7 @@ func TestTheYardAsItWasWhenARunWasOrdered(t *testing.T) {
 		t.Errorf("ordered at %s because %q together with %v", past.Now, past.Reason, past.And)
 	}
 	yard := yardmaster.New(yardmaster.Defaults(baseline.FIFO{}))
-	yard.Load(past.Now, past.Copy())
+	yard.Load(past.Now, past.State)
 	view := yard.View(past.Now)
 	var line, runs, nodes []string
 	for _, it := range view.Line.Items() {
