@@ -6,7 +6,8 @@
 // that names file, line and column, or is skipped and counted if the caller asks
 // for that. A generator draws everything from its seed and gives the same jobs
 // each time. Open finds the reader of a file; tables.go holds the published job
-// tables that generators and benchmarks share. The simulator, the benchmarks and
-// the command line use the package. It decides nothing about where jobs go and
-// runs nothing.
+// tables that generators and benchmarks share. Its parts: nodes has the machines
+// and when they come and go, goodput the speeds of Pollux and Sia jobs, rows the
+// reading of text. The simulator, the benchmarks and the command line use the
+// package. It decides nothing about where jobs go and runs nothing.
 package trace

@@ -81,6 +81,10 @@ func TestRatesAreThoseOfTheFewestNodesAndFullOnes(t *testing.T) {
 			t.Errorf("%d GPUs on %d nodes take %g s for a step, want %g", k.gpus, k.nodes, 1/got, k.seconds)
 		}
 	}
+	// 30 samples would fit one GPU at once, but one pass shows no noise.
+	if got := job.NewSpeed(1, 0, 0, toy(t).Rates(1, 30)...).On("T4", 0).Rate(1, 1); math.Abs(got-1/3.0) > 1e-9 {
+		t.Errorf("one GPU takes %g s for 30 samples, want two passes of 1.5 s", 1/got)
+	}
 	exact := Exactly(toy(t).Rates(1, 80), 6)
 	if len(exact) != 1 || !exact[0].Spread || exact[0].GPUs != 6 {
 		t.Errorf("got %+v, want six GPUs on several nodes alone", exact)

@@ -30,18 +30,19 @@ type idleStats struct {
 var (
 	poolShares  = []float64{0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95}
 	batchShares = []float64{0.25, 0.50, 0.75, 0.90, 0.95, 0.99}
+	gapShares   = []float64{0.50, 0.90, 0.95, 0.99}
 	fragShares  = []float64{0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99}
 )
 
 // measure computes the table from changes, as it was computed from the log: an
 // event is a time at which something changes.
-func measure(t *testing.T, changes sim.Changes, size int) idleStats {
+func measure(t *testing.T, changes sim.Changes) idleStats {
 	t.Helper()
 	since := make([]time.Duration, SummitSize)
 	open := make([]bool, SummitSize)
 	begins := make([]bool, SummitSize) // idle since before the beginning
 	pool := 0
-	weight := make([]time.Duration, size+1)
+	weight := make([]time.Duration, SummitSize+1)
 	var joins, leaves, frags, gaps []float64
 	var last time.Duration
 	joined, left := 0, 0
@@ -100,7 +101,7 @@ func measure(t *testing.T, changes sim.Changes, size int) idleStats {
 	s.joins, s.meanJoin = quantilesOf(joins, batchShares)
 	s.leaves, s.meanLeave = quantilesOf(leaves, batchShares)
 	s.frags, s.meanFrag = quantilesOf(frags, fragShares)
-	s.gaps, s.meanGap = quantilesOf(gaps, []float64{0.5, 0.9, 0.95, 0.99})
+	s.gaps, s.meanGap = quantilesOf(gaps, gapShares)
 	return s
 }
 
