@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"time"
 
 	"trainyard/internal/id"
@@ -107,6 +108,8 @@ type Event struct {
 	From   string    `json:"from,omitempty"`
 	To     string    `json:"to,omitempty"`
 	Reason string    `json:"reason,omitempty"`
+	// Spec is what a submitted job asked for, where the list was asked to say it.
+	Spec json.RawMessage `json:"spec,omitempty"`
 }
 
 // EventPage is one page of the feed, oldest first.

@@ -81,6 +81,8 @@ type EventFilter struct {
 	Job  id.Job
 	Node id.Node
 	Tail int // without a cursor: only the last so many
+	// Specs adds what jobs asked for to their submissions.
+	Specs bool
 	Page
 }
 
@@ -91,6 +93,9 @@ func (f EventFilter) query() url.Values {
 	set(q, "node", string(f.Node))
 	if f.Tail > 0 {
 		q.Set("tail", strconv.Itoa(f.Tail))
+	}
+	if f.Specs {
+		q.Set("specs", "true")
 	}
 	return q
 }

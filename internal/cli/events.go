@@ -30,7 +30,8 @@ entries are shown as they come, over restarts of the server; -o json then writes
 one object a line.`,
 		Example: `  trainyard events
   trainyard events -f --job j7
-  trainyard events --after 1200 --limit 500 -o json`,
+  trainyard events --after 1200 --limit 500 -o json
+  trainyard events --after 0 --limit 1000000 --specs -o json > history.json   # to simulate it`,
 		Args: exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
@@ -52,6 +53,7 @@ one object a line.`,
 	flags.StringVar(&node, "node", "", "only entries about this `node`")
 	flags.StringVar(&f.Cursor, "after", "", "go on after the entry with this `number`")
 	flags.IntVar(&limit, "limit", 50, "show at most so `many`")
+	flags.BoolVar(&f.Specs, "specs", false, "with -o json: add what jobs asked for to their submissions")
 	a.OutputFlag(cmd)
 	return cmd
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
@@ -31,6 +32,8 @@ type eventInput struct {
 	Job  string `query:"job" maxLength:"40"`
 	Node string `query:"node" maxLength:"63"`
 	Tail int    `query:"tail" minimum:"0" maximum:"10000" doc:"without a cursor: begin with the last so many"`
+	// Specs is for who wants to simulate what happened.
+	Specs bool `query:"specs" doc:"add what jobs asked for to their submissions"`
 }
 
 // eventFilter says what of the feed the caller may see: an admin all of it,
@@ -75,7 +78,17 @@ func (s *Server) listEvents(ctx context.Context, in *eventInput) (*body[api.Even
 	}
 	page := api.EventPage{Events: []api.Event{}, Next: strconv.FormatUint(f.After, 10)}
 	for i := range events {
-		page.Events = append(page.Events, toEvent(&events[i]))
+		e := toEvent(&events[i])
+		if in.Specs && e.Kind == "job.submitted" {
+			j, err := s.Store.Job(ctx, e.Job)
+			if err != nil {
+				return nil, s.fail(ctx, err)
+			}
+			if e.Spec, err = json.Marshal(j.Spec); err != nil {
+				return nil, s.fail(ctx, err)
+			}
+		}
+		page.Events = append(page.Events, e)
 		page.Next = strconv.FormatUint(events[i].Seq, 10)
 	}
 	return &body[api.EventPage]{page}, nil

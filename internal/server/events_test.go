@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/id"
+	"trainyard/internal/job"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -254,4 +256,27 @@ func TestAFollowerWithoutACursorSeesWhatIsNew(t *testing.T) {
 			t.Errorf("it began with %d, which was there before", got[0].Seq)
 		}
 	})
+}
+
+func TestSubmissionsSayWhatWasAskedFor(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	ada := y.researcher("ada")
+	y.submit(ada, "run: b\nexpect: 2h\nresources: {gpus: 3}")
+	for _, specs := range []bool{false, true} {
+		events := allEvents(t, ada, api.EventFilter{Kind: "job.submitted", Specs: specs, Page: api.Page{Limit: 10}})
+		if len(events) != 1 {
+			t.Fatalf("%d submissions, want one", len(events))
+		}
+		var spec job.Spec
+		if !specs {
+			if events[0].Spec != nil {
+				t.Errorf("the spec %s was told without being asked for", events[0].Spec)
+			}
+			continue
+		}
+		if err := json.Unmarshal(events[0].Spec, &spec); err != nil || spec.Resources.GPUs.Min != 3 || spec.Expect.String() != "2h" {
+			t.Errorf("the spec is %s, %v; want three GPUs for 2h", events[0].Spec, err)
+		}
+	}
 }
