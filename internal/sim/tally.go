@@ -31,6 +31,7 @@ type Result struct {
 	StartTime                           float64 // GPU-seconds spent on starts and restores
 	Served                              float64 // GPU-seconds in use
 	Events, Messages, Rounds, Decisions int
+	Turns                               int                     // entries of the yard's feed: all turns of jobs, runs and nodes
 	ByClass                             map[fleet.Class]float64 // money
 	Use                                 []Point                 // share of GPUs in use over time, in seconds
 	Distribution                        []Point                 // share of jobs done within so many seconds
@@ -120,6 +121,7 @@ func (t *tally) started(m *model) {
 
 // decided counts what the yard decided.
 func (t *tally) decided(events []yardmaster.Event) {
+	t.out.Turns += len(events)
 	for i := range events {
 		switch events[i].Kind {
 		case "job.starting", "run.stopping":
