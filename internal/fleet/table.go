@@ -21,7 +21,7 @@ type Room struct {
 	Parts  []Part // GPUs of which runs hold a part; never changed in place
 	CPUs   job.CPUs
 	Memory job.Bytes
-	Holds  []Hold // by expected end, unknown ends last; never changed in place
+	Holds  []Hold // by expected end, unknown ends last
 }
 
 // Hold is what one rank of a run holds of a node.
@@ -185,16 +185,21 @@ func (t *Table) Book(n id.Node, h Hold) {
 		return
 	}
 	r := &t.rooms[at]
-	holds := make([]Hold, 0, len(r.Holds)+1)
-	for _, old := range r.Holds {
-		if old.Run != h.Run {
-			holds = append(holds, old)
-		}
-	}
-	where, _ := slices.BinarySearchFunc(holds, h, CompareHolds)
-	r.Holds = slices.Insert(holds, where, h)
+	r.drop(h.Run)
+	where, _ := slices.BinarySearchFunc(r.Holds, h, CompareHolds)
+	r.Holds = slices.Insert(r.Holds, where, h)
 	r.recount()
 	t.changed(at)
+}
+
+// drop forgets what a run holds.
+func (r *Room) drop(run id.Run) {
+	for i := range r.Holds {
+		if r.Holds[i].Run == run {
+			r.Holds = slices.Delete(r.Holds, i, i+1)
+			return
+		}
+	}
 }
 
 // CompareHolds orders by expected end, unknown ends last, then by run.
@@ -218,19 +223,19 @@ func (t *Table) Release(n id.Node, run id.Run) {
 		return
 	}
 	r := &t.rooms[at]
-	holds := make([]Hold, 0, len(r.Holds))
-	for _, h := range r.Holds {
-		if h.Run != run {
-			holds = append(holds, h)
-		}
-	}
-	r.Holds = holds
+	r.drop(run)
 	r.recount()
 	t.changed(at)
 }
 
 // Rooms returns a copy of all rooms, sorted by the nodes' names.
-func (t *Table) Rooms() []Room { return slices.Clone(t.Own()) }
+func (t *Table) Rooms() []Room {
+	rooms := slices.Clone(t.Own())
+	for i := range rooms {
+		rooms[i].Holds = slices.Clone(rooms[i].Holds)
+	}
+	return rooms
+}
 
 // Own returns the table's own rooms, sorted by the nodes' names. They must not
 // be changed, nor looked at after the table has changed.

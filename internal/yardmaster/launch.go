@@ -1,7 +1,6 @@
 package yardmaster
 
 import (
-	"slices"
 	"time"
 
 	"trainyard/internal/fleet"
@@ -92,16 +91,12 @@ const firstMasterPort, masterPorts = 29500, 3000
 
 // masterPort chooses a port that no other run has whose rank 0 is on the same node.
 func (y *Yard) masterPort(run *runRecord) int {
-	var taken []int
-	for other, rank := range y.nodes[run.Ranks[0].Node].runs {
-		if rank == 0 && other != run.ID {
-			taken = append(taken, y.runs[other].port)
-		}
-	}
+	taken := y.nodes[run.Ranks[0].Node].ports
 	number, _ := run.Job.Number()
 	port := firstMasterPort + int((number+uint64(run.Epoch))%masterPorts)
 	for range masterPorts {
-		if !slices.Contains(taken, port) {
+		if _, used := taken[port]; !used {
+			taken[port] = run.ID
 			break
 		}
 		port = firstMasterPort + (port-firstMasterPort+1)%masterPorts

@@ -59,7 +59,7 @@ func (y *Yard) Load(now time.Time, s State) {
 }
 
 func (y *Yard) loadNode(n fleet.Node) {
-	y.nodes[n.ID] = &nodeRecord{Node: n, seen: y.now, runs: map[id.Run]int{}}
+	y.nodes[n.ID] = &nodeRecord{Node: n, seen: y.now, runs: map[id.Run]int{}, ports: map[int]id.Run{}}
 	if n.State == fleet.Removed {
 		return
 	}
@@ -75,6 +75,9 @@ func (y *Yard) loadRun(run job.Run) {
 	rec := &runRecord{Run: run}
 	if o, ok := y.orders[orderKey(run.ID, 0)]; ok {
 		rec.port = o.Launch.MasterPort
+		if n, ok := y.nodes[run.Ranks[0].Node]; ok && rec.port > 0 {
+			n.ports[rec.port] = run.ID
+		}
 	}
 	y.runs[run.ID] = rec
 	r.run = rec

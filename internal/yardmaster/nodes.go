@@ -44,7 +44,7 @@ func (m Join) handle(y *Yard) (any, error) {
 		suffix := "-" + strconv.Itoa(n)
 		name = id.Node(m.Name[:min(len(m.Name), id.MaxName-len(suffix))] + suffix)
 	}
-	r := &nodeRecord{seen: y.now, runs: map[id.Run]int{}, Node: fleet.Node{
+	r := &nodeRecord{seen: y.now, runs: map[id.Run]int{}, ports: map[int]id.Run{}, Node: fleet.Node{
 		ID: name, Class: fleet.Class(t.Class), Pool: t.Pool, State: fleet.Ready, Since: y.now, Joined: y.now,
 		Reason: "joined", Key: m.Key, Inventory: m.Inventory,
 	}}

@@ -66,7 +66,7 @@ type Brief struct {
 
 // Briefs returns a brief of each job; that of one that is not in memory is empty.
 func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
-	v := y.View(now)
+	v := y.glance(now)
 	list := make([]Brief, len(jobs))
 	for i, j := range jobs {
 		r, ok := y.jobs[j]

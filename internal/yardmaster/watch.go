@@ -174,6 +174,9 @@ func (y *Yard) release(run *runRecord, k *job.Rank) {
 	y.table.Release(k.Node, run.ID)
 	if n, ok := y.nodes[k.Node]; ok {
 		delete(n.runs, run.ID)
+		if n.ports[run.port] == run.ID {
+			delete(n.ports, run.port)
+		}
 	}
 	y.charge(y.jobs[run.Job].Owner, -rankWeight(k))
 	y.freed = y.freed || len(y.promises) > 0

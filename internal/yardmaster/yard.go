@@ -114,6 +114,7 @@ type nodeRecord struct {
 	seen    time.Time      // last report, in this process
 	foreign uint64         // GPUs used by others
 	runs    map[id.Run]int // live runs and the rank that is here
+	ports   map[int]id.Run // on which rank 0 of some of them listens for the others
 	dirty   bool
 }
 

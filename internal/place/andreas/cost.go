@@ -1,31 +1,40 @@
 package andreas
 
-import "math"
+import (
+	"cmp"
+	"math"
+	"slices"
+)
 
-// price works out what each offer costs, and what waiting costs.
+// price works out what each offer is worth beside waiting.
 //
-// The price of an offer is money: the bill for its GPUs until the job has ended,
-// and what being late will cost. A job that does not start now is taken to wait
-// for a share of the time that all work together needs. What that costs more is
-// what a start is worth. Divided by what the job takes of the yard it is the
-// order of starts: of jobs that are late, those first that have the greatest
-// weight for the work that is left; of others, those first whose deadline is close.
+// An offer is judged by a look ahead: the task has it for a while and then goes
+// on as it may hope to. What that costs in all is money: the GPUs until then and
+// after, and being late. What it costs less than waiting for that while is the
+// offer's gain. Gains of jobs with a deadline count the more the less work is
+// left, as a share of the job and not of its time, because a job that has ended is
+// in nobody's way. Divided by the GPUs that the offer takes, gains are the order
+// in which things are done: of jobs that are late those first that have the
+// greatest weight for the work that is left, of others those first that are
+// closest to being late; and more GPUs for a job only if they win more than they
+// would for others.
 func (y *yard) price() {
 	y.weigh()
+	work := y.survey()
+	y.ahead = math.Max(y.o.Ahead*work/math.Max(y.unit, 1), 1)
 	for i := range y.tasks {
 		t := &y.tasks[i]
 		y.lateness(t)
 		for k := range t.offers {
 			o := &t.offers[k]
-			o.bill = float64(o.gpus) * y.kinds[o.kind].share * o.time
-			o.cost = y.cost(t, o, 0)
+			o.bill = y.rent(o) * o.time
+			if k == 0 || o.bill < t.offers[t.cheap].bill {
+				t.cheap = k
+			}
 		}
+		y.gains(t)
 	}
-	work := y.survey()
-	y.ahead = math.Max(y.o.Ahead*work/math.Max(y.unit, 1), 1)
-	for i := range y.tasks {
-		y.priceWaiting(&y.tasks[i])
-	}
+	y.rush()
 }
 
 // weigh finds out what a GPU of each kind is worth beside the best kind's: the
@@ -59,8 +68,8 @@ func (y *yard) weigh() {
 	}
 }
 
-// survey finds for each task the offer that takes least of the yard, and returns
-// how much they take in all.
+// survey finds for each task the offer that takes least of the yard and the one
+// that is fastest, and returns how much the tasks take in all.
 func (y *yard) survey() (work float64) {
 	used, tasks := 0.0, 0
 	y.mean = 0
@@ -68,17 +77,20 @@ func (y *yard) survey() (work float64) {
 		t := &y.tasks[i]
 		for k := range t.offers {
 			o := &t.offers[k]
-			o.size = math.Max(float64(o.gpus)*y.kinds[o.kind].worth*o.time, 1e-3)
-			if k == 0 || o.size < t.offers[t.base].size {
+			o.weight = math.Max(float64(o.gpus)*y.kinds[o.kind].worth, 1e-3)
+			if k == 0 || o.weight*o.time < t.offers[t.base].weight*t.offers[t.base].time {
 				t.base = k
+			}
+			if k == 0 || o.time < t.offers[t.fast].time {
+				t.fast = k
 			}
 		}
 		if len(t.offers) == 0 {
 			continue
 		}
 		b := &t.offers[t.base]
-		work += b.size
-		used += float64(b.gpus) * y.kinds[b.kind].worth
+		work += b.weight * b.time
+		used += b.weight
 		y.mean += b.time
 		tasks++
 	}
@@ -111,15 +123,72 @@ func (y *yard) lateness(t *task) {
 	t.late = least * y.o.Wait * (1 + age/math.Max(y.o.Patience.Seconds(), 1))
 }
 
-// cost returns what an offer costs that is taken up so many seconds from now.
-func (y *yard) cost(t *task, o *offer, delay float64) float64 {
-	if y.o.Survival != nil && t.left > 0 {
-		return y.expected(t, o, delay)
+// gains sets what each offer of a task wins in a second over waiting: on average,
+// if it may end early.
+func (y *yard) gains(t *task) {
+	if len(t.offers) == 0 {
+		return
+	}
+	scale := 1 / y.ahead
+	if t.dated {
+		scale *= y.mean / t.offers[t.base].time
+	}
+	for _, e := range y.endings(t) {
+		waits := y.toGo(t, e.share, y.ahead)
+		if t.run != nil { // it would have to start again
+			waits = y.toGo(t, e.share, y.ahead+t.again) + y.rent(&t.offers[t.now])*t.again
+		}
+		for k := range t.offers {
+			o := &t.offers[k]
+			gain := (waits - y.after(t, o, e.share)) * scale * e.chance
+			o.gain += gain
+			if boot := y.kinds[o.kind].boot; boot > 0 {
+				late := *o
+				late.lost, late.time = o.lost+boot, o.time+boot
+				gain = (waits - y.after(t, &late, e.share)) * scale * e.chance
+			}
+			o.cold += gain
+		}
 	}
 	if !t.dated {
-		return o.bill + t.late*(delay+o.time)
+		t.turn = y.turn(t)
 	}
-	return o.bill + t.late*overdue(delay+o.time-t.slack, y.o.Hedge*o.time)
+}
+
+// rent is what the GPUs of an offer cost in a second.
+func (y *yard) rent(o *offer) float64 { return float64(o.gpus) * y.kinds[o.kind].share }
+
+// after returns what a task costs that has an offer for a while, if it ends when a
+// share of the work that is left is done.
+func (y *yard) after(t *task, o *offer, share float64) float64 {
+	if end := o.lost + (o.time-o.lost)*share; end <= y.ahead {
+		return y.rent(o)*end + y.miss(t, end, 0)
+	}
+	done := math.Max(y.ahead-o.lost, 0) / (o.time - o.lost)
+	return y.rent(o)*y.ahead + y.toGo(t, share-done, y.ahead)
+}
+
+// toGo returns what a share of the work that is left of a task costs if it is
+// begun some time from now. When the yard is full it will get the GPUs that it
+// has most cheaply, when it is empty what is best for it.
+func (y *yard) toGo(t *task, share, from float64) float64 {
+	b := &t.offers[t.cheap]
+	full := b.bill*share + y.miss(t, from+b.time*share, b.time*share)
+	if y.crowd == 1 || t.fast == t.cheap {
+		return full
+	}
+	f := &t.offers[t.fast]
+	free := f.bill*share + y.miss(t, from+f.time*share, f.time*share)
+	return y.crowd*full + (1-y.crowd)*math.Min(full, free)
+}
+
+// miss returns what it costs to end so many seconds from now, of which some are
+// left to be planned.
+func (y *yard) miss(t *task, end, planned float64) float64 {
+	if !t.dated {
+		return t.late * end
+	}
+	return t.late * overdue(end-t.slack, y.o.Hedge*planned)
 }
 
 // overdue returns by how much a job is expected to be late that is planned to end
@@ -135,41 +204,43 @@ func overdue(by, spread float64) float64 {
 	return by + spread
 }
 
-// priceWaiting sets what it costs to let a task wait.
-func (y *yard) priceWaiting(t *task) {
-	if len(t.offers) == 0 {
-		return
-	}
-	b := &t.offers[t.base]
-	if !t.dated {
-		t.wait = b.cost + b.size*y.patience(t)
-		return
-	}
-	later := func(k int) float64 {
-		delay := y.ahead
-		if k == t.now {
-			delay += t.again
-		}
-		return y.cost(t, &t.offers[k], delay)
-	}
-	// When the yard is full, a job that waits will get what it uses best; when it is
-	// empty, whatever is best for it.
-	full := later(t.base) - b.cost
-	free, least := math.Inf(1), math.Inf(1)
-	for k := range t.offers {
-		free, least = math.Min(free, later(k)), math.Min(least, t.offers[k].cost)
-	}
-	worth := y.crowd*full + (1-y.crowd)*(free-least)
-	t.wait = b.cost + worth*y.mean/y.ahead
-}
-
-// patience is what a second of the best GPU is worth to a job without a deadline.
-// Those that wait are served in the order of the line; one that runs goes before
-// those that wait, so that such jobs do not take turns.
-func (y *yard) patience(t *task) float64 {
+// turn is what a start is worth to a job without a deadline, for each GPU and
+// second. Those that wait are served in the order of the line; one that runs goes
+// before those that wait, so that such jobs do not take turns.
+func (y *yard) turn(t *task) float64 {
 	worth := t.late / math.Max(float64(t.offers[t.base].gpus), 1)
 	if t.run != nil {
 		return 2 * worth
 	}
 	return worth * (1 - float64(t.rank)/float64(2*(y.view.Line.Len()+1)))
+}
+
+// rush finds out who may wait for GPUs that suit it better: whose deadline is far
+// even if all that is due before it is done first. To the others every second is
+// worth money, and they take what they can get.
+func (y *yard) rush() {
+	order := make([]int32, 0, len(y.tasks))
+	for i := range y.tasks {
+		if t := &y.tasks[i]; t.dated && len(t.offers) > 0 {
+			order = append(order, int32(i))
+		}
+	}
+	slices.SortFunc(order, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(y.tasks[a].slack, y.tasks[b].slack), cmp.Compare(a, b))
+	})
+	sum := make([]float64, len(y.kinds))
+	for _, i := range order {
+		t := &y.tasks[i]
+		b := &t.offers[t.base]
+		sum[b.kind] += b.weight * b.time
+		first := sum[b.kind] / math.Max(float64(y.kinds[b.kind].gpus)*y.kinds[b.kind].worth, 1)
+		t.spare = math.Max(t.slack-b.time-first, 0)
+		t.rush = t.late * math.Exp(-t.spare/(y.o.Dare*b.time)) * b.time
+	}
+}
+
+// declines reports whether a task had better wait than take an offer: what it
+// costs more than the one that suits it best is more than time is worth to it.
+func (y *yard) declines(t *task, at int) bool {
+	return t.dated && y.o.Dare > 0 && at != t.base && t.offers[at].bill-t.offers[t.base].bill > t.rush
 }

@@ -37,7 +37,7 @@ func (First) Revises() bool { return false }
 
 // Plan starts what can start.
 func (p First) Plan(v *place.View) place.Plan {
-	y := newYard(v, &Options{Late: 10, Wait: 1}, true)
+	y := newYard(v, free(), true)
 	if !y.priced {
 		return baseline.FIFO{}.Plan(v)
 	}

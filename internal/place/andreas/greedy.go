@@ -51,15 +51,11 @@ func (y *yard) climb(chance func() float64) {
 	for i := len(y.heap)/2 - 1; i >= 0; i-- {
 		y.sink(i)
 	}
-	last := make([]float64, len(y.kinds))
 	for len(y.heap) > 0 {
 		s := y.heap[0]
 		t := &y.tasks[s.task]
 		// What is free has changed since the step was thought of.
 		ok := !y.room(t, int(s.to)) || y.change(t, int(s.to))
-		if t.at == int(s.to) {
-			last[t.offers[t.at].kind] = s.worth
-		}
 		again, more := y.next(s.task)
 		if !ok || !more {
 			last := len(y.heap) - 1
@@ -70,19 +66,6 @@ func (y *yard) climb(chance func() float64) {
 		}
 		if len(y.heap) > 0 {
 			y.sink(0)
-		}
-	}
-	if chance == nil {
-		y.scarce = last
-		for k := range y.kinds {
-			free := 0
-			for n, c := range y.shelf[k].count {
-				free += n * int(c)
-			}
-			if free > 0 {
-				last[k] = 0
-			}
-			last[k] = math.Max(last[k], 0)
 		}
 	}
 }
@@ -107,27 +90,51 @@ func (y *yard) sink(i int) {
 }
 
 // next returns the best step for a task of those that there is room for. A task
-// that waits takes any step, so that nothing stands idle that someone could use;
-// one that has an offer takes only one that saves money.
+// that waits takes any step, so that nothing stands idle that someone could use,
+// unless it had better wait; one that has an offer takes only a better one.
 func (y *yard) next(i int32) (best step, found bool) {
 	t := &y.tasks[i]
-	cost, size := t.wait, 0.0
+	var had, weight float64
 	if t.at >= 0 {
-		o := &t.offers[t.at]
-		cost, size = o.cost, o.size
+		had, weight = t.offers[t.at].gain, t.offers[t.at].weight
 	}
 	for k := range t.offers {
 		o := &t.offers[k]
-		saves := cost - o.cost
-		if k == t.at || t.at >= 0 && saves <= 1e-9*math.Abs(cost) || !y.room(t, k) {
+		if k == t.at || t.at < 0 && y.declines(t, k) || !y.room(t, k) {
 			continue
 		}
-		s := step{task: i, to: int32(k), worth: saves / math.Max(o.size-size, 1e-3) * t.luck}
+		gain := o.gain
+		if o.cold < gain && y.cold(t, o) {
+			gain = o.cold
+		}
+		if t.at >= 0 && gain <= had+1e-9*math.Abs(had) {
+			continue
+		}
+		s := step{task: i, to: int32(k), worth: (gain - had) / math.Max(o.weight-weight, 1e-3)}
+		if t.at < 0 && !t.dated {
+			s.worth = t.turn * gain / math.Max(t.offers[t.base].gain, 1e-12)
+		}
+		s.worth *= t.luck
 		if !found || y.better(s, best) {
 			best, found = s, true
 		}
 	}
 	return best, found
+}
+
+// cold reports whether an offer is to be had only on a node that must be switched
+// on first.
+func (y *yard) cold(t *task, o *offer) bool {
+	if t.run != nil && y.spots[t.home[0]].kind == o.kind {
+		return false
+	}
+	rows := y.shelf[o.kind].rows
+	for n := o.on(0); n < len(rows); n++ {
+		if first(rows[n], nil) >= 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // better reports whether a step of the same task is better than another.
@@ -136,7 +143,7 @@ func (y *yard) better(a, b step) bool {
 		return a.worth > b.worth
 	}
 	t := &y.tasks[a.task]
-	return t.offers[a.to].size < t.offers[b.to].size
+	return t.offers[a.to].weight < t.offers[b.to].weight
 }
 
 // room reports whether there seems to be room for another offer of a task: on
@@ -167,33 +174,22 @@ func (y *yard) room(t *task, at int) bool {
 	return nodes >= int(o.nodes)
 }
 
-// value is what the answer comes to: the sum over all tasks. It is money where
-// nobody waits; waiting weighs more, because a job that waits will be in the way
-// of others later.
+// value is what the answer wins in a second.
 func (y *yard) value() float64 {
 	sum := 0.0
 	for i := range y.tasks {
-		if len(y.tasks[i].offers) > 0 {
-			sum += y.priceOfTask(&y.tasks[i], y.tasks[i].at)
-		}
+		sum += y.tasks[i].worth(y.tasks[i].at)
 	}
 	return sum
 }
 
-// price is what an offer of the task costs, or waiting, with what it takes of the
-// yard while others want it.
-func (y *yard) priceOfTask(t *task, at int) float64 {
+// worth is what an offer wins, or waiting. Doing something that wins nothing is
+// still better than to let GPUs stand idle.
+func (t *task) worth(at int) float64 {
 	if at < 0 {
 		return 0
 	}
-	o := &t.offers[at]
-	return -math.Max((t.wait-o.cost)/o.time, 1e-12*float64(at+1))
-}
-func (t *task) price(at int) float64 {
-	if at < 0 {
-		return t.wait
-	}
-	return t.offers[at].cost
+	return math.Max(t.offers[at].gain, 1e-15)
 }
 
 // answer is what each task is given: its offer and its nodes.

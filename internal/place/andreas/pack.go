@@ -35,11 +35,8 @@ func (y *yard) restart(i int32) float64 {
 	if t.run == nil || t.at != t.now || !slices.Equal(t.seats, t.run.Seats) {
 		return 0
 	}
-	o := t.offers[t.at]
-	before := y.cost(t, &o, 0)
-	o.time += t.again
-	o.bill = float64(o.gpus) * y.kinds[o.kind].share * o.time
-	return y.cost(t, &o, 0) - before
+	o := &t.offers[t.at]
+	return y.rent(o)*t.again + y.miss(t, o.time+t.again, o.time) - y.miss(t, o.time, o.time)
 }
 
 // makeRoom moves smaller tasks out of the way of one that finds no node with
@@ -51,11 +48,15 @@ func (y *yard) makeRoom(i int32) bool {
 	if o.nodes > 1 {
 		return false
 	}
-	worth := t.wait - o.cost
+	other := 0.0
 	for k := range t.offers {
 		if k != t.at && y.fits(i, k) {
-			worth = math.Min(worth, t.offers[k].cost-o.cost)
+			other = math.Max(other, t.offers[k].gain)
 		}
+	}
+	worth := (o.gain - other) * y.ahead
+	if t.dated {
+		worth *= t.offers[t.base].time / y.mean
 	}
 	s := &y.shelf[o.kind]
 	for _, room := range y.kinds[o.kind].rooms {
@@ -112,66 +113,97 @@ func (y *yard) relocate(list []moved, avoid []int32) bool {
 }
 
 // pack empties nodes: the tasks of a node that is little used move to others that
-// are in use anyway, and the node is switched off. The saving lasts about as long
-// as the tasks would have stayed; they would not all have stayed to their end.
+// are in use anyway, and the node is switched off.
 func (y *yard) pack() {
 	for k := range y.kinds {
 		if !y.kinds[k].off {
 			continue
 		}
-		for y.vacate(k) {
+		for y.vacateOne(k) {
 			continue
 		}
 	}
 }
 
-// stays is how long, of the time that they have left, jobs are taken to stay where
-// they are before another change would move them anyway.
-const stays = 0.5
+// mostVacated is how many nodes of a kind are tried before it is left at that.
+const mostVacated = 3
 
-// vacate empties the node of a kind whose emptying is worth most, and reports
-// whether it found one.
-func (y *yard) vacate(k int) bool {
-	kd, s := &y.kinds[k], &y.shelf[k]
-	room, free := -1, 0
-	for _, at := range kd.rooms {
-		n := y.spots[at].at
-		if s.used[n] == 0 {
+// vacateOne empties a node of a kind, one of those that are used least, and
+// reports whether it found one.
+func (y *yard) vacateOne(k int) bool {
+	s := &y.shelf[k]
+	var list []int32
+	free := 0
+	for _, room := range y.kinds[k].rooms {
+		at := y.spots[room].at
+		if s.used[at] == 0 {
 			continue
 		}
-		free += int(s.free[n])
-		if mine, ok := y.movable(at); ok && (room < 0 || mine < int(s.used[y.spots[room].at])) && mine == int(s.used[n]) {
-			room = int(at)
+		free += int(s.free[at])
+		if gpus, ok := y.movable(room); ok && gpus == int(s.used[at]) {
+			list = append(list, room)
 		}
 	}
-	if room < 0 {
-		return false
+	used := func(room int32) int8 { return s.used[y.spots[room].at] }
+	slices.SortStableFunc(list, func(a, b int32) int { return cmp.Compare(used(a), used(b)) })
+	for _, room := range list[:min(len(list), mostVacated)] {
+		if free-int(s.free[y.spots[room].at]) >= int(used(room)) && y.vacate(k, room) {
+			return true
+		}
 	}
-	n := y.spots[room].at
-	used := int(s.used[n])
-	if free-int(s.free[n]) < used {
-		return false
-	}
+	return false
+}
+
+// stays is how long, of the time that they have left, jobs are taken to stay where
+// they are before something else would move them anyway.
+const stays = 0.5
+
+// vacate moves the tasks of a node to others that are in use, if that saves more
+// than the moves cost.
+func (y *yard) vacate(k int, room int32) bool {
 	before := y.power(k)
 	list := make([]moved, 0, len(y.there[room]))
-	cost, lasts := 0.0, 0.0
+	cost := 0.0
 	for _, i := range y.there[room] {
 		list = append(list, moved{task: i})
 		cost += y.restart(i)
-		t := &y.tasks[i]
-		lasts = math.Max(lasts, t.offers[t.at].time)
 	}
+	lasts := y.busy(room)
 	slices.SortStableFunc(list, func(a, b moved) int {
 		return cmp.Compare(gpusOf(y.tasks[b.task].seats[0]), gpusOf(y.tasks[a.task].seats[0]))
 	})
+	until := make([]float64, len(y.kinds[k].rooms)) // of the others
+	for at, other := range y.kinds[k].rooms {
+		until[at] = y.busy(other)
+	}
 	if !y.relocate(list, y.closed(k, room)) {
 		return false
 	}
-	if (before-y.power(k))*lasts*stays <= cost {
+	// It saves something only as long as both nodes would have been in use.
+	others := 0.0
+	for _, m := range list {
+		others = math.Max(others, until[y.spots[y.tasks[m.task].pos[0]].at])
+	}
+	if (before-y.power(k))*math.Min(lasts, others)*stays <= cost {
 		y.undo(list)
 		return false
 	}
 	return true
+}
+
+// busy is how long a room will be in use, for ever if others than the tasks use it.
+func (y *yard) busy(room int32) float64 {
+	sp := y.spots[room]
+	longest, gpus := 0.0, 0
+	for _, i := range y.there[room] {
+		t := &y.tasks[i]
+		longest = math.Max(longest, t.offers[t.at].time)
+		gpus += gpusOf(t.seats[slices.Index(t.pos, room)])
+	}
+	if gpus < int(y.shelf[sp.kind].used[sp.at]) {
+		return math.Inf(1)
+	}
+	return longest
 }
 
 // movable returns how many GPUs of a room single-node tasks of the plan have, and
@@ -189,8 +221,8 @@ func (y *yard) movable(room int32) (gpus int, all bool) {
 
 // closed lists the rooms of a kind that tasks may not move to when a room is
 // emptied: that one, and those that are not in use.
-func (y *yard) closed(k, room int) []int32 {
-	list := []int32{int32(room)}
+func (y *yard) closed(k int, room int32) []int32 {
+	list := []int32{room}
 	for _, at := range y.kinds[k].rooms {
 		if y.shelf[k].used[y.spots[at].at] == 0 {
 			list = append(list, at)

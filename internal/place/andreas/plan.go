@@ -1,8 +1,11 @@
 package andreas
 
 import (
+	"math"
 	"slices"
+	"time"
 
+	"trainyard/internal/job"
 	"trainyard/internal/place"
 )
 
@@ -24,8 +27,35 @@ func (y *yard) plan(why func(*task) string) place.Plan {
 	}
 	return p
 }
-func (y *yard) reason(t *task) string                             { return "x" }
-func (y *yard) expected(t *task, o *offer, delay float64) float64 { return 0 }
 
-func (y *yard) where(t *task) string { return "x" }
-func money(f float64) string         { return "x" }
+// leastAgain is how often at most it asks for that within the time that it looks ahead.
+const leastAgain = 4
+
+// again returns when the policy wants to be asked again although nothing happens:
+// when a job that waits by its own choice may have to take what it can get. Zero
+// if no job does.
+func (y *yard) again() time.Time {
+	soonest := math.Inf(1)
+	for i := range y.tasks {
+		t := &y.tasks[i]
+		if t.at >= 0 || !t.dated {
+			continue
+		}
+		for k := range t.offers {
+			if y.declines(t, k) && y.fits(int32(i), k) {
+				soonest = math.Min(soonest, y.until(t, k))
+			}
+		}
+	}
+	if math.IsInf(soonest, 1) {
+		return time.Time{}
+	}
+	return y.now.Add(job.Seconds(math.Max(soonest, y.ahead/leastAgain)))
+}
+
+// until returns in how many seconds a task that declines an offer will take it.
+func (y *yard) until(t *task, at int) float64 {
+	b := &t.offers[t.base]
+	more := t.offers[at].bill - b.bill
+	return t.spare - y.o.Dare*b.time*math.Log(math.Max(t.late*b.time/more, 1))
+}

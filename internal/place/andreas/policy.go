@@ -26,21 +26,18 @@ import (
 // Search is how the policy looks for something better than its first answer.
 type Search string
 
-// The searches. Each begins with what the one before it found.
+// The searches, each with what the ones before it find.
 const (
-	Greedy  Search = "greedy"  // the first answer
-	Random  Search = "random"  // the first answer with chance in the order, many times
-	Local   Search = "local"   // exchanges between jobs, from the best of those
-	Relink  Search = "relink"  // walks from the best of all towards the others
-	noLimit        = 1 << 30   // rounds, for a search that time alone limits
-	elite          = 10        // how many answers a search keeps
-	day            = 24 * 3600 // seconds
+	Greedy Search = "greedy" // the first answer
+	Local  Search = "local"  // jobs push each other aside, from the first answer
+	Random Search = "random" // the first answer again and again, with chance in the order
+	Relink Search = "relink" // both, and then walks from the best answer towards the others
 )
 
 // Options are the parameters of the policy.
 type Options struct {
-	// Search improves on the first answer. Rounds is how often at most; 0 means as
-	// long as the view allows, or a hundred times if that is for ever.
+	// Search improves on the first answer. Rounds is how many attempts it makes at
+	// most; 0 means as many as the view's time allows, or a hundred if it has no limit.
 	Search Search
 	Rounds int
 	Seed   uint64
@@ -57,6 +54,15 @@ type Options struct {
 	// Margin is by how much what is won by stopping a job must exceed what it costs
 	// to start it again.
 	Margin float64
+	// Dare is how much time to spare a job must have, in times of what is left of it,
+	// to wait for GPUs that suit it better while others are free.
+	Dare float64
+	// Restart is what stopping a job and starting it again takes at least, whatever
+	// is known of it.
+	Restart time.Duration
+	// Rest is how long a job is left alone after it was started, in times of what
+	// starting it again takes.
+	Rest float64
 	// Late is what being late costs a job with a deadline and no price for missing
 	// it, in prices of its GPUs. Wait is the same for one without a deadline, from
 	// the moment of its submission; it doubles with every Patience.
@@ -69,7 +75,10 @@ type Options struct {
 
 // Defaults are the parameters of the policy as it is registered.
 func Defaults() Options {
-	return Options{Search: Greedy, Hedge: 0.03, Ahead: 0.4, Crowd: 2, Margin: 1.5, Late: 10, Wait: 1, Patience: 12 * time.Hour}
+	return Options{
+		Search: Local, Rounds: 10, Hedge: 0.03, Ahead: 0.3, Crowd: 2, Dare: 0.1, Margin: 1.25, Restart: 30 * time.Second, Rest: 2,
+		Late: 10, Wait: 1, Patience: 12 * time.Hour,
+	}
 }
 
 // Policy is the policy andreas.
@@ -97,5 +106,7 @@ func (p *Policy) Plan(v *place.View) place.Plan {
 	y.begin()
 	y.improve()
 	y.seat()
-	return y.plan(y.reason)
+	plan := y.plan(y.reason)
+	plan.Again = y.again()
+	return plan
 }

@@ -57,7 +57,7 @@ func (*Published) Revises() bool { return true }
 
 // Plan gives all GPUs anew.
 func (p *Published) Plan(v *place.View) place.Plan {
-	y := newYard(v, &Options{Late: 10, Wait: 1}, false)
+	y := newYard(v, free(), false)
 	if !y.priced {
 		return baseline.FIFO{}.Plan(v)
 	}
@@ -67,8 +67,9 @@ func (p *Published) Plan(v *place.View) place.Plan {
 	r.assign(nil)
 	best, cost := y.note(), r.cost(p.o.Worst)
 	rng := chance(p.o.Seed, y.now)
+	first := slices.Clone(r.order)
 	for range p.rounds(y) {
-		r.sortByPressure()
+		copy(r.order, first)
 		r.swap(rng, p.o.Swap)
 		r.assign(func(n int) int {
 			if most := int(math.Round(float64(n) * p.o.Choice)); most > 1 {
@@ -97,6 +98,13 @@ func (p *Published) rounds(y *yard) int {
 		counts += y.kinds[k].size * (y.kinds[k].size + 1) / 2
 	}
 	return min(1000, len(y.rooms)*len(y.tasks)*counts)
+}
+
+// free are the parameters of rules that know no cost of stopping and starting.
+func free() *Options {
+	o := Defaults()
+	o.Margin, o.Rest = 0, 0
+	return &o
 }
 
 // rule is the published choice of configurations.
@@ -130,9 +138,9 @@ func newRule(y *yard) *rule {
 			if o.rate > 0 && t.left > 0 {
 				o.time = t.left / o.rate // it knows nothing of starts
 			}
-			o.cost = 0
+			o.bill = 0
 			for n := range int(o.nodes) {
-				o.cost += y.kinds[o.kind].cost[o.on(n)] * o.time
+				o.bill += y.kinds[o.kind].cost[o.on(n)] * o.time
 			}
 			least, r.slowest[i] = math.Min(least, o.time), math.Max(r.slowest[i], o.time)
 			r.lists[i] = append(r.lists[i], int32(k))
@@ -146,7 +154,7 @@ func newRule(y *yard) *rule {
 				}
 				return 1
 			case p.time <= t.slack:
-				return cmp.Compare(p.cost, q.cost)
+				return cmp.Compare(p.bill, q.bill)
 			}
 			return cmp.Compare(p.time, q.time)
 		})
@@ -233,7 +241,7 @@ func (r *rule) reason(t *task) string {
 	case t.at < 0:
 		return "jobs under more pressure take all GPUs that it could have"
 	case t.offers[t.at].time <= t.slack:
-		return "the cheapest that meets its deadline: " + r.y.where(t) + " for " + money(t.offers[t.at].cost)
+		return "the cheapest that meets its deadline: " + r.y.where(t) + " for " + money(t.offers[t.at].bill)
 	}
 	return "it will be late in any case, and this is the fastest that is free: " + r.y.where(t)
 }

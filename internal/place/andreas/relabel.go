@@ -29,9 +29,7 @@ func (y *yard) relabel() {
 		}
 		if t.run != nil && t.at == t.now && y.same(t) {
 			t.pos = t.pos[:0]
-			for _, s := range t.run.Seats {
-				y.sit(int32(i), y.find(s.Node), s.GPUs)
-			}
+			y.back(int32(i), t.run.Seats, t.home)
 			continue
 		}
 		late = append(late, int32(i))
@@ -43,12 +41,12 @@ func (y *yard) relabel() {
 
 // same reports whether a task's nodes are those that it runs on.
 func (y *yard) same(t *task) bool {
-	for _, s := range t.run.Seats {
-		if !slices.Contains(t.pos, int32(y.find(s.Node))) {
+	for _, room := range t.home {
+		if !slices.Contains(t.pos, room) {
 			return false
 		}
 	}
-	return len(t.pos) == len(t.run.Seats)
+	return len(t.pos) == len(t.home)
 }
 
 // claim seats a task on the rooms that it has been written down for.
@@ -92,7 +90,7 @@ func (y *yard) rename() [][]int32 {
 		}
 		for n, s := range t.run.Seats {
 			k := t.offers[t.at].kind
-			if sp := y.spots[y.find(s.Node)]; sp.kind == k && n < len(t.pos) {
+			if sp := y.spots[t.home[n]]; sp.kind == k && n < len(t.pos) {
 				links[k] = append(links[k], link{t.pos[n], sp.at, gpusOf(s)})
 			}
 		}

@@ -3,15 +3,15 @@ package andreas
 import "math"
 
 // relink walks from the best answer towards each of the others: task after task is
-// given what the other answer gives it, always the one that costs least, even if
-// that costs more than before. What is best on the way is kept.
+// given what the other answer gives it, always the one that wins most, even if
+// that is less than before. What is best on the way is kept.
 func (s *search) relink() {
 	for i := 1; i < len(s.pool); i++ {
 		if !s.more() {
 			return
 		}
 		s.restore(&s.pool[0])
-		if a := s.walk(&s.pool[i]); a != nil && a.value < s.pool[0].value {
+		if a := s.walk(&s.pool[i]); a != nil && a.value > s.pool[0].value {
 			s.pool[0] = *a
 		}
 	}
@@ -28,11 +28,12 @@ func (s *search) walk(to *answer) *answer {
 	}
 	value := s.value()
 	var best *answer
-	for lowest := value; len(left) > 0; {
-		at, least := -1, math.Inf(1)
+	for highest := value; len(left) > 0; {
+		at, most := -1, math.Inf(-1)
 		for k, i := range left {
-			if d := s.priceOfTask(&s.tasks[i], to.at[i]) - s.priceOfTask(&s.tasks[i], s.tasks[i].at); d < least && s.open(i, to.at[i]) {
-				at, least = k, d
+			t := &s.tasks[i]
+			if d := t.worth(to.at[i]) - t.worth(t.at); d > most && s.open(i, to.at[i]) {
+				at, most = k, d
 			}
 		}
 		if at < 0 || !s.change(&s.tasks[left[at]], to.at[left[at]]) {
@@ -40,8 +41,8 @@ func (s *search) walk(to *answer) *answer {
 		}
 		left[at] = left[len(left)-1]
 		left = left[:len(left)-1]
-		if value += least; value < lowest-1e-9*math.Abs(lowest) {
-			lowest = value
+		if value += most; value > highest*(1+1e-9) {
+			highest = value
 			a := s.note()
 			best = &a
 		}

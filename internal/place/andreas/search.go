@@ -8,8 +8,11 @@ import (
 	"time"
 )
 
-// usualRounds is how long a search goes on that nobody limits.
-const usualRounds = 100
+const (
+	usualRounds = 100     // of a search that nobody limits
+	noLimit     = 1 << 30 // rounds, of a search that time alone limits
+	elite       = 10      // how many answers a search keeps
+)
 
 // search looks for an answer that is better than the first one.
 type search struct {
@@ -45,7 +48,7 @@ func (y *yard) improve() {
 	if y.o.Search == Relink {
 		s.relink()
 	}
-	best := slices.MinFunc(s.pool, func(a, b answer) int { return cmp.Compare(a.value, b.value) })
+	best := slices.MaxFunc(s.pool, func(a, b answer) int { return cmp.Compare(a.value, b.value) })
 	y.restore(&best)
 }
 
@@ -57,7 +60,7 @@ func (s *search) more() bool {
 
 // keep puts an answer into the pool if it is among the best and not there yet.
 func (s *search) keep(a answer) {
-	at, _ := slices.BinarySearchFunc(s.pool, a, func(x, b answer) int { return cmp.Compare(x.value, b.value) })
+	at, _ := slices.BinarySearchFunc(s.pool, a, func(x, b answer) int { return cmp.Compare(b.value, x.value) })
 	if at >= elite || at < len(s.pool) && slices.Equal(s.pool[at].at, a.at) {
 		return
 	}
@@ -81,14 +84,14 @@ func (s *search) random() {
 			s.give(&s.tasks[i])
 		}
 		s.climb(func() float64 { return math.Exp(spread * rng.NormFloat64()) })
-		if len(s.pool) < elite || s.value() < s.pool[len(s.pool)-1].value {
+		if len(s.pool) < elite || s.value() > s.pool[len(s.pool)-1].value {
 			s.keep(s.note())
 		}
 	}
 }
 
 // local lets tasks that would like something better push others aside, as long as
-// that lowers the sum.
+// that wins more.
 func (s *search) local() {
 	s.muster()
 	for better := true; better; {
@@ -139,12 +142,12 @@ func (s *search) unhappy() []int32 {
 	var list []wish
 	for i := range s.tasks {
 		t := &s.tasks[i]
-		now, best := s.priceOfTask(t, t.at), math.Inf(1)
+		now, best := t.worth(t.at), 0.0
 		for k := range t.offers {
-			best = math.Min(best, s.priceOfTask(t, k))
+			best = math.Max(best, t.worth(k))
 		}
-		if now-best > 1e-6*math.Abs(now) {
-			list = append(list, wish{int32(i), now - best})
+		if best-now > 1e-6*best {
+			list = append(list, wish{int32(i), best - now})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b wish) int { return cmp.Compare(b.gain, a.gain) })
@@ -159,14 +162,14 @@ func (s *search) unhappy() []int32 {
 // others off a node.
 func (s *search) push(i int32) bool {
 	t := &s.tasks[i]
-	now := s.priceOfTask(t, t.at)
+	now := t.worth(t.at)
 	wishes := make([]int, 0, len(t.offers))
 	for k := range t.offers {
-		if o := &t.offers[k]; o.nodes == 1 && s.priceOfTask(t, k) < now && (t.at < 0 || t.offers[t.at].nodes == 1) {
+		if o := &t.offers[k]; o.nodes == 1 && t.worth(k) > now && (t.at < 0 || t.offers[t.at].nodes == 1) {
 			wishes = append(wishes, k)
 		}
 	}
-	slices.SortStableFunc(wishes, func(a, b int) int { return cmp.Compare(s.priceOfTask(t, a), s.priceOfTask(t, b)) })
+	slices.SortStableFunc(wishes, func(a, b int) int { return cmp.Compare(t.offers[b].gain, t.offers[a].gain) })
 	for _, k := range wishes {
 		for _, p := range s.places(i, k) {
 			if s.try(i, k, p) {
@@ -200,7 +203,7 @@ func (s *search) places(i int32, at int) []int32 {
 			}
 			n := int(c.offers[c.at].gpus)
 			if j != i && free < int(o.gpus) {
-				loss += (c.wait - c.offers[c.at].cost) * math.Min(1, float64(int(o.gpus)-free)/float64(n))
+				loss += c.offers[c.at].gain * math.Min(1, float64(int(o.gpus)-free)/float64(n))
 			}
 			free += n
 		}
@@ -224,12 +227,12 @@ type had struct {
 }
 
 // try gives a task an offer on a node. Others leave it, those first that lose
-// least for their GPUs, and take the best that is left for them. If the sum is not
-// lower all is undone.
+// least for their GPUs, and take the best that is left for them. If that does not win
+// more all is undone.
 func (s *search) try(i int32, at int, node int32) bool {
 	t := &s.tasks[i]
 	o := &t.offers[at]
-	before := s.priceOfTask(t, t.at)
+	before := t.worth(t.at)
 	was := []had{s.leave(i)}
 	crew := slices.DeleteFunc(slices.Clone(s.crew[o.kind][node]), func(j int32) bool { return len(s.tasks[j].pos) != 1 })
 	slices.SortStableFunc(crew, func(a, b int32) int { return cmp.Compare(s.density(a), s.density(b)) })
@@ -237,15 +240,15 @@ func (s *search) try(i int32, at int, node int32) bool {
 		if s.shelf[o.kind].free[node] >= int8(o.gpus) {
 			break
 		}
-		before += s.priceOfTask(&s.tasks[j], s.tasks[j].at)
+		before += s.tasks[j].worth(s.tasks[j].at)
 		was = append(was, s.leave(j))
 	}
 	s.join(i, at, node)
-	after := s.priceOfTask(t, at)
+	after := t.worth(at)
 	for k := len(was) - 1; k > 0; k-- {
 		after += s.rejoin(was[k].task)
 	}
-	if after < before-1e-9*math.Abs(before) {
+	if after > before*(1+1e-9) {
 		return true
 	}
 	for _, h := range was {
@@ -263,7 +266,7 @@ func (s *search) try(i int32, at int, node int32) bool {
 func (s *search) density(j int32) float64 {
 	t := &s.tasks[j]
 	o := &t.offers[t.at]
-	return (t.wait - o.cost) / float64(max(o.gpus, 1))
+	return o.gain / float64(max(o.gpus, 1))
 }
 
 // leave takes a task of one node off it, and returns what it had.
@@ -286,13 +289,16 @@ func (s *search) join(i int32, at int, node int32) {
 	s.enlist(i, true)
 }
 
-// rejoin gives a task the best offer that there is room for, and returns what that costs.
+// rejoin gives a task the best offer that there is room for, and returns what that wins.
 func (s *search) rejoin(i int32) float64 {
 	t := &s.tasks[i]
 	best := -1
 	for k := range t.offers {
 		o := &t.offers[k]
-		if o.nodes == 1 && s.priceOfTask(t, k) < s.priceOfTask(t, best) && s.shelf[o.kind].fit(int(o.gpus), nil) >= 0 {
+		if s.declines(t, k) {
+			continue
+		}
+		if o.nodes == 1 && t.worth(k) > t.worth(best) && s.shelf[o.kind].fit(int(o.gpus), nil) >= 0 {
 			best = k
 		}
 	}
@@ -300,5 +306,5 @@ func (s *search) rejoin(i int32) float64 {
 		s.take(t, best)
 		s.enlist(i, true)
 	}
-	return s.priceOfTask(t, t.at)
+	return t.worth(t.at)
 }

@@ -23,9 +23,7 @@ func (y *yard) seat() {
 		switch {
 		case t.at < 0:
 		case t.run != nil && t.at == t.now:
-			for _, s := range t.run.Seats {
-				y.sit(int32(i), y.find(s.Node), s.GPUs)
-			}
+			y.back(int32(i), t.run.Seats, t.home)
 		default:
 			rest = append(rest, int32(i))
 		}
@@ -33,7 +31,7 @@ func (y *yard) seat() {
 	slices.SortStableFunc(rest, func(a, b int32) int {
 		x, z := &y.tasks[a], &y.tasks[b]
 		p, q := &x.offers[x.at], &z.offers[z.at]
-		return cmp.Or(cmp.Compare(q.on(0), p.on(0)), cmp.Compare(z.price(-1)-q.cost, x.price(-1)-p.cost))
+		return cmp.Or(cmp.Compare(q.on(0), p.on(0)), cmp.Compare(q.gain, p.gain))
 	})
 	for _, i := range rest {
 		y.settle(i)
@@ -89,7 +87,7 @@ func (y *yard) settle(i int32) {
 	for {
 		best := -1
 		for k := range t.offers {
-			if t.offers[k].cost < t.wait && (best < 0 || t.offers[k].cost < t.offers[best].cost) && y.fits(i, k) {
+			if !y.declines(t, k) && (best < 0 || t.offers[k].gain > t.offers[best].gain) && y.fits(i, k) {
 				best = k
 			}
 		}
@@ -97,7 +95,7 @@ func (y *yard) settle(i int32) {
 		if best < 0 || y.place(i, nil) {
 			return
 		}
-		t.offers[best].cost = math.Inf(1) // there is none to be had
+		t.offers[best].gain = math.Inf(-1) // there is none to be had
 	}
 }
 
@@ -110,7 +108,7 @@ func (y *yard) fits(i int32, at int) bool {
 	for n := o.on(0); n < len(s.count); n++ {
 		nodes += int(s.count[n])
 	}
-	return nodes >= int(o.nodes) && !math.IsInf(o.cost, 1)
+	return nodes >= int(o.nodes) && !math.IsInf(o.gain, -1)
 }
 
 // place seats a task on the nodes that its offer fits on most tightly: its own
@@ -141,15 +139,13 @@ func (y *yard) place(i int32, avoid []int32) bool {
 func (y *yard) stay(i int32) bool {
 	t := &y.tasks[i]
 	need := &t.item.Shape.Need
-	for _, s := range t.run.Seats {
-		r := &y.rooms[y.find(s.Node)]
+	for k, s := range t.run.Seats {
+		r := &y.rooms[t.home[k]]
 		if s.GPUs&^r.Free != 0 || r.CPUs < need.CPUs || r.Memory < need.Memory {
 			return false
 		}
 	}
-	for _, s := range t.run.Seats {
-		y.sit(i, y.find(s.Node), s.GPUs)
-	}
+	y.back(i, t.run.Seats, t.home)
 	return true
 }
 
@@ -164,13 +160,9 @@ func (y *yard) tightest(t *task, match *fleet.Matcher, o *offer, gpus int, skip 
 		fits, ok := match.Fits(&y.rooms[room])
 		return fleet.Take(fits, gpus), ok && bits.OnesCount64(fits) >= gpus
 	}
-	before := t.item.Prefer
-	if t.run != nil {
-		before = t.run.Seats[0].Node
-	}
-	if at := y.find(before); before != "" && at >= 0 && y.spots[at].kind == o.kind && y.warm(at) {
-		if mask, ok := try(int32(at)); ok {
-			return int32(at), mask
+	if at := y.lately(t); at >= 0 && y.spots[at].kind == o.kind && y.warm(at) {
+		if mask, ok := try(at); ok {
+			return at, mask
 		}
 	}
 	s, rooms := &y.shelf[o.kind], y.kinds[o.kind].rooms
@@ -189,8 +181,19 @@ func (y *yard) tightest(t *task, match *fleet.Matcher, o *offer, gpus int, skip 
 	return -1, 0
 }
 
+// lately returns the room where a task runs or ran last, -1 if it has not run.
+func (y *yard) lately(t *task) int32 {
+	switch {
+	case t.run != nil:
+		return t.home[0]
+	case t.item.Prefer != "":
+		return int32(y.find(t.item.Prefer))
+	}
+	return -1
+}
+
 // warm reports whether a room costs no more to use than any other.
-func (y *yard) warm(room int) bool {
+func (y *yard) warm(room int32) bool {
 	sp := y.spots[room]
 	return !y.kinds[sp.kind].off || y.shelf[sp.kind].used[sp.at] > 0
 }

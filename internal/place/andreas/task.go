@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"time"
 
+	"trainyard/internal/fleet"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
@@ -14,6 +15,7 @@ import (
 type task struct {
 	item  *queue.Item
 	run   *place.Running // nil if it waits
+	home  []int32        // the rooms that it has seats in
 	left  float64        // units of work; seconds if its speed is unknown
 	dated bool           // it has a deadline
 	slack float64        // seconds until then
@@ -22,11 +24,14 @@ type task struct {
 	rank  int            // in the order of the line, of a waiting job without a deadline
 
 	menu   []dish
-	later  float64
 	offers []offer
 	base   int     // the offer that takes least of the yard
+	fast   int     // the fastest
+	cheap  int     // the cheapest
 	now    int     // the offer that it has now, -1 if it waits
-	wait   float64 // what it costs to let it wait
+	turn   float64 // what a start is worth to it for each GPU, without a deadline
+	spare  float64 // seconds that it could wait if all that is due before it were done first
+	rush   float64 // what not having to wait is worth to it
 	at     int     // the offer that it is given, -1 if it waits
 	pos    []int32 // and its nodes, by their places on the kind's shelf
 	one    [1]int32
@@ -37,10 +42,12 @@ type task struct {
 // offer is a kind and a number of GPUs that a task could have.
 type offer struct {
 	dish
-	time float64 // seconds until it has ended there
-	size float64 // what that takes of the yard, in seconds of the best GPU
-	bill float64 // what its GPUs cost until then, on well used nodes
-	cost float64 // the bill, and what being late is expected to cost
+	time   float64 // seconds until it has ended there
+	lost   float64 // of these until it does its first work
+	weight float64 // what it takes of the yard, in GPUs of the best kind
+	bill   float64 // what its GPUs cost until its end, on well used nodes
+	gain   float64 // money that it wins in a second over waiting
+	cold   float64 // the same on nodes that must be switched on first
 }
 
 // dish is an offer as all jobs of one shape and speed have it.
@@ -60,21 +67,17 @@ const unknownLasts = time.Hour
 
 // enter makes tasks of the jobs that wait and of those that may be stopped.
 func (y *yard) enter(waiting []*queue.Item) {
-	y.menus = map[menuKey][]dish{}
-	y.tasks = make([]task, 0, len(waiting)+len(y.view.Running))
-	for _, r := range y.view.Running {
-		if y.loose(r) {
-			y.tasks = append(y.tasks, task{item: r.Item, run: r, now: -1, at: -1})
-		}
+	y.shapes, y.needs, y.menus = map[*queue.Shape]*shape{}, map[fleet.Need]*shape{}, map[menuKey][]dish{}
+	y.tasks = make([]task, 0, len(waiting)+len(y.loose))
+	for _, l := range y.loose {
+		y.tasks = append(y.tasks, task{item: l.run.Item, run: l.run, home: l.rooms, now: -1, at: -1})
 	}
-	undated := 0
+	undated := false
 	for _, it := range waiting {
 		y.tasks = append(y.tasks, task{item: it, now: -1, at: -1})
-		if it.Outlook.Deadline.IsZero() {
-			undated++
-		}
+		undated = undated || it.Outlook.Deadline.IsZero()
 	}
-	if undated > 0 {
+	if undated {
 		y.rank()
 	}
 }
@@ -105,9 +108,7 @@ func (y *yard) offer() {
 	for i := range y.tasks {
 		t := &y.tasks[i]
 		o := t.item.Outlook
-		if s := o.Speed; s != nil {
-			t.again = time.Duration(s.Start+s.Save).Seconds() * y.o.Margin
-		}
+		t.again = y.restarts(t.item).Seconds() * y.o.Margin
 		from := len(y.space)
 		if t.run == nil {
 			y.waitingOffers(t)
@@ -133,27 +134,26 @@ func (y *yard) waitingOffers(t *task) {
 	}
 	t.left = left
 	for _, d := range y.menu(t) {
-		y.space = append(y.space, offer{dish: d, time: start + left/d.rate})
+		y.space = append(y.space, offer{dish: d, time: start + math.Max(left/d.rate, 1), lost: start})
 	}
 }
 
 func (y *yard) runningOffers(t *task) {
 	r := t.run
-	at := y.find(r.Seats[0].Node)
 	ends, known := r.Ends(y.now)
 	if !known {
 		ends = y.endOf(r)
 	}
 	t.now = len(y.space)
 	y.space = append(y.space, offer{
-		dish: dish{kind: y.spots[at].kind, gpus: int32(r.GPUs), nodes: int32(len(r.Seats)), rate: r.Rate},
+		dish: dish{kind: y.spots[t.home[0]].kind, gpus: int32(r.GPUs), nodes: int32(len(r.Seats)), rate: r.Rate},
 		time: math.Max(ends.Sub(y.now).Seconds(), 1),
 	})
 	t.left, _ = r.Left(y.now)
 	if known {
 		for _, d := range y.menu(t) {
 			if n := &y.space[t.now]; d.kind != n.kind || d.gpus != n.gpus || d.nodes != n.nodes {
-				y.space = append(y.space, offer{dish: d, time: t.again + t.left/d.rate})
+				y.space = append(y.space, offer{dish: d, time: t.again + math.Max(t.left/d.rate, 1), lost: t.again})
 			}
 		}
 	}

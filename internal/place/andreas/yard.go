@@ -3,6 +3,8 @@ package andreas
 import (
 	"math"
 	"math/bits"
+	"slices"
+	"strings"
 	"time"
 
 	"trainyard/internal/fleet"
@@ -17,8 +19,8 @@ type yard struct {
 	o      *Options
 	view   *place.View
 	now    time.Time
-	fixed  bool // what runs is left alone
 	priced bool // there is something to reckon with
+	loose  []loose
 	kinds  []kind
 	rooms  []fleet.Room // the view's, with what loose jobs hold taken out
 	spots  []spot       // of each room
@@ -27,13 +29,12 @@ type yard struct {
 	needs  map[fleet.Need]*shape
 	menus  map[menuKey][]dish
 	shelf  []shelf // of each kind, as the tasks have been placed
-	unit   float64 // of a price: seconds of the best GPU that there are in a second
-	ahead  float64 // how long a job that does not start now would wait, in seconds
+	unit   float64 // GPUs that may be given, in GPUs of the best kind
+	ahead  float64 // how far it looks ahead, in seconds
 	mean   float64 // how long the jobs take where they use their GPUs best
 	crowd  float64 // how full the yard is, 0 to 1
 	space  []offer // of all tasks
 	heap   []step
-	scarce []float64
 	old    []int32   // nodes that a task had
 	there  [][]int32 // tasks with a seat in each room
 }
@@ -60,21 +61,20 @@ type spot struct{ kind, at int32 }
 const perHour = 1.0 / 3600
 
 // newYard looks at what there is. Where what runs is fixed, only jobs that wait
-// become tasks.
+// become tasks. If there is nothing to reckon with it looks no further.
 func newYard(v *place.View, o *Options, fixed bool) *yard {
-	y := &yard{o: o, fixed: fixed, view: v, now: v.Now, rooms: v.Rooms}
+	y := &yard{o: o, view: v, now: v.Now, rooms: v.Rooms}
 	waiting := v.Line.Items()
 	for _, it := range waiting {
 		y.priced = y.priced || reckonable(it)
 	}
-	for _, r := range v.Running {
-		y.priced = y.priced || y.loose(r) && reckonable(r.Item)
+	if !fixed {
+		y.loosen()
 	}
 	if !y.priced {
 		return y
 	}
-	y.shapes, y.needs = map[*queue.Shape]*shape{}, map[fleet.Need]*shape{}
-	y.rooms = append([]fleet.Room(nil), v.Rooms...)
+	y.rooms = slices.Clone(v.Rooms)
 	y.free()
 	y.sort()
 	y.enter(waiting)
@@ -87,34 +87,65 @@ func reckonable(it *queue.Item) bool {
 	return !it.Outlook.Deadline.IsZero() || it.Outlook.Speed != nil
 }
 
-// loose reports whether a running job may be stopped: it goes on from where it
-// was, is not being stopped already, and its nodes are open, so that it could stay.
-func (y *yard) loose(r *place.Running) bool {
-	if y.fixed || !r.Outlook.Resumes || r.Stopping {
-		return false
-	}
-	for _, s := range r.Seats {
-		if at := y.find(s.Node); at < 0 || !y.rooms[at].Open {
-			return false
+// loose is a running job that may be stopped: it goes on from where it was, is not
+// being stopped already nor has just been started, and could also stay where it
+// is: its nodes are open, its GPUs sound and promised to nobody else.
+type loose struct {
+	run   *place.Running
+	rooms []int32 // of its seats
+}
+
+// loosen lists the running jobs that may be stopped.
+func (y *yard) loosen() {
+	y.loose = make([]loose, 0, len(y.view.Running))
+	all := make([]int32, 0, len(y.view.Running))
+	for _, r := range y.view.Running {
+		if !r.Outlook.Resumes || r.Stopping || y.now.Sub(r.Ordered) < y.rest(r.Item) {
+			continue
+		}
+		from := len(all)
+		for _, s := range r.Seats {
+			if at := y.find(s.Node); at >= 0 && mayStay(&y.rooms[at], r, s) {
+				all = append(all, int32(at))
+			}
+		}
+		if len(all)-from == len(r.Seats) {
+			y.loose = append(y.loose, loose{r, all[from:len(all):len(all)]})
+			y.priced = y.priced || reckonable(r.Item)
 		}
 	}
-	return true
+}
+
+// rest is how long a job is left alone after it was started.
+func (y *yard) rest(it *queue.Item) time.Duration {
+	return time.Duration(y.o.Rest * float64(y.restarts(it)))
+}
+
+// restarts is how long stopping a job and starting it again takes.
+func (y *yard) restarts(it *queue.Item) time.Duration {
+	again := y.o.Restart
+	if s := it.Outlook.Speed; s != nil {
+		again = max(again, time.Duration(s.Start+s.Save))
+	}
+	return again
+}
+
+// mayStay reports whether a run may keep its whole GPUs of a room. One that shares
+// a GPU is not loose, because it is reckoned in whole ones here.
+func mayStay(room *fleet.Room, r *place.Running, s place.Seat) bool {
+	return room.Open && s.Share == 0 && s.GPUs&^room.Sound == 0 &&
+		!slices.ContainsFunc(room.Holds, func(h fleet.Hold) bool { return h.Run != r.Run && h.GPUs&s.GPUs != 0 })
 }
 
 // free takes what loose jobs hold out of the rooms. What is also promised to
 // another run stays held.
 func (y *yard) free() {
-	freed := make(map[id.Run]bool, len(y.view.Running))
+	freed := make(map[id.Run]bool, len(y.loose))
 	touched := make([]bool, len(y.rooms))
-	for _, r := range y.view.Running {
-		if !y.loose(r) {
-			continue
-		}
-		freed[r.Run] = true
-		for _, s := range r.Seats {
-			if at := y.find(s.Node); at >= 0 {
-				touched[at] = true
-			}
+	for _, l := range y.loose {
+		freed[l.run.Run] = true
+		for _, at := range l.rooms {
+			touched[at] = true
 		}
 	}
 	for i := range y.rooms {
@@ -135,19 +166,11 @@ func (y *yard) free() {
 
 // find returns the place of a node's room, -1 if it has none.
 func (y *yard) find(n id.Node) int {
-	lo, hi := 0, len(y.rooms)
-	for lo < hi {
-		mid := (lo + hi) / 2
-		if y.rooms[mid].Node.ID < n {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
+	at, found := slices.BinarySearchFunc(y.rooms, n, func(r fleet.Room, n id.Node) int { return strings.Compare(string(r.Node.ID), string(n)) })
+	if !found {
+		return -1
 	}
-	if lo < len(y.rooms) && y.rooms[lo].Node.ID == n {
-		return lo
-	}
-	return -1
+	return at
 }
 
 // sort puts the open rooms onto shelves by kind. A node with several kinds of GPU

@@ -65,7 +65,7 @@ func (f *fifo) hold(it *queue.Item, st *shapeState) *heldBack {
 		if len(best) == need.Nodes {
 			worst = &best[len(best)-1]
 		}
-		c := candidate{at: int32(i), holds: len(room.Holds)}
+		c := candidate{at: int32(i), holds: len(room.Holds) + f.endless[int32(i)]}
 		c.when, c.sure = f.freeAt(room, st.match, worst)
 		if worst != nil && !c.before(worst) {
 			continue
@@ -107,9 +107,16 @@ func (f *fifo) bookStarts() {
 	for ; f.booked < len(f.plan.Starts); f.booked++ {
 		s := &f.plan.Starts[f.booked]
 		hold := fleet.Hold{Job: s.Item.Job, CPUs: s.Item.Shape.Need.CPUs, Memory: s.Item.Shape.Need.Memory}
-		if s.Item.Lasts > 0 {
-			hold.Ends = f.view.Now.Add(s.Item.Lasts)
+		if s.Item.Lasts == 0 { // nobody can reckon with its end: that it is there is all there is to know
+			if f.endless == nil {
+				f.endless = map[int32]int{}
+			}
+			for _, at := range f.rooms[f.booked] {
+				f.endless[at]++
+			}
+			continue
 		}
+		hold.Ends = f.view.Now.Add(s.Item.Lasts)
 		for k, seat := range s.Seats {
 			at := f.rooms[f.booked][k]
 			room := f.trial.change(at)

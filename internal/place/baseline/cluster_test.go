@@ -1,7 +1,9 @@
 package baseline_test
 
 import (
+	"cmp"
 	"fmt"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -24,6 +26,7 @@ type cluster struct {
 	line  *queue.Line
 	items map[id.Job]*queue.Item
 	usage map[id.User]float64
+	runs  []*place.Running // by submission
 }
 
 func newCluster() *cluster {
@@ -55,6 +58,9 @@ type want struct {
 	spec  job.Resources
 	place job.Place
 	avoid []id.Node
+	due   time.Duration // after now; 0 for no deadline
+	speed *job.Speed
+	stuck bool // it saves nothing and cannot be stopped
 }
 
 // add puts a job into the line; its number is its place in the order of submission.
@@ -68,6 +74,10 @@ func (c *cluster) add(w want) *queue.Item {
 	n := uint64(len(c.items) + 1)
 	need := fleet.NeedOf(&job.Spec{Resources: w.spec, Place: w.place}, job.Floor{}, w.avoid)
 	it := &queue.Item{Job: id.NewJob(n), Number: n, User: w.user, Priority: w.prio, Lasts: w.lasts, Cost: float64(max(need.GPUs, 1)) * 3600}
+	it.Outlook = &job.Outlook{Submitted: c.now, Speed: w.speed, Resumes: !w.stuck}
+	if w.due > 0 {
+		it.Outlook.Deadline = c.now.Add(w.due)
+	}
 	c.items[it.Job] = it
 	c.line.Add(it, need)
 	return it
@@ -76,7 +86,7 @@ func (c *cluster) add(w want) *queue.Item {
 func gpus(n int) job.Resources { return job.Resources{GPUs: job.Range{Min: n, Max: n}, CPUs: 1000} }
 
 func (c *cluster) view() *place.View {
-	return &place.View{Now: c.now, Rooms: c.table.Rooms(), Line: c.line, Usage: func(u id.User) float64 { return c.usage[u] }}
+	return &place.View{Now: c.now, Rooms: c.table.Rooms(), Line: c.line, Running: c.runs, Usage: func(u id.User) float64 { return c.usage[u] }}
 }
 
 func (c *cluster) plan() place.Plan { return baseline.FIFO{}.Plan(c.view()) }
@@ -84,9 +94,34 @@ func (c *cluster) plan() place.Plan { return baseline.FIFO{}.Plan(c.view()) }
 // book lets a start of a plan run.
 func (c *cluster) book(s place.Start) {
 	c.line.Remove(s.Item)
+	r := &place.Running{Item: s.Item, Run: id.NewRun(s.Item.Job, 1), Seats: s.Seats, Ordered: c.now, Began: c.now}
 	for _, seat := range s.Seats {
 		c.table.Book(seat.Node, c.holdOf(s, seat))
+		r.GPUs += bits.OnesCount64(seat.GPUs)
 	}
+	r.Rate = place.RateOn(s.Item.Outlook.Speed, s.Seats, func(n id.Node) *fleet.Node {
+		room, _ := c.table.Get(n)
+		return room.Node
+	})
+	c.runs = append(c.runs, r)
+	slices.SortFunc(c.runs, func(a, b *place.Running) int { return cmp.Compare(a.Number, b.Number) })
+}
+
+// leave takes a job off its nodes. What it has done and had is written down.
+func (c *cluster) leave(r *place.Running) {
+	for _, seat := range r.Seats {
+		c.table.Release(seat.Node, r.Run)
+	}
+	o := r.Outlook
+	o.Done, o.Served, o.Ran = r.Done(c.now), r.Served(c.now), r.GPUs
+	c.runs = slices.DeleteFunc(c.runs, func(o *place.Running) bool { return o == r })
+}
+
+// stop puts a job that runs back into the line.
+func (c *cluster) stop(r *place.Running) {
+	c.leave(r)
+	r.Outlook.Stops++
+	c.line.Add(r.Item, r.Shape.Need)
 }
 
 func (c *cluster) holdOf(s place.Start, seat place.Seat) fleet.Hold {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -18,7 +19,8 @@ import (
 // Elastic gives each job a number of GPUs by a rule, and changes what runs when
 // the numbers change. There is one pool for each kind of GPU, because a job on two
 // kinds goes as fast as on the slower; a waiting job belongs to the pool that has
-// least to do of those it may use. Jobs without GPUs start where they fit.
+// least to do of those it may use, and one that no pool alone can hold waits. Jobs
+// without GPUs start where they fit.
 type Elastic struct {
 	name string
 	why  string // the rule, said of a job that gets another number: "…, because …"
@@ -42,48 +44,95 @@ func (e Elastic) Revises() bool { return true }
 type pool struct {
 	now  time.Time
 	kind seats.Kind
-	free int // GPUs that nobody has been given yet
+	gpus int // that can be given
+	free int // of them, that nobody has been given yet
 	jobs []*member
+	out  bool // a job was taken out of it that waits for room on a node
 	// again is when the rule wants to be asked again, zero if it does not.
 	again time.Time
 }
 
 // member is a job that a rule gives GPUs to.
 type member struct {
-	task
-	least, most int // GPUs
-	step        int // by how many its number may grow
+	it          *queue.Item
+	run         *place.Running // nil if it waits
+	least, most int            // GPUs
+	step        int            // by how many its number may grow
 	curve       *job.Curve
 	perNode     int // GPUs that it can have on one node
 	has, gets   int
 }
 
-// Plan asks the rule and deals out.
+// Plan asks the rule and deals out. A job for which the rule has GPUs but no node
+// has room is left out, and the rule asked again without it.
 func (e Elastic) Plan(v *place.View) place.Plan {
 	pools, others := e.pools(v)
-	wants := others
-	var plan place.Plan
 	until, calm := e.calm(v)
+	var wants []seats.Want
+	var given []seats.Given
+	var again time.Time
+	for range mostTries {
+		wants, again = slices.Clone(others), time.Time{}
+		for _, p := range pools {
+			wants = append(wants, e.ask(p, calm)...)
+			again = sooner(again, p.again)
+		}
+		given = seats.Deal(v, wants, seats.Options{Move: !calm})
+		if !strike(pools, wants, given) {
+			break
+		}
+	}
+	plan := seats.Plan(wants, given, func(i int) string { return e.reason(&wants[i], &given[i]) })
+	if plan.Again = again; calm {
+		plan.Again = sooner(plan.Again, until)
+	}
+	return plan
+}
+
+// mostTries is how often the rule is asked in one plan.
+const mostTries = 4
+
+// ask lets the rule decide, and returns what is to be dealt.
+func (e Elastic) ask(p *pool, calm bool) []seats.Want {
+	p.free = p.gpus
+	p.again = time.Time{}
+	for _, m := range p.jobs {
+		m.gets = 0
+	}
+	if calm {
+		p.wait()
+	} else {
+		e.rule(p)
+	}
+	var wants []seats.Want
+	for _, m := range p.jobs {
+		if m.run != nil || m.gets > 0 {
+			wants = append(wants, seats.Want{Item: m.it, Running: m.run, GPUs: m.gets, Least: min(m.least, m.gets), Kinds: []int32{p.kind.ID}})
+		}
+	}
+	return wants
+}
+
+// strike takes those jobs out of the pools that were to have GPUs and got none,
+// and reports whether there were any and others wait who could have them.
+func strike(pools []*pool, wants []seats.Want, given []seats.Given) bool {
+	failed := map[*queue.Item]bool{}
+	for i := range wants {
+		if wants[i].GPUs > 0 && len(given[i].Seats) == 0 && wants[i].Item.Shape.Need.MaxGPUs > 0 {
+			failed[wants[i].Item] = true
+		}
+	}
+	if len(failed) == 0 {
+		return false
+	}
+	left := false
 	for _, p := range pools {
-		if calm {
-			e.wait(p)
-		} else {
-			e.rule(p)
-		}
-		plan.Again = sooner(plan.Again, p.again)
-		for _, m := range p.jobs {
-			if m.run != nil || m.gets > 0 {
-				wants = append(wants, seats.Want{Item: m.it, Running: m.run, GPUs: m.gets, Least: min(m.least, m.gets), Kinds: []int32{p.kind.ID}})
-			}
-		}
+		n := len(p.jobs)
+		p.jobs = slices.DeleteFunc(p.jobs, func(m *member) bool { return failed[m.it] && m.run == nil })
+		p.out = p.out || len(p.jobs) < n
+		left = left || len(p.jobs) > 0
 	}
-	given := seats.Deal(v, wants, seats.Options{Move: !calm})
-	dealt := seats.Plan(wants, given, func(i int) string { return e.reason(&wants[i], &given[i]) })
-	dealt.Again = plan.Again
-	if calm && (v.Line.Len() > len(dealt.Starts) || len(v.Running) > 0) {
-		dealt.Again = sooner(dealt.Again, until)
-	}
-	return dealt
+	return left
 }
 
 // sooner is the earlier of two times, of which zero is none.
@@ -109,7 +158,7 @@ func (e Elastic) calm(v *place.View) (until time.Time, calm bool) {
 }
 
 // wait lets what runs be, and gives those that wait their least from what is free.
-func (e Elastic) wait(p *pool) {
+func (p *pool) wait() {
 	for _, m := range p.jobs {
 		m.gets = m.has
 		p.free -= m.has
@@ -120,55 +169,27 @@ func (e Elastic) wait(p *pool) {
 // pools makes the pools, each with its jobs by priority and submission, and the
 // wants of jobs without GPUs.
 func (e Elastic) pools(v *place.View) ([]*pool, []seats.Want) {
+	vacant := seats.Vacant(v)
 	var pools []*pool
-	for _, k := range seats.Kinds(v) {
+	for _, k := range seats.KindsOf(vacant) {
 		if k.GPU != nil {
-			pools = append(pools, &pool{now: v.Now, kind: k, free: k.GPUs})
+			pools = append(pools, &pool{now: v.Now, kind: k, gpus: k.GPUs})
 		}
 	}
-	load := make([]int, len(pools))
+	b := &builder{view: v, vacant: vacant, pools: pools, load: make([]int, len(pools)), reach: map[*queue.Shape][]int{}}
+	items := v.Line.Items()
+	b.members = make([]member, 0, len(items)+len(v.Running))
 	for _, r := range v.Running {
-		if r.Shape.Need.MaxGPUs == 0 || r.GPUs == 0 || !seats.Loose(r) {
-			continue
+		if r.GPUs > 0 && seats.Loose(r) {
+			b.running(r)
 		}
-		at := poolOf(v, pools, r)
-		if at < 0 {
-			continue
-		}
-		m := newMember(task{it: r.Item, run: r}, &pools[at].kind)
-		if m == nil { // what is known of it does not fit where it is; let it be
-			pools[at].free -= r.GPUs
-			continue
-		}
-		m.has = r.GPUs
-		m.most = max(m.most, m.least)
-		load[at] += m.least
-		pools[at].jobs = append(pools[at].jobs, m)
 	}
 	var others []seats.Want
-	usable := map[*queue.Shape][]bool{}
-	for _, it := range v.Line.Items() {
+	for _, it := range items {
 		if it.Shape.Need.MaxGPUs == 0 {
 			others = append(others, seats.Want{Item: it, GPUs: it.Shape.Need.Nodes})
-			continue
-		}
-		if usable[it.Shape] == nil {
-			usable[it.Shape] = kindsFor(v, pools, it.Shape)
-		}
-		var best *member
-		to := -1
-		for i, p := range pools {
-			if !usable[it.Shape][i] {
-				continue
-			}
-			m := newMember(task{it: it}, &p.kind)
-			if m != nil && m.least <= p.kind.GPUs && (to < 0 || load[i]*pools[to].kind.GPUs < load[to]*p.kind.GPUs) {
-				best, to = m, i
-			}
-		}
-		if to >= 0 {
-			load[to] += best.least
-			pools[to].jobs = append(pools[to].jobs, best)
+		} else {
+			b.waiting(it)
 		}
 	}
 	for _, p := range pools {
@@ -179,46 +200,101 @@ func (e Elastic) pools(v *place.View) ([]*pool, []seats.Want) {
 	return pools, others
 }
 
-// poolOf returns the pool of a running job.
-func poolOf(v *place.View, pools []*pool, r *place.Running) int {
-	at, found := slices.BinarySearchFunc(v.Rooms, r.Seats[0].Node, func(room fleet.Room, n id.Node) int { return cmp.Compare(room.Node.ID, n) })
+// builder finds each job its pool.
+type builder struct {
+	view    *place.View
+	vacant  []fleet.Room
+	pools   []*pool
+	load    []int                  // GPUs that the jobs of each pool need at least
+	reach   map[*queue.Shape][]int // most GPUs that a shape can have of each pool
+	members []member               // never more than it has space for: others point into it
+}
+
+func (b *builder) running(r *place.Running) {
+	at, found := slices.BinarySearchFunc(b.view.Rooms, r.Seats[0].Node, func(room fleet.Room, n id.Node) int { return cmp.Compare(room.Node.ID, n) })
 	if !found {
-		return -1
+		return
 	}
-	return slices.IndexFunc(pools, func(p *pool) bool { return p.kind.ID == v.Rooms[at].Kind })
+	i := slices.IndexFunc(b.pools, func(p *pool) bool { return p.kind.ID == b.view.Rooms[at].Kind })
+	if i < 0 {
+		return
+	}
+	m, ok := newMember(r.Item, r, &b.pools[i].kind, max(b.most(r.Shape, i), r.GPUs))
+	if !ok { // what is known of it does not fit where it is; let it be
+		b.pools[i].gpus -= r.GPUs
+		return
+	}
+	m.has = r.GPUs
+	b.add(i, m)
 }
 
-// kindsFor reports for each pool whether a shape could run there.
-func kindsFor(v *place.View, pools []*pool, s *queue.Shape) []bool {
-	m := fleet.NewMatcher(s.Need)
-	usable := make([]bool, len(pools))
-	for i, p := range pools {
-		usable[i] = slices.ContainsFunc(v.Rooms, func(r fleet.Room) bool { return r.Kind == p.kind.ID && r.Open && m.Eligible(&r) })
+// waiting puts a job into the pool that has least to do.
+func (b *builder) waiting(it *queue.Item) {
+	var best member
+	to := -1
+	for i, p := range b.pools {
+		if to >= 0 && b.load[i]*b.pools[to].kind.GPUs >= b.load[to]*p.kind.GPUs {
+			continue
+		}
+		if m, ok := newMember(it, nil, &p.kind, b.most(it.Shape, i)); ok {
+			best, to = m, i
+		}
 	}
-	return usable
+	if to >= 0 {
+		b.add(to, best)
+	}
 }
 
-// newMember says what a job can have of a kind, nil if nothing.
-func newMember(t task, kind *seats.Kind) *member {
-	need := &t.it.Shape.Need
-	m := &member{task: t, step: 1, perNode: max(min(need.MaxGPUs, kind.Largest), 1)}
+func (b *builder) add(to int, m member) {
+	b.load[to] += m.least
+	b.members = append(b.members, m)
+	b.pools[to].jobs = append(b.pools[to].jobs, &b.members[len(b.members)-1])
+}
+
+// most returns how many GPUs a shape could have of a pool if it were alone there,
+// 0 if there are not enough nodes for it.
+func (b *builder) most(s *queue.Shape, pool int) int {
+	if b.reach[s] == nil {
+		b.reach[s] = make([]int, len(b.pools))
+		m := fleet.NewMatcher(s.Need)
+		var each []int
+		for i, p := range b.pools {
+			each = each[:0]
+			for k := range b.vacant {
+				if r := &b.vacant[k]; r.Kind == p.kind.ID {
+					if gpus, ok := m.Fits(r); ok {
+						each = append(each, min(s.Need.MaxGPUs, bits.OnesCount64(gpus)))
+					}
+				}
+			}
+			if len(each) < s.Need.Nodes {
+				continue
+			}
+			slices.SortFunc(each, func(a, b int) int { return b - a })
+			for _, n := range each[:min(len(each), s.Need.MaxNodes)] {
+				b.reach[s][i] += n
+			}
+		}
+	}
+	return b.reach[s][pool]
+}
+
+// newMember says what a job can have of a kind, and whether it can have anything.
+func newMember(it *queue.Item, run *place.Running, kind *seats.Kind, most int) (m member, ok bool) {
+	need := &it.Shape.Need
+	m = member{it: it, run: run, step: 1, perNode: max(min(need.MaxGPUs, kind.Largest), 1), most: most}
 	m.least = max(need.Nodes*need.GPUs, 1)
-	m.most = need.MaxNodes * m.perNode
-	if need.GPUs == need.MaxGPUs && need.GPUs > 0 {
+	if need.GPUs == need.MaxGPUs {
 		m.step = need.GPUs
 	}
-	if s := t.it.Outlook.Speed; s != nil {
+	if s := it.Outlook.Speed; s != nil {
 		if m.curve = s.On(kind.GPU.Model, kind.GPU.Memory); m.curve == nil {
-			return nil
+			return m, false
 		}
 		m.least = max(m.least, m.curve.Least())
 		m.most = min(m.most, max(m.curve.Most(), m.least))
 	}
-	m.most = min(m.most, kind.GPUs)
-	if m.least > m.most && t.run == nil {
-		return nil
-	}
-	return m
+	return m, m.least <= m.most
 }
 
 // rate is the units per second on so many GPUs; without a curve, as many as GPUs.
@@ -255,7 +331,7 @@ func (m *member) left(now time.Time, gpus int) float64 {
 		return math.Inf(1)
 	}
 	// It was declared for as little as it asks for.
-	rest := math.Max(m.it.Lasts.Seconds()-served(now, &m.task)/float64(m.least), 0)
+	rest := math.Max(m.it.Lasts.Seconds()-served(now, m.it, m.run)/float64(m.least), 0)
 	return rest * m.rate(m.least) / math.Max(m.rate(gpus), 1e-12)
 }
 

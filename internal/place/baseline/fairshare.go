@@ -38,20 +38,19 @@ func (FairShare) Plan(v *place.View) place.Plan {
 
 // portion is what one user has been dealt.
 type portion struct {
-	queue []int32 // tasks: by priority, those that run first, then by submission
+	queue []int32 // jobs: by priority, those that run first, then by submission
 	size  float64 // dealt so far, in GPUs, or CPUs of jobs without
 }
 
-// deal hands out the tasks of the user who has least. What cannot be stopped
+// deal hands out the jobs of the user who has least. What cannot be stopped
 // counts as dealt from the beginning, what found no room does not count. Between
 // users who have the same, one whose next job runs already goes first, so that
 // nobody is stopped for nothing.
 type deal struct {
 	p     *preemptor
 	users map[id.User]*portion
-	heap  heap // the next task of each user
+	heap  heap // the next job of each user
 	last  *portion
-	was   int32 // the task that was handed out last
 }
 
 func newDeal(p *preemptor) *deal {
@@ -62,22 +61,30 @@ func newDeal(p *preemptor) *deal {
 		}
 	}
 	var order []id.User
-	for i := range p.tasks {
-		u := d.of(p.tasks[i].it.User)
+	for n := range int32(p.count()) {
+		it, _ := p.job(n)
+		u := d.of(it.User)
 		if len(u.queue) == 0 {
-			order = append(order, p.tasks[i].it.User)
+			order = append(order, it.User)
 		}
-		u.queue = append(u.queue, int32(i))
+		u.queue = append(u.queue, n)
 	}
 	for _, name := range order {
 		u := d.users[name]
-		slices.SortStableFunc(u.queue, func(a, b int32) int { return cmp.Compare(p.tasks[b].it.Priority, p.tasks[a].it.Priority) })
+		slices.SortStableFunc(u.queue, func(a, b int32) int {
+			x, _ := p.job(a)
+			y, _ := p.job(b)
+			return cmp.Compare(y.Priority, x.Priority)
+		})
 		sum := u.size
-		for _, at := range u.queue { // where each stands if all of them find room
-			p.tasks[at].rank = d.entry(sum, at)
-			sum += size(p.tasks[at].it)
+		for _, n := range u.queue { // where those that run stand if all before them find room
+			it, run := p.job(n)
+			if run != nil {
+				p.tasks[n].rank = d.entry(sum, n)
+			}
+			sum += size(it)
 		}
-		d.heap = append(d.heap, p.tasks[u.queue[0]].rank)
+		d.heap = append(d.heap, d.entry(u.size, u.queue[0]))
 	}
 	d.heap.init()
 	return d
@@ -90,20 +97,33 @@ func (d *deal) of(u id.User) *portion {
 	return d.users[u]
 }
 
-func (d *deal) entry(has float64, at int32) entry {
-	t := &d.p.tasks[at]
-	e := entry{first: has, number: t.it.Number, at: at}
-	if t.run == nil {
+func (d *deal) entry(has float64, n int32) entry {
+	it, run := d.p.job(n)
+	e := entry{first: has, number: it.Number, at: n}
+	if run == nil {
 		e.second = 1
 	}
 	return e
 }
 
-// next returns the next task of the user who has least, -1 after the last.
-func (d *deal) next() int32 {
+// has is what a task has been given, in GPUs, or CPUs if it wants no GPUs.
+func (t *task) has() float64 {
+	switch {
+	case t.state == stays && t.run.GPUs > 0:
+		return float64(t.run.GPUs)
+	case t.state == placed && t.it.Shape.Need.MaxGPUs > 0:
+		return float64(t.gpus())
+	case t.state == stays || t.state == placed:
+		return size(t.it)
+	}
+	return 0
+}
+
+// next returns the next job of the user who has least, -1 after the last.
+func (d *deal) next(last *task) int32 {
 	if u := d.last; u != nil {
-		if t := &d.p.tasks[d.was]; t.state == stays || t.state == placed {
-			u.size += size(t.it)
+		if last != nil {
+			u.size += last.has()
 		}
 		if u.queue = u.queue[1:]; len(u.queue) > 0 {
 			d.heap.push(d.entry(u.size, u.queue[0]))
@@ -112,7 +132,8 @@ func (d *deal) next() int32 {
 	if len(d.heap) == 0 {
 		return -1
 	}
-	d.was = d.heap.pop().at
-	d.last = d.users[d.p.tasks[d.was].it.User]
-	return d.was
+	n := d.heap.pop().at
+	it, _ := d.p.job(n)
+	d.last = d.users[it.User]
+	return n
 }

@@ -70,6 +70,8 @@ type fifo struct {
 	rooms  [][]int32 // of each start of the plan
 	booked int       // starts whose ends are in the trial's rooms
 	holds  []bool    // rooms whose holds are the trial's own
+	// endless counts starts of unknown length by room.
+	endless map[int32]int
 }
 
 // shapeState is how far the search for one shape has come. What is free only

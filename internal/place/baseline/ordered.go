@@ -31,20 +31,10 @@ func (o Ordered) Revises() bool { return false }
 // Plan starts what can start.
 func (o Ordered) Plan(v *place.View) place.Plan {
 	f := newFIFO(v, o.behind)
-	score := o.score(v)
 	items := v.Line.Items()
-	h := make(heap, len(items))
-	for i, it := range items {
-		h[i] = entry{first: score(it), number: it.Number, at: int32(i)}
-	}
-	for h.init(); len(h) > 0; {
-		it := items[h.pop().at]
-		if !f.open(it.Shape) {
-			continue
-		}
-		if f.consider(it); f.over() {
-			break
-		}
+	l := lineUp(v, items, o.score(v))
+	for e, more := l.next(f.open); more && !f.over(); e, more = l.next(f.open) {
+		f.consider(items[e.at])
 	}
 	return f.plan
 }

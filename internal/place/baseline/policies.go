@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"trainyard/internal/place"
+	"trainyard/internal/queue"
 )
 
 // Entry is a policy of this package as it is offered.
@@ -25,7 +26,7 @@ func Policies() []Entry {
 		{"conservative", "in line, and every waiting job has a reserved time that no job behind it delays", func() place.Policy { return Conservative{} }},
 		ordered("edf", "the earliest deadline first; the first that cannot start blocks the rest", byDeadline, block),
 		ordered("edf-easy", "the earliest deadline first, with EASY backfill", byDeadline, easy),
-		{"edl", "all elastic jobs at the same share of the way from their least to their most (Paddle EDL), followed at once", func() place.Policy { return EDL(0) }},
+		{"edl", "the most fulfilled jobs make room, and what is free goes to the least fulfilled (Paddle EDL's autoscaler), at once", func() place.Policy { return EDL(0) }},
 		elasticEntry("elastic-fifo", "by submission each its least, then what is left one GPU at a time in turns",
 			"everyone gets the least by submission, then in turns", elasticFIFO),
 		elasticEntry("elastic-srjf", "the least for whoever has least time left, then what is left one GPU at a time in turns",
@@ -64,7 +65,7 @@ func ordered(name, rule string, by func(*place.View) score, behind mode) Entry {
 	return Entry{name, rule, func() place.Policy { return Ordered{name, by, behind} }}
 }
 
-func preemptive(name, rule, why string, rank func(time.Time, *task) (float64, float64), again func(time.Time, *task) time.Duration) Entry {
+func preemptive(name, rule, why string, rank func(time.Time, *queue.Item, *place.Running) (float64, float64), again func(time.Time, *task) time.Duration) Entry {
 	return Entry{name, rule, func() place.Policy { return Preemptive{name, why, rank, again} }}
 }
 
@@ -75,5 +76,5 @@ func elasticEntry(name, rule, why string, r func(*pool)) Entry {
 // EDL is the autoscaler of Paddle EDL. With a period it changes running jobs only
 // at multiples of that, as the published one does every 30 seconds; with 0 at once.
 func EDL(period time.Duration) Elastic {
-	return Elastic{name: "edl", why: "all jobs get the same share of the way from their least to their most", rule: edl, period: period}
+	return Elastic{name: "edl", why: "who has most of what it can use gives, and who has least of it gets", rule: edl, period: period}
 }

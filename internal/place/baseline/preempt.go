@@ -25,6 +25,15 @@ type task struct {
 	seats []place.Seat
 }
 
+// gpus counts the GPUs of its new seats.
+func (t *task) gpus() int {
+	n := 0
+	for _, s := range t.seats {
+		n += bits.OnesCount64(s.GPUs)
+	}
+	return n
+}
+
 // taskState is what has become of a task.
 type taskState uint8
 
@@ -38,14 +47,16 @@ const (
 // preemptor goes through all jobs in an order and lets run what fits, whoever
 // runs now. A job that runs keeps its seats if its turn comes before somebody
 // else needed them. Who needs seats takes free ones first, then those of the jobs
-// that come last.
+// that come last. Jobs are numbered: first those that run, then those that wait.
 type preemptor struct {
 	view    *place.View
-	tasks   []task
-	idle    []fleet.Room // with what is free, or was held by who is stopped
-	open    []fleet.Room // and with what is held by who may still be stopped
-	there   [][]int32    // tasks that hold something of a room and may be stopped, the last in order first
-	groups  []int32      // rank of each group of rooms
+	tasks   []task        // those that run and may be stopped, then the waiting ones that were looked at
+	running int           // of them that run
+	items   []*queue.Item // that wait
+	idle    []fleet.Room  // with what is free, or was held by who is stopped
+	open    []fleet.Room  // and with what is held by who may still be stopped
+	there   [][]int32     // tasks that hold something of a room and may be stopped, the last in order first
+	groups  []int32       // rank of each group of rooms
 	shapes  map[*queue.Shape]*search
 	closed  int // shapes of the line that fit nowhere any more
 	left    int // GPUs of open
@@ -62,29 +73,29 @@ type search struct {
 	counted bool // among the closed shapes of the line
 }
 
-// newPreemptor collects the tasks: running jobs that may be stopped, by
-// submission, then those that wait, by submission.
+// newPreemptor collects the running jobs that may be stopped and those that wait,
+// each by submission.
 func newPreemptor(v *place.View, why string) *preemptor {
 	p := &preemptor{
 		view: v, idle: slices.Clone(v.Rooms), open: slices.Clone(v.Rooms), there: make([][]int32, len(v.Rooms)), groups: fleet.RankGroups(v.Rooms),
-		shapes: make(map[*queue.Shape]*search, v.Line.Shapes()), why: why, least: 1 << 30,
+		shapes: make(map[*queue.Shape]*search, v.Line.Shapes()), why: why, least: 1 << 30, items: v.Line.Items(),
 	}
-	items := v.Line.Items()
-	p.tasks = make([]task, 0, len(items)+len(v.Running))
+	p.tasks = make([]task, 0, len(v.Running)+8)
 	for _, r := range v.Running {
-		if seats.Loose(r) {
-			p.tasks = append(p.tasks, task{it: r.Item, run: r, rooms: p.find(r.Seats)})
-			at := int32(len(p.tasks) - 1)
-			p.hold(at, p.open, 1)
-			for _, room := range p.tasks[at].rooms {
-				if room >= 0 {
-					p.there[room] = append(p.there[room], at)
-				}
+		if !seats.Loose(r) {
+			continue
+		}
+		at := int32(len(p.tasks))
+		p.tasks = append(p.tasks, task{it: r.Item, run: r, rooms: p.find(r.Seats)})
+		p.hold(at, p.open, 1)
+		for _, room := range p.tasks[at].rooms {
+			if room >= 0 {
+				p.there[room] = append(p.there[room], at)
 			}
 		}
 	}
-	for _, it := range items {
-		p.tasks = append(p.tasks, task{it: it})
+	p.running = len(p.tasks)
+	for _, it := range p.items {
 		n := &it.Shape.Need
 		p.least = min(p.least, n.GPUs*n.Nodes)
 	}
@@ -92,6 +103,17 @@ func newPreemptor(v *place.View, why string) *preemptor {
 		p.left += bits.OnesCount64(p.open[i].Free)
 	}
 	return p
+}
+
+// count is how many jobs there are.
+func (p *preemptor) count() int { return p.running + len(p.items) }
+
+// job returns the job with a number, and its run if it runs.
+func (p *preemptor) job(n int32) (*queue.Item, *place.Running) {
+	if int(n) < p.running {
+		return p.tasks[n].it, p.tasks[n].run
+	}
+	return p.items[int(n)-p.running], nil
 }
 
 // find returns the places of the seats' rooms.
@@ -143,43 +165,77 @@ func (p *preemptor) sortHolders() {
 	}
 }
 
-// run goes through the tasks in the order in which next gives them; -1 ends it.
-func (p *preemptor) run(next func() int32) {
-	for at := next(); at >= 0; at = next() {
-		t := &p.tasks[at]
-		switch {
-		case t.run != nil && t.state == undecided:
-			t.state = stays
-			p.left -= p.hold(at, p.open, -1)
-		case t.state == stopped:
-			p.evicted--
-			p.settle(at)
-		default:
-			p.settle(at)
-		}
-		if p.evicted == 0 && (p.closed == p.view.Line.Shapes() || p.left < p.least) {
+// run goes through the jobs in the order in which next gives their numbers; -1
+// ends it. next is told what became of the one before, nil if it was passed over.
+func (p *preemptor) run(next func(last *task) int32) {
+	var last *task
+	for n := next(nil); n >= 0; n = next(last) {
+		if last = p.turn(n); p.evicted == 0 && (p.closed == p.view.Line.Shapes() || p.left < p.least) {
 			return
 		}
 	}
 }
 
-// settle finds seats for a task that has none.
-func (p *preemptor) settle(at int32) {
-	t := &p.tasks[at]
-	st := p.shapes[t.it.Shape]
+// turn decides about one job.
+func (p *preemptor) turn(n int32) *task {
+	if int(n) >= p.running { // it waits
+		it := p.items[int(n)-p.running]
+		if !p.mayFit(it.Shape) {
+			return nil
+		}
+		p.tasks = append(p.tasks, task{it: it})
+		p.settle(int32(len(p.tasks)-1), p.search(it.Shape))
+		return &p.tasks[len(p.tasks)-1]
+	}
+	t := &p.tasks[n]
+	if t.state == undecided {
+		t.state = stays
+		p.left -= p.hold(n, p.open, -1)
+		return t
+	}
+	p.evicted--
+	if st := p.search(t.it.Shape); !st.closed {
+		p.settle(n, st)
+	}
+	return t
+}
+
+// search returns how far the search for a shape has come.
+func (p *preemptor) search(s *queue.Shape) *search {
+	st := p.shapes[s]
 	if st == nil {
-		st = &search{match: fleet.NewMatcher(t.it.Shape.Need)}
-		p.shapes[t.it.Shape] = st
+		st = &search{match: fleet.NewMatcher(s.Need)}
+		p.shapes[s] = st
 	}
-	var rooms []int32
-	if !st.closed {
-		rooms = p.choose(t, st)
+	return st
+}
+
+// mayFit reports whether a shape may still fit somewhere.
+func (p *preemptor) mayFit(s *queue.Shape) bool {
+	st := p.shapes[s]
+	if st == nil || !st.closed {
+		return true
 	}
+	p.countClosed(st)
+	return false
+}
+
+// countClosed counts a shape of the line that fits nowhere any more.
+func (p *preemptor) countClosed(st *search) {
+	if !st.counted {
+		st.counted = true
+		p.closed++
+	}
+}
+
+// settle finds seats for a task that has none.
+func (p *preemptor) settle(at int32, st *search) {
+	t := &p.tasks[at]
+	rooms := p.choose(t, st)
 	if rooms == nil {
 		st.closed = true // what can be had only gets less
-		if t.run == nil && !st.counted {
-			st.counted = true
-			p.closed++
+		if t.run == nil {
+			p.countClosed(st)
 		}
 		return
 	}
@@ -349,5 +405,15 @@ func (p *preemptor) plan() place.Plan {
 
 // waiting reports whether a job is left without seats.
 func (p *preemptor) waiting() bool {
-	return slices.ContainsFunc(p.tasks, func(t task) bool { return t.state == stopped || t.run == nil && t.state == undecided })
+	started := 0
+	for i := range p.tasks {
+		t := &p.tasks[i]
+		if t.state == stopped {
+			return true
+		}
+		if t.run == nil && t.state == placed {
+			started++
+		}
+	}
+	return started < len(p.items)
 }

@@ -6,6 +6,7 @@ import (
 
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/queue"
 )
 
 // Preemptive lets those jobs run that come first in an order over running and
@@ -15,7 +16,7 @@ type Preemptive struct {
 	name string
 	why  string // what is said of a job that goes before another: "which …"
 	// rank is a job's place: the smallest first, then the second number, then submission.
-	rank func(now time.Time, t *task) (first, second float64)
+	rank func(now time.Time, it *queue.Item, run *place.Running) (first, second float64)
 	// again is when a running job may fall back in the order though nothing happens;
 	// nil if none does.
 	again func(now time.Time, t *task) time.Duration
@@ -35,20 +36,25 @@ func (o Preemptive) Plan(v *place.View) place.Plan {
 		return place.Plan{}
 	}
 	p := newPreemptor(v, o.why)
-	h := make(heap, len(p.tasks))
-	for i := range p.tasks {
-		t := &p.tasks[i]
-		first, second := o.rank(v.Now, t)
-		t.rank = entry{first: first, second: second, number: t.it.Number, at: int32(i)}
-		h[i] = t.rank
-	}
-	p.sortHolders()
-	h.init()
-	p.run(func() int32 {
-		if len(h) == 0 {
-			return -1
+	l := newLineup(v.Line)
+	for n := range int32(p.count()) {
+		it, run := p.job(n)
+		first, second := o.rank(v.Now, it, run)
+		e := entry{first: first, second: second, number: it.Number, at: n}
+		if run != nil {
+			p.tasks[n].rank = e
+			l.running(e)
+		} else {
+			l.waiting(it.Shape, e)
 		}
-		return h.pop().at
+	}
+	l.ready()
+	p.sortHolders()
+	p.run(func(*task) int32 {
+		if e, more := l.next(p.mayFit); more {
+			return e.at
+		}
+		return -1
 	})
 	plan := p.plan()
 	if o.again != nil && p.waiting() {
@@ -71,36 +77,53 @@ func (o Preemptive) next(now time.Time, p *preemptor) time.Time {
 	return now.Add(soonest)
 }
 
-// timeLeft is how much longer a job is expected to run, in seconds. What it has
-// had is taken off what was declared; unknown is longest.
-func timeLeft(now time.Time, t *task) float64 {
-	if t.run != nil {
-		if ends, known := t.run.Ends(now); known {
-			return ends.Sub(now).Seconds()
+// timeLeft is how much longer a job would run on as little as it asks for, in
+// seconds: a running job and a waiting one are measured alike. Unknown is longest.
+func timeLeft(now time.Time, it *queue.Item, run *place.Running) float64 {
+	if it.Outlook.Speed != nil {
+		units, known := it.Outlook.Left()
+		if run != nil {
+			units, known = run.Left(now)
 		}
-	} else if left, known := t.it.Outlook.Left(); known && t.it.Outlook.Speed.Work > 0 && t.it.Lasts > 0 {
-		return left / t.it.Outlook.Speed.Work * t.it.Lasts.Seconds()
+		if rate := slowest(it); known && rate > 0 {
+			return units / rate
+		}
 	}
-	if t.it.Lasts == 0 {
+	if it.Lasts == 0 {
 		return math.Inf(1)
 	}
-	return math.Max(t.it.Lasts.Seconds()-served(now, t)/size(t.it), 0)
+	return math.Max(it.Lasts.Seconds()-served(now, it, run)/size(it), 0)
+}
+
+// slowest is how fast a job is on as little as it asks for, of the kind on which
+// it is slowest; 0 if that is not known.
+func slowest(it *queue.Item) float64 {
+	rate, need := 0.0, &it.Shape.Need
+	for _, kind := range it.Outlook.Speed.Kinds() {
+		c := it.Outlook.Speed.On(kind, 0)
+		if r := c.Rate(max(need.GPUs*need.Nodes, c.Least()), need.Nodes); r > 0 && (rate == 0 || r < rate) {
+			rate = r
+		}
+	}
+	return rate
 }
 
 // served is the GPU-seconds that a job has had.
-func served(now time.Time, t *task) float64 {
-	if t.run != nil {
-		return t.run.Served(now)
+func served(now time.Time, it *queue.Item, run *place.Running) float64 {
+	if run != nil {
+		return run.Served(now)
 	}
-	return t.it.Outlook.Served
+	return it.Outlook.Served
 }
 
 // byTimeLeft is shortest remaining time first.
-func byTimeLeft(now time.Time, t *task) (float64, float64) { return timeLeft(now, t), 0 }
+func byTimeLeft(now time.Time, it *queue.Item, run *place.Running) (float64, float64) {
+	return timeLeft(now, it, run), 0
+}
 
 // byServiceLeft is shortest remaining time × GPUs first.
-func byServiceLeft(now time.Time, t *task) (float64, float64) {
-	return timeLeft(now, t) * size(t.it), 0
+func byServiceLeft(now time.Time, it *queue.Item, run *place.Running) (float64, float64) {
+	return timeLeft(now, it, run) * size(it), 0
 }
 
 // lasLimits are the GPU-seconds at which a job falls into the next queue, as
@@ -127,23 +150,31 @@ const slack = 1e-6
 // it foresees the next fall of a job of several GPUs from its seconds where its
 // GPU-seconds count, and who waits in a queue is there in the order of being
 // stopped, whatever it has had.
-func byService(now time.Time, t *task) (float64, float64) {
-	had := served(now, t)
-	if t.run != nil {
+func byService(now time.Time, it *queue.Item, run *place.Running) (float64, float64) {
+	had := served(now, it, run)
+	if run != nil {
 		return float64(queueOf(had)), -1
 	}
 	return float64(queueOf(had)), had
 }
 
-// nextFall is when a running job falls into the next queue, 0 if it does not.
+// nextFall is when a job that runs, or starts now, falls into the next queue, 0
+// if it does not.
 func nextFall(now time.Time, t *task) time.Duration {
-	if t.run == nil || t.state == stopped && t.seats == nil || t.run.GPUs == 0 || t.run.Began.IsZero() {
+	gpus := 0
+	switch {
+	case t.state == placed:
+		gpus = t.gpus()
+	case t.run != nil && t.state != stopped:
+		gpus = t.run.GPUs
+	}
+	if gpus == 0 {
 		return 0
 	}
-	had := served(now, t)
+	had := served(now, t.it, t.run)
 	for _, limit := range lasLimits() {
 		if had < limit-slack {
-			return job.Seconds((limit-had)/float64(t.run.GPUs)) + time.Nanosecond
+			return job.Seconds((limit-had)/float64(gpus)) + time.Nanosecond
 		}
 	}
 	return 0

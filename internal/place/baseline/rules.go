@@ -199,21 +199,27 @@ func longerFirst(longer, shorter *member) bool {
 	return (ln-lk)/ln > (sn-sk)/sk
 }
 
-// edl brings all jobs to the same fulfilment, the share of the way from their
+// edl brings jobs towards the same fulfilment, the share of the way from their
 // least to their most: for a job that waits the most fulfilled give GPUs until it
 // has its least, and what is free goes to the least fulfilled. The published
 // autoscaler looks only every half minute, so that whoever comes after it has
 // filled the yard waits for its next look and for jobs to shrink; here the rule is
 // followed at once.
 func edl(p *pool) {
+	spare := 0 // that jobs have above their least
 	for _, m := range p.jobs {
 		m.gets = min(m.has, max(m.most, m.least))
 		p.free -= m.gets
+		spare += max(m.gets-m.least, 0) / m.step * m.step
 	}
 	for _, m := range p.jobs {
-		if m.gets == 0 && m.least <= m.most && p.yields(m.least) {
-			p.give(m, m.least)
+		if m.gets > 0 || m.least > m.most || m.least > p.free+spare {
+			continue
 		}
+		before := p.free
+		p.shrink(m.least)
+		spare -= p.free - before
+		p.give(m, m.least)
 	}
 	for p.free > 0 {
 		m := p.fulfilled(func(m *member) bool { return p.grows(m) }, -1)
@@ -224,23 +230,12 @@ func edl(p *pool) {
 	}
 }
 
-// yields shrinks the most fulfilled jobs until so many GPUs are free. It does
-// nothing and reports so if that cannot be had.
-func (p *pool) yields(want int) bool {
-	sum := p.free
-	for _, m := range p.jobs {
-		if m.gets > m.least {
-			sum += (m.gets - m.least) / m.step * m.step
-		}
-	}
-	if sum < want {
-		return false
-	}
+// shrink takes GPUs from the most fulfilled jobs until so many are free.
+func (p *pool) shrink(want int) {
 	for p.free < want {
 		m := p.fulfilled(func(m *member) bool { return m.gets-m.step >= m.least }, 1)
 		p.give(m, -m.step)
 	}
-	return true
 }
 
 // fulfilled returns the most (1) or least (-1) fulfilled job of those that

@@ -10,7 +10,7 @@ import (
 
 // What the elastic Tiresias of the Voda scheduler goes by.
 const (
-	demoteAfter  = 3600 // GPU-seconds after which a job falls into the second queue
+	allotment    = 3600 // GPU-seconds after which a job falls into the second queue
 	promoteAfter = 8    // times as long as it ran that a job may wait before it is in the first again
 	compactAbove = 10   // waiting jobs from which on those of the second queue get their least
 	worthHalf    = 0.5  // of the speed of a GPU that the last of the wanted ones must still bring
@@ -20,8 +20,9 @@ const (
 // it wants, or waits. Who has had an hour of a GPU falls into the second queue,
 // and who has waited eight times as long as it ran is in the first again.
 // Within a queue who has run before comes first, then who was submitted first.
-// Voda counts the last stretch of running and waiting; here it is all of both,
-// so that a short run does not make a starved job wait as long again.
+// Voda keeps in mind when a job last ran and how long. Here it follows from what
+// the job has had in all: an hour of a GPU in the first queue, and another one for
+// each time that it has waited eight times as long as such an hour takes.
 func tiresiasL(p *pool) {
 	p.byQueue()
 	for _, m := range p.jobs {
@@ -106,23 +107,21 @@ func (m *member) hasRun() bool { return m.run != nil || m.it.Outlook.Ran > 0 }
 
 // second reports whether a job is in the second queue.
 func (p *pool) second(m *member) bool {
-	had := served(p.now, &m.task)
-	if had < demoteAfter-slack {
-		return false
-	}
-	ran, wait := m.lived(p.now)
-	return wait < promoteAfter*ran-slack
+	used, earned := m.allotments(p.now)
+	return used >= 1+math.Floor(earned)
 }
 
-// lived is how long a job has run and has waited, in seconds. What it had as
-// GPU-seconds counts as if it always had as many GPUs as now or at last.
-func (m *member) lived(now time.Time) (ran, wait float64) {
+// allotments are how many hours of a GPU a job has had, and how many it has
+// earned by waiting.
+func (m *member) allotments(now time.Time) (used, earned float64) {
 	gpus := m.it.Outlook.Ran
 	if m.run != nil {
 		gpus = m.run.GPUs
 	}
-	ran = served(now, &m.task) / math.Max(float64(gpus), 1)
-	return ran, math.Max(now.Sub(m.it.Outlook.Submitted).Seconds()-ran, 0)
+	had := served(now, m.it, m.run)
+	gpus = max(gpus, 1)
+	waited := now.Sub(m.it.Outlook.Submitted).Seconds() - had/float64(gpus)
+	return (had + slack) / allotment, (math.Max(waited, 0) + slack) * float64(gpus) / (promoteAfter * allotment)
 }
 
 // wanted is the number of GPUs that a job of a range would ask for if it had to
@@ -143,20 +142,18 @@ func (m *member) wanted() int {
 
 // nextTurn asks to be asked when the first job changes its queue, if one waits for it.
 func (p *pool) nextTurn() {
-	if !slices.ContainsFunc(p.jobs, func(m *member) bool { return m.gets == 0 }) {
+	if !p.out && !slices.ContainsFunc(p.jobs, func(m *member) bool { return m.gets == 0 }) {
 		return
 	}
 	for _, m := range p.jobs {
-		had := served(p.now, &m.task)
-		ran, wait := m.lived(p.now)
+		used, earned := m.allotments(p.now)
+		limit := 1 + math.Floor(earned)
 		var in float64 // seconds
 		switch {
-		case m.gets > 0 && had < demoteAfter-slack:
-			in = (demoteAfter - had) / float64(m.gets)
-		case m.gets > 0 && !p.second(m):
-			in = wait/promoteAfter - ran
-		case m.gets == 0 && p.second(m):
-			in = promoteAfter*ran - wait
+		case m.gets > 0 && used < limit:
+			in = (limit - used) * allotment / float64(m.gets)
+		case m.gets == 0 && used >= limit:
+			in = (math.Floor(used) - earned) * promoteAfter * allotment / float64(max(m.it.Outlook.Ran, 1))
 		}
 		if in > 0 {
 			p.again = sooner(p.again, p.now.Add(job.Seconds(in)+time.Millisecond))

@@ -14,11 +14,22 @@ func (t *task) brings(at int) float64 {
 	if at == t.held {
 		return t.value * o.rate
 	}
-	lasts := t.left / o.rate
+	return t.after(o.rate)
+}
+
+// after is what a rate brings a job that has to start for it.
+func (t *task) after(rate float64) float64 {
+	if rate <= 0 {
+		return 0
+	}
+	if t.pause == 0 {
+		return t.value * rate
+	}
+	lasts := t.left / rate
 	if t.run != nil {
 		lasts = math.Min(lasts, t.steady)
 	}
-	return t.value * o.rate * lasts / (lasts + t.pause)
+	return t.value * rate * lasts / (lasts + t.pause)
 }
 
 // choice is who has what, with what is left of each kind.
@@ -37,6 +48,9 @@ func (m *market) none() *choice {
 	c := &choice{m: m, picks: make([]int, len(m.tasks)), free: slices.Clone(m.rooms), known: make([]bool, len(m.kinds)), steps: make([][]concession, len(m.kinds))}
 	for i := range c.picks {
 		c.picks[i] = -1
+		if m.tasks[i].young {
+			c.set(i, m.tasks[i].held)
+		}
 	}
 	return c
 }
@@ -101,7 +115,7 @@ func (m *market) priced() *choice {
 	slices.SortStableFunc(bids, func(a, b bid) int { return cmp.Compare(b.gain, a.gain) })
 	c := m.none()
 	for _, b := range bids {
-		if c.fits(b.task, b.at) {
+		if !m.tasks[b.task].young && c.fits(b.task, b.at) {
 			c.set(b.task, b.at)
 		}
 	}
@@ -224,7 +238,7 @@ func (c *choice) concessions(kind int) []concession {
 	}
 	list := c.steps[kind][:0]
 	for i := range c.m.tasks {
-		if p := c.picks[i]; p >= 0 && c.m.tasks[i].opts[p].kind == kind {
+		if p := c.picks[i]; p >= 0 && !c.m.tasks[i].young && c.m.tasks[i].opts[p].kind == kind {
 			list = c.ladder(list, i)
 		}
 	}

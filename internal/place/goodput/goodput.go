@@ -27,9 +27,19 @@ import (
 type Policy struct {
 	// Makespan makes the last end as early as possible instead.
 	Makespan bool
-	// Gap is the least time between two changes of what runs, 0 for ten seconds.
-	// Jobs are started on free GPUs at any time.
+	// Gap is for how long a job is left alone that has just begun. 0 means five
+	// seconds, or a minute where the last end counts.
 	Gap time.Duration
+}
+
+func (p Policy) gap() time.Duration {
+	switch {
+	case p.Gap > 0:
+		return p.Gap
+	case p.Makespan:
+		return time.Minute
+	}
+	return 5 * time.Second
 }
 
 var _ place.Policy = Policy{}

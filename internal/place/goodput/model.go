@@ -26,6 +26,7 @@ type task struct {
 	weight float64        // how many jobs it counts as
 	share  float64        // of the present price that will hold when it ends, 0 to 1
 	value  float64        // of a unit of its work, in job-seconds
+	young  bool           // it has just begun and is left alone
 	worth  []float64      // of each option a second after what the change costs; of nothing in front
 }
 
@@ -70,31 +71,6 @@ func newMarket(v *place.View, p Policy) *market {
 			m.add(r.Item, r)
 		}
 	}
-	if X[7] > 0 {
-		var ages []float64
-		sum := 0.0
-		for i := range m.tasks {
-			r := m.tasks[i].run
-			if !r.Began.IsZero() {
-				ages = append(ages, v.Now.Sub(r.Began).Seconds())
-				sum += ages[len(ages)-1]
-			}
-		}
-		if len(ages) > 0 {
-			slices.Sort(ages)
-			x := ages[len(ages)/2]
-			if X[7] == 2 {
-				x = sum / float64(len(ages))
-			}
-			if X[7] == 3 {
-				x = ages[len(ages)/4]
-			}
-			for i := range m.tasks {
-				t := &m.tasks[i]
-				t.steady = max(x, t.pause*(1+X[6]))
-			}
-		}
-	}
 	for _, it := range v.Line.Items() {
 		if it.Shape.Need.MaxGPUs == 0 {
 			m.plain = append(m.plain, it)
@@ -115,15 +91,42 @@ func (m *market) add(it *queue.Item, r *place.Running) {
 	if r != nil {
 		t.hold(m)
 	}
-	if len(t.opts) == 0 {
+	if len(t.opts) == 0 || r != nil && t.held < 0 {
 		return
 	}
 	t.left = m.left(&t)
+	t.weight *= m.unfair(&t)
 	m.tasks = append(m.tasks, t)
 }
 
 // weight is how many jobs a job counts as.
 func (m *market) weight(it *queue.Item) float64 { return 1 + float64(it.Priority)/10 }
+
+// unfair is how many jobs more a job counts as because it has been there for far
+// longer than it would take by itself: with many small jobs it would wait for ever.
+func (m *market) unfair(t *task) float64 {
+	best := 0.0
+	for i := range t.opts {
+		best = math.Max(best, t.opts[i].rate)
+	}
+	work := t.left
+	if s := t.item.Outlook.Speed; s != nil && s.Work > 0 {
+		work = s.Work
+	} else if t.item.Lasts > 0 {
+		work = t.item.Lasts.Seconds()
+	}
+	there := m.view.Now.Sub(t.item.Outlook.Submitted).Seconds()
+	return math.Max(1, there/(tenfold*(work/best+soon)))
+}
+
+// tenfold is how many times longer than by itself a job may take before it counts
+// as more than one.
+const tenfold = 10
+
+// patience is how many times what it costs a change must last to be made. Between
+// three and six makes no difference that could be measured; at twenty jobs are
+// changed too often, at one too seldom.
+const patience = 5
 
 // hold finds the option that a running job has, and adds it if it is not among them.
 func (t *task) hold(m *market) {
@@ -140,14 +143,11 @@ func (t *task) hold(m *market) {
 		t.held = len(t.opts)
 		t.opts = append(slices.Clone(t.opts), own)
 	}
-	if !t.run.Began.IsZero() {
-		t.steady = m.view.Now.Sub(t.run.Began).Seconds()
+	if t.young = t.run.Began.IsZero() || m.view.Now.Sub(t.run.Began) < m.policy.gap(); t.young {
+		t.opts = t.opts[t.held : t.held+1 : t.held+1]
+		t.held = 0
 	}
-	// What has lasted will last as long again; and nothing is changed for less than it costs.
-	if X[1] != 0 {
-		t.steady *= X[1]
-	}
-	t.steady = math.Max(t.steady, t.pause*(1+X[6]))
+	t.steady = patience * t.pause
 }
 
 // kindOf returns the kind of the nodes that a job runs on.
@@ -188,10 +188,11 @@ func (m *market) left(t *task) float64 {
 	}
 	gpus, rate := float64(t.opts[0].gpus), t.opts[0].rate
 	had := served / gpus
-	if t.item.Lasts > 0 && had < t.item.Lasts.Seconds() {
+	if t.item.Outlook.Speed == nil && t.item.Lasts > 0 && had < t.item.Lasts.Seconds() {
 		return rate * (t.item.Lasts.Seconds() - had)
 	}
-	return rate * math.Max(had, soon)
+	// In steps of two, so that jobs of about the same age do not take turns.
+	return rate * soon * math.Exp2(math.Ceil(math.Log2(math.Max(had/soon, 1))))
 }
 
 // tiny is less work than any job has.
@@ -230,7 +231,7 @@ func (m *market) appendOptions(opts []option, kind int, r reach, it *queue.Item)
 	best := 0.0
 	for n := max(least, curve.Least()); n <= min(most, curve.Most()); n++ {
 		nodes := max(need.Nodes, (n+r.each-1)/r.each)
-		if nodes > need.Nodes && nodes > 1 && n%max(1, r.each/int(1+X[2])) != 0 {
+		if nodes > need.Nodes && nodes > 1 && n%r.each != 0 {
 			continue
 		}
 		if rate := curve.Rate(n, nodes); rate > best {

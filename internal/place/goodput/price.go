@@ -98,12 +98,6 @@ func (m *market) rank() {
 		}
 		// The middle one of those that end together stands for all of them.
 		share := (all - float64(from+to)/2) / (all - 0.5)
-		if X[4] != 0 {
-			share = math.Pow(share, X[4])
-		}
-		if X[5] != 0 {
-			share = 1
-		}
 		for ; from < to; from++ {
 			m.tasks[order[from]].share = share
 		}

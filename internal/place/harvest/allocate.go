@@ -23,11 +23,12 @@ type Allocation struct {
 // false if even the least counts do not fit.
 //
 // Nodes are alike, so this is a knapsack with one choice for each job: best(j, m)
-// = max over the choices of best(j-1, m-count) + value. Three things make it fast.
+// = max over the choices of best(j-1, m-count) + value. Four things make it fast.
 // Choices that need more and are worth no more are dropped. Stretches of a job's
 // choices whose gains only fall are folded in at once: the best split then only
 // moves up as m grows, so it is found by halving. And jobs whose gains fall all the
-// way are merged beforehand, each node to whom it brings most.
+// way are merged beforehand, each node to whom it brings most. How many nodes the
+// first jobs can have in a best answer is bounded beforehand as well (bounds.go).
 func Allocate(jobs [][]Choice, nodes int) (Allocation, bool) {
 	a := &allocator{jobs: make([]ladder, len(jobs)), nodes: nodes}
 	for i, choices := range jobs {
@@ -215,69 +216,56 @@ func gcd(a, b int) int {
 	return a
 }
 
-// window finds which rows each step must work out: no more nodes than the jobs so
-// far can use, and no fewer than what the jobs to come must leave over.
-func (a *allocator) window() {
-	used := 0
-	for s := range a.steps {
-		used = min(a.nodes, used+a.steps[s].ladder.most())
-		a.steps[s].high = used
-	}
-	low := a.nodes
-	for s := len(a.steps) - 1; s >= 0; s-- {
-		a.steps[s].low = max(0, min(low, a.steps[s].high))
-		low -= a.steps[s].ladder.most()
-	}
-}
-
 // run works out the steps one after the other.
 func (a *allocator) run() {
 	before, after := make([]float64, a.nodes+1), make([]float64, a.nodes+1)
+	low := 0
 	for s := range a.steps {
 		st := &a.steps[s]
 		st.back = make([]int32, st.high-st.low+1)
-		st.fold(before, after)
+		st.fold(before, after, low)
 		for m := st.high + 1; m <= a.nodes; m++ {
 			after[m] = after[st.high]
 		}
-		before, after = after, before
+		before, after, low = after, before, st.low
 	}
 }
 
 // halving is from how long a run on it is worth while.
 const halving = 32
 
-// fold works out after from before: with this step's job as well.
-func (st *stage) fold(before, after []float64) {
+// fold works out after from before, which is known from a row on: with this step's
+// job as well.
+func (st *stage) fold(before, after []float64, from int) {
 	for m := st.low; m <= st.high; m++ {
 		after[m] = math.Inf(-1)
 	}
 	for _, run := range st.ladder.runs {
 		if run[1]-run[0] < halving {
 			for r := run[0]; r <= run[1]; r++ {
-				st.add(r, before, after)
+				st.add(r, before, after, from)
 			}
 			continue
 		}
 		first, last := st.ladder.rungs[run[0]].count, st.ladder.rungs[run[1]].count
 		f := folding{stage: st, before: before, after: after, first: run[0], least: first, most: last}
-		if low := max(st.low, first); low <= st.high {
-			f.half(low, st.high, 0, st.high-first)
+		if low := max(st.low, from+first); low <= st.high {
+			f.half(low, st.high, from, st.high-first)
 		}
 	}
 }
 
 // add tries one rung for each number of nodes.
-func (st *stage) add(r int, before, after []float64) {
+func (st *stage) add(r int, before, after []float64, from int) {
 	count, value := st.ladder.rungs[r].count, st.ladder.rungs[r].value
-	low := max(st.low, count)
+	low := max(st.low, from+count)
 	if low > st.high {
 		return
 	}
-	from, to, back := before[low-count:st.high-count+1], after[low:st.high+1], st.back[low-st.low:]
-	for i, v := range from {
-		if v += value; v > to[i] {
-			to[i], back[i] = v, int32(r)
+	old, now, back := before[low-count:st.high-count+1], after[low:st.high+1], st.back[low-st.low:]
+	for i, v := range old {
+		if v += value; v > now[i] {
+			now[i], back[i] = v, int32(r)
 		}
 	}
 }

@@ -106,7 +106,7 @@ func TestAllocationIsTheBest(t *testing.T) {
 
 func TestAllocationOfManyJobsIsTheBest(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(6) {
+	for seed := range uint64(3) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		jobs := make([][]harvest.Choice, 12)
 		for i := range jobs {
@@ -120,7 +120,7 @@ func TestAllocationOfManyJobsIsTheBest(t *testing.T) {
 			}
 			r.Shuffle(len(jobs[i]), func(a, b int) { jobs[i][a], jobs[i][b] = jobs[i][b], jobs[i][a] })
 		}
-		for _, nodes := range []int{0, 1, 37, 300, 700, 5000} {
+		for _, nodes := range []int{0, 1, 37, 300, 700} {
 			verify(t, jobs, nodes)
 		}
 	}

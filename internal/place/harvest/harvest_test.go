@@ -105,14 +105,14 @@ func TestHysteresisKeepsThingsAsTheyAre(t *testing.T) {
 func TestAStartIsPaidFor(t *testing.T) {
 	t.Parallel()
 	// Growing from five to six brings a sixth of the minute, ten seconds.
-	for start, want := range map[time.Duration]int{8 * time.Second: 6, 12 * time.Second: 5} {
+	for start, want := range map[int]int{8: 6, 12: 5} {
 		y := newYard()
 		y.nodes(0, 6)
-		y.start(y.add(want2(speed(1e12, start, map[int]float64{1: 1, 64: 64}))), on(0, 5)...)
+		y.start(y.add(want2(speed(1e12, time.Duration(start)*time.Second, map[int]float64{1: 1, 64: 64}))), on(0, 5)...)
 		y.now = y.now.Add(time.Hour)
 		y.obey(y.ask(t, policy(t, harvest.Params{LookAhead: time.Minute})))
 		if got := y.counts()["j1"]; got != want {
-			t.Errorf("start of %s: %d nodes, want %d", start, got, want)
+			t.Errorf("start of %d s: %d nodes, want %d", start, got, want)
 		}
 	}
 }
@@ -201,6 +201,21 @@ func TestAtMostSoManyShareAndWhoHasBegunGoesFirst(t *testing.T) {
 		return s.Running.Job == "j2" && strings.Contains(s.Reason, "at most 2 jobs share the idle nodes")
 	}) {
 		t.Errorf("stops %+v, want j2 with the reason", p.Stops)
+	}
+}
+
+func TestAJobThatNothingCanBeHadForBlocksNobody(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.nodes(0, 4)
+	for range 3 {
+		y.add(want{speed: speed(work, 18*time.Second, shuffle), need: fleet.Need{Nodes: 8, MaxNodes: 16, GPUs: 1, MaxGPUs: 1}})
+		y.add(want{need: fleet.Need{Nodes: 1, MaxNodes: 4, GPUs: 1, MaxGPUs: 1, Kinds: "H200"}})
+	}
+	it := y.add(want{speed: speed(work, 18*time.Second, shuffle)})
+	y.obey(y.ask(t, policy(t, harvest.Params{MaxParallel: 2})))
+	if got, want := y.counts(), map[id.Job]int{it.Job: 4}; !cmp.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 
@@ -302,6 +317,28 @@ func TestAnUnknownSpeedIsTriedByDoubling(t *testing.T) {
 	}
 	if want := []int{1, 2, 4, 8}; !slices.Equal(sizes, want) {
 		t.Errorf("sizes %v, want %v", sizes, want)
+	}
+}
+
+func TestASizeIsWatchedBeforeTheNextIsTried(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.nodes(0, 16)
+	it := y.add(want{ran: 1, served: 60})
+	h := harvest.Default()
+	p := y.ask(t, h)
+	y.obey(p)
+	if want := y.now.Add(5 * time.Minute); !p.Again.Equal(want) || y.counts()[it.Job] != 2 {
+		t.Errorf("%d nodes, asks again at %s; want 2, and to be asked at %s", y.counts()[it.Job], p.Again, want)
+	}
+	y.now = y.now.Add(time.Minute)
+	if p = y.ask(t, h); len(p.Stops) > 0 || !p.Again.Equal(y.now.Add(4*time.Minute)) {
+		t.Errorf("after a minute it wants %q", words(p))
+	}
+	y.now = p.Again
+	y.obey(y.ask(t, h))
+	if got := y.counts()[it.Job]; got != 4 {
+		t.Errorf("after five minutes %d nodes, want 4", got)
 	}
 }
 

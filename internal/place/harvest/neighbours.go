@@ -59,6 +59,7 @@ type neighbours struct {
 	jobs   []int
 	short  [][]int   // options to try, the most valuable first
 	rest   []float64 // greatest value of the jobs from here on
+	over   []float64 // greatest gain over the best prices of the jobs from here on
 	now    []int
 	found  []int
 	gives  [][]float64 // how much the jobs from here on could give back to each row
@@ -67,7 +68,7 @@ type neighbours struct {
 }
 
 func newNeighbours(s *search, jobs []int, short [][]int) *neighbours {
-	n := &neighbours{search: s, jobs: jobs, now: make([]int, len(jobs)), rest: make([]float64, len(jobs)+1), short: make([][]int, len(jobs))}
+	n := &neighbours{search: s, jobs: jobs, now: make([]int, len(jobs)), rest: make([]float64, len(jobs)+1), over: make([]float64, len(jobs)+1), short: make([][]int, len(jobs))}
 	copy(s.slack, s.Limits)
 	for j, k := range s.best {
 		s.draw(&s.Jobs[j][k], -1)
@@ -97,6 +98,11 @@ func newNeighbours(s *search, jobs []int, short [][]int) *neighbours {
 	for i := len(jobs) - 1; i >= 0; i-- {
 		n.gives[i] = n.giving(i)
 		n.rest[i] = n.rest[i+1] + s.Jobs[jobs[i]][n.short[i][0]].Value
+		most := math.Inf(-1)
+		for _, k := range n.short[i] {
+			most = math.Max(most, s.gain(&s.Jobs[jobs[i]][k], s.cheap))
+		}
+		n.over[i] = n.over[i+1] + most
 	}
 	return n
 }
@@ -104,7 +110,8 @@ func newNeighbours(s *search, jobs []int, short [][]int) *neighbours {
 // try looks at the options of the i-th job and of those after it. A row that was
 // short because of these jobs alone must fit again at the end.
 func (n *neighbours) try(i int, value float64) {
-	if value+n.rest[i] <= n.before+n.gained+1e-12*math.Abs(n.before) {
+	known := n.before + n.gained + 1e-12*math.Abs(n.before)
+	if value+n.rest[i] <= known || value+n.over[i]+n.left() <= known {
 		return
 	}
 	if i == len(n.jobs) {
@@ -127,6 +134,16 @@ func (n *neighbours) try(i int, value float64) {
 		n.try(i+1, value+o.Value)
 		n.draw(o, 1)
 	}
+}
+
+// left is what the rest of the rows is worth at the best prices. No jobs can gain
+// more with it than that and what they gain over the prices.
+func (n *neighbours) left() float64 {
+	v := 0.0
+	for r, p := range n.cheap {
+		v += p * n.slack[r]
+	}
+	return v
 }
 
 // tooMuch reports whether an option overdraws a row by more than the jobs still to

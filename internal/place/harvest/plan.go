@@ -2,6 +2,7 @@ package harvest
 
 import (
 	"fmt"
+	"time"
 
 	"trainyard/internal/place"
 	"trainyard/internal/place/seats"
@@ -17,7 +18,7 @@ func (r *round) decide() (d Decision, note string, ok bool) {
 	for j := range r.jobs {
 		in.Jobs = append(in.Jobs, r.jobs[j].sizes)
 	}
-	if len(in.Rows) > 0 {
+	if len(in.Rows) > 0 && len(in.Nodes) > 0 {
 		s, err := r.policy.Solve(in.Model())
 		if err == nil {
 			return in.Read(s), "", true
@@ -109,16 +110,23 @@ func (r *round) deal(d Decision, changes []change, p *place.Plan) {
 	}
 }
 
-// again asks to be asked when a job that has nothing runs out of patience.
+// again asks to be asked when a job that has nothing runs out of patience, and when
+// one whose speed is not known has been watched for long enough.
 func (r *round) again(changes []change, p *place.Plan) {
-	for j := range r.jobs {
-		b := &r.jobs[j]
-		if len(changes[j].seats) > 0 || changes[j].stays && b.running != nil {
-			continue
-		}
-		at := b.item.Outlook.Submitted.Add(r.policy.Patience)
+	ask := func(at time.Time) {
 		if at.After(r.view.Now) && (p.Again.IsZero() || at.Before(p.Again)) {
 			p.Again = at
+		}
+	}
+	for j := range r.jobs {
+		b, c := &r.jobs[j], &changes[j]
+		switch {
+		case len(c.seats) == 0:
+			ask(b.item.Outlook.Submitted.Add(r.policy.Patience))
+		case b.tries > 0 && c.stays:
+			ask(b.running.Ordered.Add(observe))
+		case b.tries > 0:
+			ask(r.view.Now.Add(observe))
 		}
 	}
 }

@@ -3,6 +3,7 @@ package harvest
 import (
 	"math"
 	"slices"
+	"time"
 
 	"trainyard/internal/job"
 )
@@ -33,8 +34,8 @@ func (r *round) curveOf(b *bidder, k *kind) curve {
 	}
 	switch {
 	case c.known.Best() <= 0:
-		c.known, c.each, c.most, b.tries = nil, c.base, tries(b), 1
-	case r.policy.Probe:
+		c.known, c.each, c.most, b.tries = nil, c.base, r.tries(b), 1
+	case r.policy.Probe && r.observed(b):
 		c.most = 2 * c.known.Most()
 		b.tries = c.known.Most() + 1
 	default:
@@ -43,13 +44,25 @@ func (r *round) curveOf(b *bidder, k *kind) curve {
 	return c
 }
 
+// observe is how long a job is watched at a size before another is tried.
+const observe = 5 * time.Minute
+
+// observed reports whether a job has not run, or for long enough at its size.
+func (r *round) observed(b *bidder) bool {
+	return b.running == nil || !b.running.Began.IsZero() && r.view.Now.Sub(b.running.Began) >= observe
+}
+
 // tries returns up to how many GPUs a job of unknown speed may try: the least that
-// it asks for at first, and then twice what it has had.
-func tries(b *bidder) int {
+// it asks for at first, and then twice what it has had for long enough.
+func (r *round) tries(b *bidder) int {
 	n := &b.item.Shape.Need
 	least, had := n.Nodes*max(n.GPUs, 1), b.item.Outlook.Ran
-	if b.running != nil {
+	switch {
+	case b.running == nil:
+	case r.observed(b):
 		had = max(had, b.running.GPUs)
+	default:
+		return max(least, had, b.running.GPUs)
 	}
 	return max(least, 2*had)
 }

@@ -31,9 +31,9 @@ func (r *round) startReason(b *bidder, c *change) string {
 	}
 	switch {
 	case b.running == nil:
-		text = fmt.Sprintf("%s are idle, and with them it adds most to what all jobs do together", amount(c.seats))
+		text = fmt.Sprintf("of the idle nodes it gets %s: so all jobs together do most", amount(c.seats))
 	case has > had:
-		text = fmt.Sprintf("grows from %s to %s: they are idle, and bring more within %s than starting again costs", amount(b.running.Seats), amount(c.seats), r.horizon(b))
+		text = fmt.Sprintf("grows from %s to %s: what is idle brings more within %s than starting again costs", amount(b.running.Seats), amount(c.seats), r.horizon(b))
 	case has < had:
 		text = fmt.Sprintf("shrinks from %s to %s: what it gives up brings more elsewhere", amount(b.running.Seats), amount(c.seats))
 	default:

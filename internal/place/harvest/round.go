@@ -16,20 +16,20 @@ import (
 
 // round is one look at the yard.
 type round struct {
-	policy *Policy
-	view   *place.View
-	rooms  []fleet.Room // those of the view; what resizable jobs hold is free
-	kinds  []kind
-	jobs   []bidder         // those that take part, in the order of their turn
-	fixed  []*place.Running // jobs that are left alone
-	plain  []*queue.Item    // waiting jobs that ask for no GPUs
-	out    []*place.Running // resizable jobs that are not to take part any more
-	match  map[fleet.Need]*fleet.Matcher
-	// usables has what jobs with a need could have of each kind.
-	usables map[fleet.Need][]room
-	queued  bool    // more jobs wait than take part
-	usual   float64 // rate on one GPU that a job of unknown speed is taken to have
-	note    string  // what else is to be said of the decision
+	policy  *Policy
+	view    *place.View
+	rooms   []fleet.Room // those of the view; what resizable jobs hold is free
+	kinds   []kind
+	jobs    []bidder         // those that take part, in the order of their turn
+	fixed   []*place.Running // jobs that are left alone
+	plain   []*queue.Item    // waiting jobs that ask for no GPUs
+	out     []*place.Running // resizable jobs that are not to take part any more
+	match   map[fleet.Need]*fleet.Matcher
+	fitting map[fleet.Need]int    // rooms that jobs with a need could have
+	usables map[fleet.Need][]room // what of each kind
+	queued  bool                  // more jobs wait than take part
+	usual   float64               // rate on one GPU that a job of unknown speed is taken to have
+	note    string                // what else is to be said of the decision
 }
 
 // bidder is a job that takes part.
@@ -60,9 +60,20 @@ type kind struct {
 }
 
 func newRound(h *Policy, v *place.View) *round {
-	r := &round{policy: h, view: v, rooms: slices.Clone(v.Rooms), match: map[fleet.Need]*fleet.Matcher{}, usables: map[fleet.Need][]room{}}
-	r.admit()
-	r.free()
+	r := &round{
+		policy: h, view: v, rooms: slices.Clone(v.Rooms), match: map[fleet.Need]*fleet.Matcher{},
+		fitting: map[fleet.Need]int{}, usables: map[fleet.Need][]room{},
+	}
+	var loose []*place.Running
+	for _, run := range v.Running {
+		if r.resizable(run) {
+			loose = append(loose, run)
+		} else {
+			r.fixed = append(r.fixed, run)
+		}
+	}
+	r.free(loose)
+	r.admit(loose)
 	r.findKinds()
 	for j := range r.jobs {
 		r.place(&r.jobs[j])
@@ -84,25 +95,21 @@ func (r *round) resizable(run *place.Running) bool {
 }
 
 // admit finds the jobs that take part: the highest priority first, then those that
-// have begun, then in the order of the line.
-func (r *round) admit() {
+// have begun, then in the order of the line. A job that nothing could be had for
+// does not take the place of one that could run.
+func (r *round) admit(loose []*place.Running) {
 	type entry struct {
 		bidder
 		begun bool
 	}
 	var all []entry
-	for _, run := range r.view.Running {
-		if !r.resizable(run) {
-			r.fixed = append(r.fixed, run)
-			continue
-		}
+	for _, run := range loose {
 		all = append(all, entry{bidder{item: run.Item, running: run}, true})
 	}
-	most := r.policy.MaxParallel
+	most, waiting := r.policy.MaxParallel, 0
 	walk := r.view.Line.Walk(r.view.Usage)
-	every := func(*queue.Shape) bool { return true }
 	for range ahead*most + ahead {
-		it := walk.Next(every)
+		it := walk.Next(r.possible)
 		if it == nil {
 			break
 		}
@@ -110,24 +117,39 @@ func (r *round) admit() {
 			r.plain = append(r.plain, it)
 			continue
 		}
+		waiting++
 		all = append(all, entry{bidder{item: it}, it.Outlook.Served > 0})
 	}
 	slices.SortStableFunc(all, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(b.item.Priority, a.item.Priority), first(a.begun, b.begun))
 	})
-	waiting := len(r.plain)
 	for i := range all {
 		switch {
 		case i < most:
 			r.jobs = append(r.jobs, all[i].bidder)
 			if all[i].running == nil {
-				waiting++
+				waiting--
 			}
 		case all[i].running != nil:
 			r.out = append(r.out, all[i].running)
 		}
 	}
-	r.queued = r.view.Line.Len() > waiting
+	r.queued = waiting > 0
+}
+
+// possible reports whether jobs of a shape could have enough nodes if they had all there are to have.
+func (r *round) possible(s *queue.Shape) bool {
+	n, known := r.fitting[s.Need]
+	if !known {
+		m := r.matcher(s.Need)
+		for i := range r.rooms {
+			if _, ok := m.Fits(&r.rooms[i]); ok && (r.rooms[i].Kind >= 0 || s.Need.MaxGPUs == 0) {
+				n++
+			}
+		}
+		r.fitting[s.Need] = n
+	}
+	return n >= s.Need.Nodes
 }
 
 // ahead is how far into the line to look for jobs that have begun, as a multiple
@@ -146,24 +168,16 @@ func first(a, b bool) int {
 }
 
 // free takes what resizable jobs hold out of the rooms.
-func (r *round) free() {
-	loose := map[id.Run]bool{}
+func (r *round) free(running []*place.Running) {
+	loose := make(map[id.Run]bool, len(running))
 	touched := make([]bool, len(r.rooms))
-	add := func(run *place.Running) {
+	for _, run := range running {
 		loose[run.Run] = true
 		for _, s := range run.Seats {
 			if at, found := r.find(s.Node); found {
 				touched[at] = true
 			}
 		}
-	}
-	for j := range r.jobs {
-		if run := r.jobs[j].running; run != nil {
-			add(run)
-		}
-	}
-	for _, run := range r.out {
-		add(run)
 	}
 	for i := range r.rooms {
 		if !touched[i] {

@@ -154,7 +154,7 @@ func (s *search) prices() {
 		if since == 10 {
 			pace, since = pace/2, 0
 		}
-		if round%offers == 0 {
+		if round%offers == offers-1 {
 			s.offer()
 		}
 		if s.proven() || pace < 1e-4 || s.enough() || !s.move(total, pace) {
@@ -164,7 +164,8 @@ func (s *search) prices() {
 }
 
 // offers is after how many changes of the prices an answer is made of the choices.
-const offers = 8
+// At the first prices, which are 0, there would be far too much to repair.
+const offers = 12
 
 // near is the share of the bound that is not worth searching for.
 const near = 1e-5

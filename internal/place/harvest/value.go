@@ -89,16 +89,16 @@ type costs struct {
 	follows bool    // another job waits to follow it on its nodes
 }
 
-// patch is the assumed start of a job of which nothing is known.
-const patch = 30 * time.Second
+// assumed is how long a job takes to start of which nothing is known.
+const assumed = 30 * time.Second
 
-// fold is how many times what a change costs is looked ahead at least: a job that
+// covers is how many times what a change costs is looked ahead at least: a job that
 // takes long to start must still be able to.
-const fold = 5
+const covers = 5
 
 func (r *round) newCosts(b *bidder) costs {
 	o := b.item.Outlook
-	c := costs{start: patch.Seconds(), left: math.Inf(1), lost: o.Every.Seconds() / 2, follows: r.queued}
+	c := costs{start: assumed.Seconds(), left: math.Inf(1), lost: o.Every.Seconds() / 2, follows: r.queued}
 	if s := o.Speed; s != nil {
 		c.start, c.save = time.Duration(s.Start).Seconds(), time.Duration(s.Save).Seconds()
 	}
@@ -114,7 +114,7 @@ func (r *round) newCosts(b *bidder) costs {
 		c.begins = starts(b.running, r.view.Now).Seconds()
 	}
 	ahead := r.policy.LookAhead.Seconds()
-	c.horizon = math.Max(ahead, fold*(c.start+c.save))
+	c.horizon = math.Max(ahead, covers*(c.start+c.save))
 	c.gain = ahead / c.horizon
 	return c
 }
@@ -157,7 +157,7 @@ func (r *round) choices(b *bidder, k int, c *costs) []Choice {
 		secs := c.seconds(rate, kd.risk.rate(s.nodes), stays)
 		v := worth * secs * c.gain
 		if stays {
-			v *= 1 + r.policy.Hysteresis + tie
+			v += math.Abs(v) * (r.policy.Hysteresis + tie)
 		}
 		list = append(list, Choice{Count: s.units, Value: v})
 	}

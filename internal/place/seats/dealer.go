@@ -1,7 +1,6 @@
 package seats
 
 import (
-	"cmp"
 	"math/bits"
 	"slices"
 	"sort"
@@ -39,7 +38,7 @@ type card struct {
 
 func newDealer(v *place.View, wants []Want) *dealer {
 	d := &dealer{view: v, rooms: slices.Clone(v.Rooms), match: map[fleet.Need]*fleet.Matcher{}, wants: wants, dealt: make([]hand, len(wants)), seat: make([]int32, len(v.Rooms))}
-	d.rank = rankGroups(v.Rooms)
+	d.rank = fleet.RankGroups(v.Rooms)
 	running := make([]*place.Running, 0, len(wants))
 	for i := range wants {
 		if wants[i].Running != nil {
@@ -91,36 +90,6 @@ func (d *dealer) find(n id.Node) (int32, bool) {
 	at := sort.Search(len(d.rooms), func(i int) bool { return d.rooms[i].Node.ID >= n })
 	d.last = at
 	return int32(at), at < len(d.rooms) && d.rooms[at].Node.ID == n
-}
-
-// rankGroups returns each group's place: by class, then by GPU memory.
-func rankGroups(rooms []fleet.Room) []int32 {
-	var first []*fleet.Room // of each group
-	for i := range rooms {
-		g := int(rooms[i].Group)
-		if g >= len(first) {
-			first = append(first, make([]*fleet.Room, g+1-len(first))...)
-		}
-		if first[g] == nil {
-			first[g] = &rooms[i]
-		}
-	}
-	classes := fleet.Classes()
-	order := make([]int32, 0, len(first))
-	for g := range first {
-		if first[g] != nil {
-			order = append(order, int32(g))
-		}
-	}
-	slices.SortStableFunc(order, func(a, b int32) int {
-		x, y := first[a].Node, first[b].Node
-		return cmp.Or(cmp.Compare(slices.Index(classes, x.Class), slices.Index(classes, y.Class)), cmp.Compare(x.GPUSize(), y.GPUSize()))
-	})
-	rank := make([]int32, len(first))
-	for i, g := range order {
-		rank[g] = int32(i)
-	}
-	return rank
 }
 
 // matcher returns the matcher of a want's need.

@@ -51,8 +51,11 @@ type Options struct {
 }
 
 // Loose reports whether a running job may be given other seats: it goes on from
-// where it was, and is not being stopped already.
-func Loose(r *place.Running) bool { return r.Outlook.Resumes && !r.Stopping }
+// where it was, is not being stopped already, and has whole GPUs. Who shares one
+// stays where it is.
+func Loose(r *place.Running) bool {
+	return r.Outlook.Resumes && !r.Stopping && !slices.ContainsFunc(r.Seats, func(s place.Seat) bool { return s.Share != 0 })
+}
 
 // Deal gives each of the wants its seats. What jobs hold that are not among them,
 // or not loose, stays theirs. The greatest count is served first, then the
@@ -109,14 +112,22 @@ type Kind struct {
 	Largest int        // most such GPUs of one node
 }
 
-// Kinds tells what there is to be dealt out if every loose job gave back what it
-// holds, by kind in the order of their IDs. Closed nodes do not count.
-func Kinds(v *place.View) []Kind {
+// Vacant returns the rooms as they would be if every loose job gave back what it holds.
+func Vacant(v *place.View) []fleet.Room {
 	d := &dealer{view: v, rooms: slices.Clone(v.Rooms)}
 	d.free(v.Running)
+	return d.rooms
+}
+
+// Kinds tells what there is to be dealt out if every loose job gave back what it
+// holds, by kind in the order of their IDs. Closed nodes do not count.
+func Kinds(v *place.View) []Kind { return KindsOf(Vacant(v)) }
+
+// KindsOf tells what there is to be dealt out of vacant rooms.
+func KindsOf(vacant []fleet.Room) []Kind {
 	var kinds []Kind
-	for i := range d.rooms {
-		r := &d.rooms[i]
+	for i := range vacant {
+		r := &vacant[i]
 		if !r.Open {
 			continue
 		}

@@ -1,0 +1,506 @@
+package andreas_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/place/andreas"
+)
+
+const hour = time.Hour
+
+// TestWhatAJobIsGiven has small yards and what each job in them gets.
+func TestWhatAJobIsGiven(t *testing.T) {
+	t.Parallel()
+	tesla := func(c *cluster) { c.node("t1", "TESLA", 4) }
+	both := func(c *cluster) { c.node("t1", "TESLA", 4); c.node("u1", "TURING", 2) }
+	for name, tc := range map[string]struct {
+		yard func(c *cluster)
+		want map[id.Job]string
+	}{
+		"with time to spare the cheapest": {
+			func(c *cluster) { both(c); c.wait(want{speed: lstm(0, 0), due: 12 * hour, late: 1}) },
+			map[id.Job]string{"j1": "1 TESLA"},
+		},
+		"with little time the one that is in time": {
+			func(c *cluster) { both(c); c.wait(want{speed: lstm(0, 0), due: 5*hour + 10*time.Minute, late: 1}) },
+			map[id.Job]string{"j1": "2 TESLA"},
+		},
+		"late, and being late costs less than more GPUs": {
+			func(c *cluster) { tesla(c); c.wait(want{speed: lstm(0, 0), due: -hour, late: 0.01}) },
+			map[id.Job]string{"j1": "1 TESLA"},
+		},
+		"a kind that is too slow is taken if there is no other": {
+			func(c *cluster) { c.node("u1", "TURING", 2); c.wait(want{speed: lstm(0, 0), due: 6 * hour, late: 1}) },
+			map[id.Job]string{"j1": "1 TURING"},
+		},
+		"whose deadline is far waits for GPUs that suit it": {
+			func(c *cluster) {
+				both(c)
+				for range 2 {
+					c.run(want{speed: lstm(0, 0), due: 5 * hour, late: 10, fixed: true, done: 3 * 3600}, seat("t1", 3<<(c.jobs*2)))
+				}
+				c.wait(want{speed: lstm(0, 0), due: 200 * hour, late: 1})
+			},
+			map[id.Job]string{"j1": "stays", "j2": "stays", "j3": ""},
+		},
+		"late jobs share GPUs that would make one of them hardly faster": {
+			func(c *cluster) {
+				c.node("k1", "K80", 8)
+				for range 8 {
+					c.wait(want{speed: alexnet(), due: hour, late: 30})
+				}
+			},
+			map[id.Job]string{"j1": "1 K80", "j2": "1 K80", "j3": "1 K80", "j4": "1 K80", "j5": "1 K80", "j6": "1 K80", "j7": "1 K80", "j8": "1 K80"},
+		},
+		"a late job takes them when nobody else wants them": {
+			func(c *cluster) { c.node("k1", "K80", 8); c.wait(want{speed: alexnet(), due: hour, late: 30}) },
+			map[id.Job]string{"j1": "8 K80"},
+		},
+		"of two late jobs the one with less work goes first": {
+			func(c *cluster) {
+				c.node("k1", "K80", 1)
+				c.wait(want{speed: alexnet(), due: -hour, late: 10})
+				c.wait(want{speed: alexnet(), due: -hour, late: 10, done: 20 * 3600})
+			},
+			map[id.Job]string{"j1": "", "j2": "1 K80"},
+		},
+		"of two late jobs the dearer one goes first": {
+			func(c *cluster) {
+				c.node("k1", "K80", 1)
+				c.wait(want{speed: alexnet(), due: -hour, late: 10})
+				c.wait(want{speed: alexnet(), due: -hour, late: 20})
+			},
+			map[id.Job]string{"j1": "", "j2": "1 K80"},
+		},
+		"of two that can be in time the more urgent one goes first": {
+			func(c *cluster) {
+				c.node("k1", "K80", 1)
+				c.wait(want{speed: alexnet(), due: 60 * hour, late: 10})
+				c.wait(want{speed: alexnet(), due: 23 * hour, late: 10})
+			},
+			map[id.Job]string{"j1": "", "j2": "1 K80"},
+		},
+		"a job goes where its memory and its place allow": {
+			func(c *cluster) {
+				c.node("t1", "TESLA", 4)
+				c.node("t2", "TESLA", 4, func(n *fleet.Node) { n.Class = fleet.Reserved })
+				c.node("u1", "TURING", 2, func(n *fleet.Node) {
+					for i := range n.Inventory.GPUs {
+						n.Inventory.GPUs[i].Memory = 48 << 30
+					}
+				})
+				c.wait(want{speed: lstm(0, 0), due: 12 * hour, late: 1, spec: job.Resources{GPUs: job.Range{Min: 1, Max: 2}, GPUMemory: job.ByteRange{Min: 40 << 30}}})
+				c.wait(want{speed: lstm(0, 0), due: 12 * hour, late: 1, place: job.PlaceCloud})
+			},
+			map[id.Job]string{"j1": "1 TURING", "j2": "1 TESLA"},
+		},
+		"a job on several nodes": {
+			func(c *cluster) {
+				c.node("t1", "TESLA", 4)
+				c.node("t2", "TESLA", 4)
+				wide := job.NewSpeed(8*3600, 0, 0, job.Rate{GPUs: 2, PerSecond: 1}, job.Rate{GPUs: 8, PerSecond: 3.9})
+				c.wait(want{speed: wide, due: 150 * time.Minute, late: 50, spec: job.Resources{GPUs: job.Range{Min: 1, Max: 4}, Nodes: job.Range{Min: 1, Max: 4}}})
+			},
+			map[id.Job]string{"j1": "4 TESLA + 4 TESLA"},
+		},
+		"a job of unknown speed among others": {
+			func(c *cluster) {
+				tesla(c)
+				c.wait(want{speed: lstm(0, 0), due: 12 * hour, late: 1})
+				c.wait(want{spec: job.Resources{GPUs: job.Range{Min: 2, Max: 2}}})
+				c.wait(want{spec: job.Resources{CPUs: 1000, GPUs: job.Range{Min: 0, Max: 1}}, lasts: hour})
+			},
+			map[id.Job]string{"j1": "1 TESLA", "j2": "2 TESLA", "j3": "1 TESLA"},
+		},
+		"a speed that was measured elsewhere": {
+			func(c *cluster) {
+				c.node("k1", "K80", 2)
+				c.wait(want{speed: lstm(0, 0), due: 12 * hour, late: 1, lasts: hour})
+			},
+			map[id.Job]string{"j1": "1 K80"},
+		},
+		"a job that needs what is not there waits": {
+			func(c *cluster) {
+				tesla(c)
+				c.wait(want{speed: lstm(0, 0), due: hour, late: 1, spec: job.Resources{GPUs: job.Range{Min: 1, Max: 2}, GPUMemory: job.ByteRange{Min: 40 << 30}}})
+			},
+			map[id.Job]string{"j1": ""},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster()
+			tc.yard(c)
+			if diff := cmp.Diff(tc.want, c.given(c.plan(t, policy()))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestWhatRuns has jobs that run, and whether they are stopped.
+func TestWhatRuns(t *testing.T) {
+	t.Parallel()
+	full := func(c *cluster, w want) {
+		c.node("k1", "K80", 1)
+		c.run(w, seat("k1", 1))
+	}
+	urgent := want{speed: alexnet(), due: 23*hour + time.Minute, late: 30}
+	for name, tc := range map[string]struct {
+		yard func(c *cluster)
+		want map[id.Job]string
+	}{
+		"it makes way for one that would be late": {
+			func(c *cluster) { full(c, want{speed: alexnet(), due: 300 * hour, late: 30}); c.wait(urgent) },
+			map[id.Job]string{"j1": "", "j2": "1 K80"},
+		},
+		"it stays if it cannot go on later": {
+			func(c *cluster) {
+				full(c, want{speed: alexnet(), due: 300 * hour, late: 30, fixed: true})
+				c.wait(urgent)
+			},
+			map[id.Job]string{"j1": "stays", "j2": ""},
+		},
+		"it stays if it is about to be stopped": {
+			func(c *cluster) {
+				full(c, want{speed: alexnet(), due: 300 * hour, late: 30})
+				c.running[0].Stopping = true
+				c.wait(urgent)
+			},
+			map[id.Job]string{"j1": "stays", "j2": ""},
+		},
+		"it stays if starting again costs more than is won": {
+			func(c *cluster) {
+				slow := func(done float64) want {
+					return want{speed: job.NewSpeed(23*3600, 2*hour, hour, job.Rate{GPU: "K80", GPUs: 1, PerSecond: 1}), due: -hour, late: 10, done: done}
+				}
+				full(c, slow(3600))
+				c.wait(slow(3 * 3600))
+			},
+			map[id.Job]string{"j1": "stays", "j2": ""},
+		},
+		"and makes way when it costs nothing": {
+			func(c *cluster) {
+				quick := func(done float64) want {
+					return want{speed: job.NewSpeed(23*3600, 0, 0, job.Rate{GPU: "K80", GPUs: 1, PerSecond: 1}), due: -hour, late: 10, done: done}
+				}
+				full(c, quick(3600))
+				c.wait(quick(3 * 3600))
+			},
+			map[id.Job]string{"j1": "", "j2": "1 K80"},
+		},
+		"it shrinks when it is ahead of its deadline": {
+			func(c *cluster) {
+				c.node("t1", "TESLA", 4)
+				c.run(want{speed: lstm(time.Minute, time.Minute), due: 12 * hour, late: 1}, seat("t1", 3))
+			},
+			map[id.Job]string{"j1": "1 TESLA"},
+		},
+		"it grows when it would be late": {
+			func(c *cluster) {
+				c.node("t1", "TESLA", 4)
+				c.run(want{speed: lstm(time.Minute, time.Minute), due: 6 * hour, late: 1}, seat("t1", 1))
+			},
+			map[id.Job]string{"j1": "2 TESLA"},
+		},
+		"it does not grow for what a start would eat up": {
+			func(c *cluster) {
+				c.node("t1", "TESLA", 4)
+				c.run(want{speed: lstm(2*hour, hour), due: 6 * hour, late: 1}, seat("t1", 1))
+			},
+			map[id.Job]string{"j1": "stays"},
+		},
+		"it leaves a node that can be switched off": {
+			func(c *cluster) {
+				c.node("t1", "TESLA", 4)
+				c.node("t2", "TESLA", 4)
+				for i := range 3 {
+					c.run(want{speed: lstm(time.Minute, 0), due: 20 * hour, late: 1}, seat("t1", 1<<i))
+				}
+				c.run(want{speed: lstm(time.Minute, 0), due: 20 * hour, late: 1}, seat("t2", 1))
+			},
+			map[id.Job]string{"j1": "stays", "j2": "stays", "j3": "stays", "j4": "1 TESLA"},
+		},
+		"but not if the node stays on anyway": {
+			func(c *cluster) {
+				for i := range c.tariff.Nodes {
+					c.tariff.Nodes[i].Off = false
+				}
+				c.node("t1", "TESLA", 4)
+				c.node("t2", "TESLA", 4)
+				c.run(want{speed: lstm(time.Minute, 0), due: 20 * hour, late: 1}, seat("t1", 1))
+				c.run(want{speed: lstm(time.Minute, 0), due: 20 * hour, late: 1}, seat("t2", 1))
+			},
+			map[id.Job]string{"j1": "stays", "j2": "stays"},
+		},
+		"nor if it has almost ended": {
+			func(c *cluster) {
+				c.node("t1", "TESLA", 4)
+				c.node("t2", "TESLA", 4)
+				c.run(want{speed: lstm(10*time.Minute, 0), due: 20 * hour, late: 1}, seat("t1", 1))
+				c.run(want{speed: lstm(10*time.Minute, 0), due: 20 * hour, late: 1, done: 7*3600 - 60}, seat("t2", 1))
+			},
+			map[id.Job]string{"j1": "stays", "j2": "stays"},
+		},
+		"others move together to make room for two GPUs": {
+			func(c *cluster) {
+				c.node("t1", "TESLA", 2)
+				c.node("t2", "TESLA", 2)
+				c.run(want{speed: lstm(time.Minute, 0), due: 20 * hour, late: 1}, seat("t1", 1))
+				c.run(want{speed: lstm(time.Minute, 0), due: 20 * hour, late: 1}, seat("t2", 1))
+				c.wait(want{speed: lstm(0, 0), due: 5*hour + 10*time.Minute, late: 20})
+			},
+			map[id.Job]string{"j1": "1 TESLA", "j2": "stays", "j3": "2 TESLA"},
+		},
+		"on a drained node it is left alone": {
+			func(c *cluster) {
+				c.node("k1", "K80", 1)
+				c.run(want{speed: alexnet(), due: 300 * hour, late: 30}, seat("k1", 1))
+				c.node("k1", "K80", 1, func(n *fleet.Node) { n.Drained = true })
+				c.wait(urgent)
+			},
+			map[id.Job]string{"j1": "stays", "j2": ""},
+		},
+		"on a GPU with an error it is left alone": {
+			func(c *cluster) {
+				c.node("k1", "K80", 2)
+				c.run(want{speed: alexnet(), due: 300 * hour, late: 30}, seat("k1", 1))
+				c.node("k1", "K80", 2, func(n *fleet.Node) { n.Inventory.GPUs[0].Error = "fell off the bus" })
+				c.wait(urgent)
+				c.wait(urgent)
+			},
+			map[id.Job]string{"j1": "stays", "j2": "1 K80", "j3": ""},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster()
+			tc.yard(c)
+			if diff := cmp.Diff(tc.want, c.given(c.plan(t, policy()))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestWithoutDeadlines has jobs that only wait.
+func TestWithoutDeadlines(t *testing.T) {
+	t.Parallel()
+	t.Run("with nothing to reckon with it does what fifo does", func(t *testing.T) {
+		t.Parallel()
+		c := newCluster()
+		c.node("t1", "TESLA", 2)
+		c.wait(want{spec: job.Resources{GPUs: job.Range{Min: 2, Max: 2}}})
+		c.wait(want{spec: job.Resources{GPUs: job.Range{Min: 1, Max: 1}}})
+		p := c.plan(t, policy())
+		if len(p.Starts) != 1 || p.Starts[0].Item.Job != "j1" || !strings.Contains(p.Starts[0].Reason, "first in line") {
+			t.Errorf("starts %+v, want j1 as fifo would", p.Starts)
+		}
+	})
+	t.Run("users take turns", func(t *testing.T) {
+		t.Parallel()
+		c := newCluster()
+		c.node("t1", "TESLA", 1)
+		c.wait(want{speed: lstm(0, 0), user: "ada"})
+		c.wait(want{speed: lstm(0, 0), user: "bob"})
+		c.usage["ada"] = 1e6
+		if diff := cmp.Diff(map[id.Job]string{"j1": "", "j2": "1 TESLA"}, c.given(c.plan(t, policy()))); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("they do not push each other aside", func(t *testing.T) {
+		t.Parallel()
+		c := newCluster()
+		c.node("t1", "TESLA", 1)
+		c.run(want{speed: lstm(0, 0), user: "ada"}, seat("t1", 1))
+		c.wait(want{speed: lstm(0, 0), user: "bob", done: 6 * 3600})
+		if diff := cmp.Diff(map[id.Job]string{"j1": "stays", "j2": ""}, c.given(c.plan(t, policy()))); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("one that would be late goes before them", func(t *testing.T) {
+		t.Parallel()
+		c := newCluster()
+		c.node("t1", "TESLA", 1)
+		c.run(want{speed: lstm(0, 0)}, seat("t1", 1))
+		c.wait(want{speed: lstm(0, 0), due: 7 * hour, late: 1})
+		if diff := cmp.Diff(map[id.Job]string{"j1": "", "j2": "1 TESLA"}, c.given(c.plan(t, policy()))); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("the old one goes before one that has much time", func(t *testing.T) {
+		t.Parallel()
+		c := newCluster()
+		c.node("t1", "TESLA", 1)
+		c.wait(want{speed: lstm(0, 0), due: 700 * hour, late: 1})
+		c.wait(want{speed: lstm(0, 0), waited: 48 * hour})
+		if diff := cmp.Diff(map[id.Job]string{"j1": "", "j2": "1 TESLA"}, c.given(c.plan(t, policy()))); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("alone they have what makes them fast, together less", func(t *testing.T) {
+		t.Parallel()
+		linear := job.NewSpeed(3600, 0, 0, job.Rate{GPUs: 1, PerSecond: 1}, job.Rate{GPUs: 4, PerSecond: 3.9})
+		c := newCluster()
+		c.tariff = nil
+		c.node("t1", "TESLA", 4)
+		c.wait(want{speed: linear})
+		if diff := cmp.Diff(map[id.Job]string{"j1": "4 TESLA"}, c.given(c.plan(t, policy()))); diff != "" {
+			t.Error(diff)
+		}
+		for range 3 {
+			c.wait(want{speed: linear})
+		}
+		if diff := cmp.Diff(map[id.Job]string{"j1": "1 TESLA", "j2": "1 TESLA", "j3": "1 TESLA", "j4": "1 TESLA"}, c.given(c.plan(t, policy()))); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// TestWaitingByChoiceEnds lets the only free GPUs be of a kind that costs more: the
+// job waits, and takes them when it must.
+func TestWaitingByChoiceEnds(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.node("t1", "TESLA", 1)
+	c.node("u1", "TURING", 2)
+	c.run(want{speed: lstm(0, 0), due: hour, late: 10, fixed: true}, seat("t1", 1))
+	c.wait(want{speed: lstm(0, 0), due: 40 * hour, late: 1})
+	waits := 0
+	for {
+		p := c.plan(t, policy())
+		if len(p.Starts) > 0 {
+			break
+		}
+		if !p.Again.After(c.now) {
+			t.Fatalf("it waits since %v and does not ask to be asked again: %v", start, p.Again)
+		}
+		c.now = p.Again
+		if waits++; waits > 100 {
+			t.Fatal("it waits for ever")
+		}
+	}
+	if waited := c.now.Sub(start); waits == 0 || waited < hour || waited > 40*hour {
+		t.Errorf("it waited %v, in %d steps", waited, waits)
+	}
+}
+
+// TestNodesThatMustBootFirst lets a node in use and one that is off be the choice.
+func TestNodesThatMustBootFirst(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		boot time.Duration
+		want string
+	}{"at once": {0, "1 TESLA"}, "after hours": {8 * hour, "1 TURING"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster()
+			c.tariff.Nodes[0].Boot = job.Duration(tc.boot)
+			c.node("t1", "TESLA", 4)
+			c.node("u1", "TURING", 2)
+			c.run(want{speed: lstm(0, 0), due: 20 * hour, late: 10, fixed: true}, seat("u1", 1))
+			even := job.NewSpeed(3600, 0, 0, job.Rate{GPU: "TESLA", GPUs: 1, PerSecond: 1}, job.Rate{GPU: "TURING", GPUs: 1, PerSecond: 0.9})
+			c.wait(want{speed: even, due: 2 * hour, late: 10})
+			if got := c.given(c.plan(t, policy()))["j2"]; got != tc.want {
+				t.Errorf("it gets %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestJobsThatMayEndEarlyStartSmall has a job that would need two GPUs to be in
+// time if it ran to its end.
+func TestJobsThatMayEndEarlyStartSmall(t *testing.T) {
+	t.Parallel()
+	o := andreas.Defaults()
+	o.Survival = []float64{0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1}
+	for name, tc := range map[string]struct {
+		policy place.Policy
+		done   float64
+		due    time.Duration
+		want   string
+	}{
+		"to its end":                        {policy(), 0, 6 * hour, "2 TESLA"},
+		"most end soon":                     {andreas.New(o), 0, 6 * hour, "1 TESLA"},
+		"it has lived on, so it will again": {andreas.New(o), 2 * 3600, 4 * hour, "2 TESLA"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster()
+			c.node("t1", "TESLA", 4)
+			c.wait(want{speed: lstm(0, 0), due: tc.due, late: 0.3, done: tc.done})
+			if got := c.given(c.plan(t, tc.policy))["j1"]; got != tc.want {
+				t.Errorf("it gets %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestReasons has the words that a researcher reads.
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		yard func(c *cluster)
+		want []string
+	}{
+		"the cheapest in time": {
+			func(c *cluster) { c.node("t1", "TESLA", 4); c.wait(want{speed: lstm(0, 0), due: 12 * hour, late: 1}) },
+			[]string{"on 1× TESLA of t1: $0.36, done 5h before its deadline"},
+		},
+		"more to be in time": {
+			func(c *cluster) {
+				c.node("t1", "TESLA", 4)
+				c.wait(want{speed: lstm(0, 0), due: 5*hour + 20*time.Minute, late: 1})
+			},
+			[]string{"on 2× TESLA of t1: $0.52, done 20m before its deadline; on 1× TESLA it would be $0.36 and 1h40m late ($1.67)"},
+		},
+		"without a deadline and a tariff": {
+			func(c *cluster) { c.tariff = nil; c.node("t1", "TESLA", 1); c.wait(want{speed: lstm(0, 0)}) },
+			[]string{"on 1× TESLA of t1: 7.00 GPU-hours, done in about 7h"},
+		},
+		"it gives way": {
+			func(c *cluster) {
+				c.node("k1", "K80", 1)
+				c.run(want{speed: alexnet(), due: 300 * hour, late: 30}, seat("k1", 1))
+				c.wait(want{speed: alexnet(), due: 22 * hour, late: 30})
+			},
+			[]string{"stopped for jobs that would lose more by waiting: it can wait for 11d13h and still be done in time",
+				"on 1× K80 of k1: $12.88 and 1h late ($30.00)"},
+		},
+		"it shrinks": {
+			func(c *cluster) {
+				c.node("t1", "TESLA", 4)
+				c.run(want{speed: lstm(time.Minute, 0), due: 12 * hour, late: 1}, seat("t1", 3))
+			},
+			[]string{"shrinks from 2 to 1 GPUs, on 1× TESLA of t1: $0.37, done 4h59m before its deadline", ""},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster()
+			tc.yard(c)
+			p := c.plan(t, policy())
+			var got []string
+			for _, s := range p.Stops {
+				got = append(got, s.Reason)
+			}
+			for _, s := range p.Starts {
+				if len(got) > 0 && got[len(got)-1] == s.Reason {
+					s.Reason = ""
+				}
+				got = append(got, s.Reason)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,136 @@
+package andreas
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"trainyard/internal/job"
+)
+
+// reason says in money why a task is started, stopped or moved.
+func (y *yard) reason(t *task) string {
+	if t.at < 0 {
+		return y.stopped(t)
+	}
+	text := y.where(t) + ": " + y.costs(t, t.at)
+	if t.run != nil {
+		text = y.changed(t) + text
+	}
+	best := t.at
+	for k := range t.offers {
+		if t.offers[k].gain > t.offers[best].gain {
+			best = k
+		}
+	}
+	if best != t.at {
+		return fmt.Sprintf("%s, if it stays there; other jobs need %s more, where it would be %s", text, y.gpus(&t.offers[best]), y.costs(t, best))
+	}
+	if other := y.other(t); other >= 0 {
+		return fmt.Sprintf("%s; on %s it would be %s", text, y.gpus(&t.offers[other]), y.costs(t, other))
+	}
+	return text
+}
+
+// stopped says why a running task has to wait.
+func (y *yard) stopped(t *task) string {
+	text := "stopped for jobs that would lose more by waiting"
+	if !t.dated {
+		return text
+	}
+	o := &t.offers[t.cheap]
+	if spare := t.slack - o.time - t.again; spare > 0 {
+		return fmt.Sprintf("%s: it can wait for %s and still be done in time", text, span(spare))
+	}
+	return fmt.Sprintf("%s: each hour costs it %s", text, money(t.late*3600))
+}
+
+// changed says what happens to a running task.
+func (y *yard) changed(t *task) string {
+	was, is := &t.offers[t.now], &t.offers[t.at]
+	switch {
+	case was.gpus < is.gpus && was.kind == is.kind:
+		return fmt.Sprintf("grows from %d to %d GPUs, ", was.gpus, is.gpus)
+	case was.gpus > is.gpus && was.kind == is.kind:
+		return fmt.Sprintf("shrinks from %d to %d GPUs, ", was.gpus, is.gpus)
+	case t.at == t.now:
+		return fmt.Sprintf("moves from %s to make room or let a node be switched off, ", t.run.Seats[0].Node)
+	}
+	return fmt.Sprintf("moves from %s, ", y.gpus(was))
+}
+
+// where says what a task is given.
+func (y *yard) where(t *task) string {
+	text := "on " + y.gpus(&t.offers[t.at])
+	if len(t.seats) == 1 {
+		return text + " of " + string(t.seats[0].Node)
+	}
+	return fmt.Sprintf("%s of %d nodes", text, len(t.seats))
+}
+
+// gpus names what an offer has.
+func (y *yard) gpus(o *offer) string {
+	g := y.kinds[o.kind].gpu
+	if o.gpus == 0 || g == nil {
+		return "CPUs"
+	}
+	return fmt.Sprintf("%d× %s", o.gpus, g.Model)
+}
+
+// costs says what an offer costs and when the task would be done.
+func (y *yard) costs(t *task, at int) string {
+	o := &t.offers[at]
+	text := y.bill(o.bill)
+	if !t.dated {
+		return text + ", done in about " + span(o.time)
+	}
+	spare := t.slack - o.time
+	if spare >= 0 {
+		return fmt.Sprintf("%s, done %s before its deadline", text, span(spare))
+	}
+	return fmt.Sprintf("%s and %s late (%s)", text, span(-spare), money(-spare*t.late))
+}
+
+// bill says what GPUs cost.
+func (y *yard) bill(f float64) string {
+	if y.view.Tariff == nil {
+		return strconv.FormatFloat(f, 'f', 2, 64) + " GPU-hours"
+	}
+	return money(f)
+}
+
+// other is the offer that a reader would ask about: the cheapest if it was not
+// chosen, or else the fastest if the task will be late. It is -1 if there is none.
+func (y *yard) other(t *task) int {
+	switch {
+	case t.at != t.cheap && t.offers[t.cheap].bill < t.offers[t.at].bill:
+		return t.cheap
+	case t.dated && t.at != t.fast && t.offers[t.at].time > t.slack:
+		return t.fast
+	}
+	return -1
+}
+
+// money writes an amount with as many decimals as it needs to be seen.
+func money(f float64) string {
+	places := 2
+	for a := math.Abs(f); a > 0 && a < 0.095 && places < 6; a *= 10 {
+		places++
+	}
+	return "$" + strconv.FormatFloat(f, 'f', places, 64)
+}
+
+// span writes a length of time in the greatest units that matter.
+func span(seconds float64) string {
+	d := job.Seconds(seconds)
+	switch {
+	case d > 48*time.Hour:
+		d = d.Round(time.Hour)
+	case d > 10*time.Minute:
+		d = d.Round(time.Minute)
+	default:
+		d = d.Round(time.Second)
+	}
+	return job.Duration(d).String()
+}

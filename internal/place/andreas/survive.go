@@ -1,0 +1,61 @@
+package andreas
+
+import "math"
+
+// ending is a chance that a task ends when a share of what is left of it is done.
+type ending struct{ share, chance float64 }
+
+// mostEndings is how many endings of one task are told apart.
+const mostEndings = 10
+
+// endings lists how a task may end. Many trainings end early, because they have
+// reached what they were for or never will. To one that may, much speed at the
+// beginning is of little use: if it lives on it can still have more GPUs. So its
+// offers are judged by all of its endings, each with what it would cost then.
+func (y *yard) endings(t *task) []ending {
+	sv := y.o.Survival
+	speed := t.item.Outlook.Speed
+	if len(sv) == 0 || speed == nil || speed.Work <= 0 || t.left <= 0 {
+		return []ending{{1, 1}}
+	}
+	done := math.Max(1-t.left/speed.Work, 0)
+	alive := y.alive(done)
+	if alive <= 0 {
+		return []ending{{1, 1}}
+	}
+	list := make([]ending, 0, mostEndings)
+	before := alive
+	for i := 1; i <= mostEndings; i++ {
+		share := float64(i) / mostEndings
+		now := 0.0
+		if i < mostEndings {
+			now = y.alive(done + (1-done)*share)
+		}
+		if p := (before - now) / alive; p > 0 {
+			// Those that end in a stretch do so in its middle, those at the end at the end.
+			at := share - 0.5/mostEndings
+			if i == mostEndings {
+				at = 1
+			}
+			list = append(list, ending{at, p})
+		}
+		before = now
+	}
+	return list
+}
+
+// alive is the share of jobs that still run when so much of their work is done, in
+// straight lines between what is known.
+func (y *yard) alive(done float64) float64 {
+	sv := y.o.Survival
+	at := done * float64(len(sv))
+	i := int(at)
+	if i >= len(sv) {
+		return sv[len(sv)-1]
+	}
+	from := 1.0
+	if i > 0 {
+		from = sv[i-1]
+	}
+	return from + (sv[i]-from)*(at-float64(i))
+}

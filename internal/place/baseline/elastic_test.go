@@ -1,0 +1,306 @@
+package baseline_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/place/baseline"
+)
+
+// elastic is a job of 1 to most GPUs with these rates.
+func elastic(most int, work float64, rates ...float64) want {
+	return want{spec: upTo(most), speed: curve(work, rates...)}
+}
+
+// TestCounts gives each rule a node of eight GPUs and jobs that all come at once,
+// and looks at how many GPUs each gets.
+func TestCounts(t *testing.T) {
+	t.Parallel()
+	linear := []float64{1, 2, 3, 4, 5, 6, 7, 8}
+	poor := []float64{1, 1.2, 1.3, 1.35, 1.4, 1.42, 1.44, 1.45}
+	good, bad := elastic(8, 1000, linear...), elastic(8, 1000, poor...)
+	long := elastic(8, 9000, linear...)
+	rigid := func(n int) want { return want{spec: gpus(n), lasts: time.Hour} }
+	atLeast := func(n int) want { // runs on n to 8 GPUs
+		rates := make([]float64, 8)
+		for i := n - 1; i < 8; i++ {
+			rates[i] = float64(i + 1)
+		}
+		return elastic(8, 1000, rates...)
+	}
+	for name, tc := range map[string]struct {
+		policy string
+		jobs   []want
+		want   []int
+	}{
+		"elastic-fifo: in turns":                                {"elastic-fifo", []want{good, good, good}, []int{3, 3, 2}},
+		"elastic-fifo: who has no least gets nothing":           {"elastic-fifo", []want{rigid(4), atLeast(6), good}, []int{4, 0, 4}},
+		"elastic-fifo: no more than can be used":                {"elastic-fifo", []want{elastic(8, 9, 1, 2), good}, []int{2, 6}},
+		"elastic-fifo: one that does not fit is passed":         {"elastic-fifo", []want{rigid(6), rigid(4), rigid(2)}, []int{6, 0, 2}},
+		"elastic-srjf: the least to the shortest":               {"elastic-srjf", []want{rigid(6), elastic(8, 900, 0, 0, 0, 0, 5), good}, []int{0, 5, 3}},
+		"equal-share: the same for all":                         {"equal-share", []want{good, bad, long}, []int{4, 2, 2}},
+		"equal-share: when the share is just the least":         {"equal-share", []want{atLeast(4), atLeast(4)}, []int{4, 4}},
+		"equal-share: a least above the share":                  {"equal-share", []want{good, atLeast(6), good}, []int{1, 6, 1}},
+		"equal-share: who finds no least waits":                 {"equal-share", []want{atLeast(6), atLeast(6), good}, []int{6, 0, 2}},
+		"ffdl: where they bring most":                           {"ffdl", []want{bad, good}, []int{1, 7}},
+		"ffdl: everyone its least":                              {"ffdl", []want{bad, atLeast(4), bad}, []int{1, 6, 1}},
+		"afs-l: the shorter first, then where it shortens most": {"afs-l", []want{bad, good}, []int{1, 7}},
+		"afs-l: the first step is the least":                    {"afs-l", []want{atLeast(6), rigid(8)}, []int{8, 0}},
+		"edl: the same fulfilment":                              {"edl", []want{elastic(8, 9, 1, 2, 3, 4), good}, []int{3, 5}}, // 2/3 and 4/7
+		"tiresias: what each wants":                             {"tiresias", []want{bad, good}, []int{2, 0}},                  // 1.2/2 is more than half, 1.3/3 is not
+		"elastic-tiresias: what is left to who gains most":      {"elastic-tiresias", []want{bad, good}, []int{2, 6}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster()
+			c.box("a", 8)
+			w := newWorld(c, policy(tc.policy))
+			for _, j := range tc.jobs {
+				c.add(j)
+			}
+			w.round(t)
+			if diff := cmp.Diff(tc.want, w.counts()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestGrowingAndShrinking has one job that has everything, and another that comes.
+func TestGrowingAndShrinking(t *testing.T) {
+	t.Parallel()
+	linear := []float64{1, 2, 3, 4}
+	for _, name := range []string{"elastic-fifo", "elastic-srjf", "equal-share", "ffdl", "afs-l", "edl"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster()
+			c.box("a", 4)
+			w := newWorld(c, policy(name))
+			c.add(elastic(4, 7200, linear...))
+			w.round(t)
+			c.now = c.now.Add(10 * time.Minute)
+			c.add(elastic(4, 600, linear...))
+			w.round(t)
+			if got := w.counts(); got[0]+got[1] != 4 || got[1] == 0 || got[0] == 0 && name != "afs-l" {
+				t.Errorf("when the second has come they have %v", got)
+			}
+			w.live(t)
+			if len(w.ended) != 2 {
+				t.Fatalf("%d jobs ended", len(w.ended))
+			}
+			// Nothing is lost by growing and shrinking: 7,800 units at 4 a second take 1,950 s
+			// if all four GPUs are busy all the time. The last may wait for the calm to end.
+			if took := w.ended["j1"].Sub(start); took < 1950*time.Second || took > 2000*time.Second {
+				t.Errorf("the first ended after %v", took)
+			}
+			if w.stops > 4 {
+				t.Errorf("%d stops for two changes", w.stops)
+			}
+		})
+	}
+}
+
+// TestRunningJobsAreLeftAloneForAWhile has jobs come every few seconds: those that
+// run are not changed for each of them, and who comes starts on what is free.
+func TestRunningJobsAreLeftAloneForAWhile(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.box("a", 4)
+	w := newWorld(c, policy("elastic-fifo"))
+	linear := []float64{1, 2, 3, 4}
+	c.add(elastic(4, 1e6, linear...))
+	w.round(t)
+	w.step(t, c.now.Add(time.Second))
+	c.add(elastic(4, 1e6, linear...))
+	w.round(t) // the first shrinks
+	stops := w.stops
+	for range 3 {
+		w.step(t, c.now.Add(5*time.Second))
+		c.add(elastic(4, 1e6, linear...))
+		w.round(t)
+	}
+	if w.stops != stops {
+		t.Errorf("%d more stops within 15 seconds", w.stops-stops)
+	}
+	w.step(t, c.now.Add(15*time.Second))
+	if got := w.counts(); !slices.Equal(got, []int{1, 1, 1, 1, 0}) {
+		t.Errorf("half a minute later they have %v", got)
+	}
+}
+
+// TestEDLWithAPeriod changes running jobs at the half minute, as published.
+func TestEDLWithAPeriod(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.box("a", 4)
+	w := newWorld(c, baseline.EDL(30*time.Second))
+	linear := []float64{1, 2, 3, 4}
+	c.now = c.now.Add(10 * time.Second)
+	c.add(elastic(4, 1e6, linear...))
+	w.round(t)
+	if got := w.counts(); !slices.Equal(got, []int{1}) {
+		t.Errorf("between two looks it has %v, want its least", got)
+	}
+	w.step(t, start.Add(time.Hour))
+	if got := w.counts(); !slices.Equal(got, []int{4}) || !c.now.Equal(start.Add(30*time.Second)) {
+		t.Errorf("at %s it has %v", c.now.Sub(start), got)
+	}
+	c.now = c.now.Add(time.Second)
+	c.add(elastic(4, 1e6, linear...))
+	w.round(t)
+	if got := w.counts(); !slices.Equal(got, []int{4, 0}) {
+		t.Errorf("before the next look they have %v", got)
+	}
+	w.step(t, start.Add(time.Hour))
+	if got := w.counts(); !slices.Equal(got, []int{3, 1}) || !c.now.Equal(start.Add(time.Minute)) {
+		t.Errorf("at %s they have %v", c.now.Sub(start), got)
+	}
+}
+
+func TestTiresiasPromotesWhoHasWaitedLong(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.box("a", 1)
+	w := newWorld(c, policy("tiresias"))
+	c.add(lasting(100*time.Hour, 1))
+	var turns []id.Job
+	w.after = func(p place.Plan) {
+		for _, s := range p.Starts {
+			turns = append(turns, s.Item.Job)
+		}
+	}
+	w.round(t)
+	// A new job of half an hour comes as often as one ends: the first has had its
+	// hour and would wait for ever.
+	for i := range 40 {
+		c.add(lasting(30*time.Minute, 1))
+		for until := start.Add(time.Hour + time.Duration(i+1)*30*time.Minute); w.step(t, until); {
+			continue
+		}
+	}
+	again := slices.Index(turns[1:], "j1")
+	if again < 0 {
+		t.Fatalf("the first job never had another turn: %v", turns)
+	}
+	// It is in the first queue again after eight hours of waiting, for one more hour.
+	if again < 15 || again > 18 {
+		t.Errorf("it had another turn after %d others", again)
+	}
+}
+
+// TestFfDLIsOptimal compares the sum of the speed-ups with that of every other way
+// to share out.
+func TestFfDLIsOptimal(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		c := newCluster()
+		total := rapid.IntRange(1, 8).Draw(t, "GPUs")
+		c.box("a", total)
+		w := newWorld(c, policy("ffdl"))
+		var rates [][]float64
+		for range rapid.IntRange(1, min(3, total)).Draw(t, "jobs") {
+			list := make([]float64, rapid.IntRange(1, 6).Draw(t, "most"))
+			for i := range list {
+				list[i] = rapid.Float64Range(0.1, 10).Draw(t, "rate")
+			}
+			rates = append(rates, list)
+			c.add(elastic(8, 100, list...))
+		}
+		w.round(t)
+		sum := 0.0
+		for i, n := range w.counts() {
+			if n == 0 {
+				t.Fatalf("job %d has nothing", i+1)
+			}
+			sum += rates[i][n-1] / rates[i][0]
+		}
+		if best := bestSum(rates, total); math.Abs(sum-best) > 1e-9*best {
+			t.Fatalf("the speed-ups add up to %g, and could to %g", sum, best)
+		}
+	})
+}
+
+func bestSum(rates [][]float64, gpus int) float64 {
+	if len(rates) == 0 {
+		return 0
+	}
+	best := math.Inf(-1)
+	for n := 1; n <= len(rates[0]) && n <= gpus-(len(rates)-1); n++ {
+		best = max(best, rates[0][n-1]/rates[0][0]+bestSum(rates[1:], gpus-n))
+	}
+	return best
+}
+
+// TestKindsAreSharedOut has two kinds of node; the jobs go where less is to do, and
+// one that knows only one kind goes there.
+func TestKindsAreSharedOut(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.box("a", 2)
+	l4 := fleet.GPU{Model: "NVIDIA L4", Memory: 24 << 30}
+	c.node("b", fleet.Local, 64000, 1<<40, l4, l4)
+	w := newWorld(c, policy("elastic-fifo"))
+	only := job.NewSpeed(100, 0, 0, job.Rate{GPU: "L4", GPUs: 1, PerSecond: 1}, job.Rate{GPU: "L4", GPUs: 2, PerSecond: 2})
+	c.add(want{spec: upTo(2), speed: only})
+	c.add(want{spec: upTo(2)})
+	c.add(want{spec: job.Resources{CPUs: 1000}}) // wants no GPU and is not in anybody's way
+	p := w.round(t)
+	if diff := cmp.Diff([]id.Node{"b"}, where(p, "j1")); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]id.Node{"a"}, where(p, "j2")); diff != "" {
+		t.Error(diff)
+	}
+	if got := w.counts(); !slices.Equal(got, []int{2, 2, 0}) || len(where(p, "j3")) != 1 {
+		t.Errorf("they have %v", got)
+	}
+}
+
+// TestAJobThatFindsNoNodeIsInNobodysWay has one GPU free on each of two nodes, and
+// a job that wants two on one.
+func TestAJobThatFindsNoNodeIsInNobodysWay(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.box("a", 2)
+	c.box("b", 2)
+	w := newWorld(c, policy("elastic-fifo"))
+	for _, n := range []id.Node{"a", "b"} {
+		it := c.add(want{spec: gpus(1), stuck: true})
+		c.book(place.Start{Item: it, Seats: []place.Seat{{Node: n, GPUs: 1}}})
+	}
+	c.add(want{spec: gpus(2)})
+	c.add(want{spec: gpus(1)})
+	if diff := cmp.Diff([]id.Job{"j4"}, started(w.round(t))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestReasonsOfElasticPolicies(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.box("a", 2)
+	w := newWorld(c, policy("equal-share"))
+	c.add(elastic(2, 1000, 1, 2))
+	first := w.round(t)
+	c.now = c.now.Add(time.Minute)
+	c.add(elastic(2, 1000, 1, 2))
+	second := w.round(t)
+	got := []string{first.Starts[0].Reason, second.Stops[0].Reason, second.Starts[1].Reason}
+	want := []string{
+		"starts on 2 GPUs: every job gets the same number",
+		"goes on with 1 GPU instead of 2: every job gets the same number",
+		"starts on 1 GPU: every job gets the same number",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
