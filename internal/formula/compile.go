@@ -8,27 +8,6 @@ import (
 	"trainyard/internal/fault"
 )
 
-// functions are the built-in ones. Those with more are of two or more values.
-var functions = map[string]struct {
-	op   op
-	more bool
-}{
-	"min": {opMin, true}, "max": {opMax, true}, "abs": {opAbs, false}, "log": {opLog, false},
-	"exp": {opExp, false}, "sqrt": {opSqrt, false}, "floor": {opFloor, false}, "ceil": {opCeil, false},
-}
-
-// binary are the operators between two values: how tightly they bind.
-var binary = map[string]struct {
-	op   op
-	tier int
-}{
-	"||": {opOr, 1}, "&&": {opAnd, 2},
-	"<": {opLess, 3}, "<=": {opLessEq, 3}, ">": {opMore, 3}, ">=": {opMoreEq, 3}, "==": {opEq, 3}, "!=": {opNotEq, 3},
-	"+": {opAdd, 4}, "-": {opSub, 4}, "*": {opMul, 5}, "/": {opDiv, 5},
-}
-
-const compares = 3 // the tier of comparisons, which do not chain
-
 // Compile reads a formula over these names. A mistake is a *fault.Error with its
 // line and column; a name that is not known comes with the nearest that is.
 func Compile(text string, names []string) (*Program, error) {
@@ -94,7 +73,10 @@ func (c *compiler) fail(at int, format string, args ...any) {
 	}
 }
 
-func (c *compiler) emit(s step) {
+// emit adds a step that does something to the last values.
+func (c *compiler) emit(do operation, takes int) { c.push(step{do: do, takes: takes}) }
+
+func (c *compiler) push(s step) {
 	if len(c.steps) == MaxSteps {
 		c.fail(c.peek().at, "a formula has at most %d parts", MaxSteps)
 	}
@@ -123,7 +105,7 @@ func (c *compiler) choice() {
 	c.choice()
 	c.expect(":", "between the two sides of a choice")
 	c.choice()
-	c.emit(step{op: opChoose})
+	c.emit(choose, 3)
 }
 
 // between is values with operators between them that bind at least so tightly.
@@ -146,7 +128,7 @@ func (c *compiler) between(tier int) {
 		}
 		c.at++
 		c.between(b.tier + 1)
-		c.emit(step{op: b.op})
+		c.emit(b.do, 2)
 	}
 }
 
@@ -159,10 +141,10 @@ func (c *compiler) prefixed() {
 	switch {
 	case c.accept("-"):
 		c.prefixed()
-		c.emit(step{op: opNeg})
+		c.emit(negate, 1)
 	case c.accept("!"):
 		c.prefixed()
-		c.emit(step{op: opNot})
+		c.emit(not, 1)
 	case c.accept("+"):
 		c.prefixed()
 	default:
@@ -175,7 +157,7 @@ func (c *compiler) power() {
 	c.value()
 	if c.accept("^") {
 		c.prefixed()
-		c.emit(step{op: opPow})
+		c.emit(power, 2)
 	}
 }
 
@@ -186,7 +168,7 @@ func (c *compiler) value() {
 	case c.err != nil:
 	case t.kind == tokenNumber:
 		c.at++
-		c.emit(step{op: opNumber, num: t.num})
+		c.push(step{num: t.num, name: -1})
 	case t.kind == tokenName:
 		c.at++
 		if c.accept("(") {
@@ -207,7 +189,7 @@ func (c *compiler) value() {
 func (c *compiler) name(t *token) {
 	if at := slices.Index(c.names, t.text); at >= 0 {
 		c.uses[at] = true
-		c.emit(step{op: opName, args: int32(at)})
+		c.push(step{name: at})
 		return
 	}
 	if _, known := functions[t.text]; known {
@@ -231,7 +213,7 @@ func (c *compiler) call(t *token) {
 		c.suggest(t.text, list)
 		return
 	}
-	n := int32(0)
+	n := 0
 	for {
 		c.choice()
 		if n++; !c.accept(",") {
@@ -245,7 +227,7 @@ func (c *compiler) call(t *token) {
 	case !f.more && n != 1:
 		c.fail(t.at, "%s takes one value", t.text)
 	}
-	c.emit(step{op: f.op, args: n})
+	c.emit(f.do, n)
 }
 
 // suggest adds the nearest known word to the mistake, or all there are.

@@ -37,43 +37,17 @@ type Program struct {
 	uses  []bool
 }
 
-// step is one step of working a formula out: take some values off the stack, put one on.
+// step is one step of working a formula out: a number, the value of a name, or
+// something done to the last values.
 type step struct {
-	op   op
-	args int32 // of min and max; the place of a name
-	num  float64
+	num   float64
+	name  int // place of a name; -1 for none
+	do    operation
+	takes int // values that do takes off the stack; 0 for a number or a name
 }
 
-type op uint8
-
-const (
-	opNumber op = iota
-	opName
-	opNeg
-	opNot
-	opAdd
-	opSub
-	opMul
-	opDiv
-	opPow
-	opLess
-	opLessEq
-	opMore
-	opMoreEq
-	opEq
-	opNotEq
-	opAnd
-	opOr
-	opChoose
-	opMin
-	opMax
-	opAbs
-	opLog
-	opExp
-	opSqrt
-	opFloor
-	opCeil
-)
+// operation works out one value from some.
+type operation func(a []float64) float64
 
 // Text returns the formula as it was written.
 func (p *Program) Text() string { return p.text }
@@ -105,123 +79,16 @@ func (p *Program) Value(values []float64) (float64, bool) {
 
 func (p *Program) work(values, stack []float64) float64 {
 	for i := range p.steps {
-		s := &p.steps[i]
-		switch s.op {
-		case opNumber:
-			stack = append(stack, s.num)
-			continue
-		case opName:
-			stack = append(stack, values[s.args])
-			continue
+		switch s := &p.steps[i]; {
+		case s.takes > 0:
+			first := len(stack) - s.takes
+			stack[first] = s.do(stack[first:])
+			stack = stack[:first+1]
+		case s.name >= 0:
+			stack = append(stack, values[s.name])
 		default:
+			stack = append(stack, s.num)
 		}
-		n := s.takes()
-		args := stack[len(stack)-n:]
-		args[0] = s.apply(args)
-		stack = stack[:len(stack)-n+1]
 	}
 	return stack[0]
-}
-
-// takes returns how many values the step takes off the stack.
-func (s *step) takes() int {
-	switch s.op {
-	case opNumber, opName:
-		return 0
-	case opNeg, opNot, opAbs, opLog, opExp, opSqrt, opFloor, opCeil:
-		return 1
-	case opChoose:
-		return 3
-	case opMin, opMax:
-		return int(s.args)
-	case opAdd, opSub, opMul, opDiv, opPow, opLess, opLessEq, opMore, opMoreEq, opEq, opNotEq, opAnd, opOr:
-	}
-	return 2
-}
-
-// apply works out one step.
-func (s *step) apply(a []float64) float64 {
-	switch s.op {
-	case opNeg:
-		return -a[0]
-	case opNot:
-		return truth(!holds(a[0]))
-	case opAdd:
-		return a[0] + a[1]
-	case opSub:
-		return a[0] - a[1]
-	case opMul:
-		return a[0] * a[1]
-	case opDiv:
-		return a[0] / a[1]
-	case opPow:
-		return math.Pow(a[0], a[1])
-	case opLess:
-		return truth(a[0] < a[1])
-	case opLessEq:
-		return truth(a[0] <= a[1])
-	case opMore:
-		return truth(a[0] > a[1])
-	case opMoreEq:
-		return truth(a[0] >= a[1])
-	case opEq:
-		return truth(a[0] == a[1])
-	case opNotEq:
-		return truth(a[0] < a[1] || a[0] > a[1])
-	case opAnd:
-		return truth(holds(a[0]) && holds(a[1]))
-	case opOr:
-		return truth(holds(a[0]) || holds(a[1]))
-	case opChoose:
-		if holds(a[0]) {
-			return a[1]
-		}
-		return a[2]
-	case opMin, opMax, opAbs, opLog, opExp, opSqrt, opFloor, opCeil:
-		return s.call(a)
-	case opNumber, opName:
-	}
-	return math.NaN()
-}
-
-// call works out a function.
-func (s *step) call(a []float64) float64 {
-	switch s.op {
-	case opMin:
-		v := a[0]
-		for _, x := range a[1:] {
-			v = math.Min(v, x)
-		}
-		return v
-	case opMax:
-		v := a[0]
-		for _, x := range a[1:] {
-			v = math.Max(v, x)
-		}
-		return v
-	case opAbs:
-		return math.Abs(a[0])
-	case opLog:
-		return math.Log(a[0])
-	case opExp:
-		return math.Exp(a[0])
-	case opSqrt:
-		return math.Sqrt(a[0])
-	case opFloor:
-		return math.Floor(a[0])
-	case opCeil:
-		return math.Ceil(a[0])
-	default:
-	}
-	return math.NaN()
-}
-
-// holds reports whether a value counts as true: it is a number and not 0.
-func holds(v float64) bool { return v < 0 || v > 0 }
-
-func truth(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
 }

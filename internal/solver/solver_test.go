@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"trainyard/internal/fault"
+	"trainyard/internal/job"
 	"trainyard/internal/place/harvest"
 	"trainyard/internal/solver"
 )
@@ -93,7 +94,13 @@ func TestSolvesAModelWithoutVariables(t *testing.T) {
 }
 
 // summit is how fast ShuffleNet is on so many nodes.
-var summit = []harvest.Choice{{}, {1, 2831}, {2, 5259}, {4, 9988}, {8, 20379.2}, {16, 38895.3}, {32, 74125.1}, {64, 145081.5}}
+func summit() []harvest.Choice {
+	points := []harvest.Choice{{}}
+	for i, rate := range []float64{2831, 5259, 9988, 20379.2, 38895.3, 74125.1, 145081.5} {
+		points = append(points, harvest.Choice{Count: 1 << i, Value: rate})
+	}
+	return points
+}
 
 // nodes draws a decision of the published kind.
 func nodes(seed uint64, jobs, count int) *harvest.NodeInstance {
@@ -101,7 +108,7 @@ func nodes(seed uint64, jobs, count int) *harvest.NodeInstance {
 	in := &harvest.NodeInstance{Nodes: count, LookAhead: 120}
 	free := r.Perm(count)
 	for range jobs {
-		j := harvest.NodeJob{Holds: make([]bool, count), Least: 1 + r.IntN(2), Most: 8 + r.IntN(57), Points: summit, Up: 18, Down: 12}
+		j := harvest.NodeJob{Holds: make([]bool, count), Least: 1 + r.IntN(2), Most: 8 + r.IntN(57), Points: summit(), Up: 18, Down: 12}
 		for range min(r.IntN(2*count/jobs), len(free), j.Most) {
 			j.Holds[free[0]] = true
 			free = free[1:]
@@ -145,7 +152,7 @@ func TestThePublishedConstantForbidsLargeChanges(t *testing.T) {
 	each(t, func(t *testing.T, p solver.Program) {
 		t.Helper()
 		// One job has nothing, and twenty nodes are free: it should get all of them.
-		in := &harvest.NodeInstance{Nodes: 20, LookAhead: 120, Jobs: []harvest.NodeJob{{Holds: make([]bool, 20), Least: 1, Most: 64, Points: summit, Up: 18, Down: 12}}}
+		in := &harvest.NodeInstance{Nodes: 20, LookAhead: 120, Jobs: []harvest.NodeJob{{Holds: make([]bool, 20), Least: 1, Most: 64, Points: summit(), Up: 18, Down: 12}}}
 		gain := func() float64 {
 			m := in.Model()
 			s, err := p.Solve(t.Context(), m, 20*time.Second)
@@ -298,4 +305,60 @@ func TestAProgramThatFailsIsQuoted(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "licence expired") || !strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("%v", err)
 	}
+}
+
+func TestTheSearchIsNearTheBestAndItsBoundHolds(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, p solver.Program) {
+		t.Helper()
+		for seed := range uint64(3) {
+			in := kinds(seed)
+			found, ok := in.Decide(harvest.Effort{})
+			if !ok {
+				t.Fatal("the search found nothing")
+			}
+			s, err := p.Solve(t.Context(), in.Model(), 20*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			best := in.Read(s).Value
+			if found.Bound < best*(1-1e-5) {
+				t.Errorf("seed %d: bound %g, but %g can be reached", seed, found.Bound, best)
+			}
+			if s.Proven && (found.Value < 0.99*best || found.Value > best*(1+1e-5)) {
+				t.Errorf("seed %d: found %g, the best is %g", seed, found.Value, best)
+			}
+		}
+	})
+}
+
+// kinds draws a decision over three kinds of nodes under a budget.
+func kinds(seed uint64) *harvest.Instance {
+	r := rand.New(rand.NewPCG(seed, 5))
+	in := &harvest.Instance{Nodes: []int{24, 16, 12}}
+	price := []float64{1, 1.8, 3}
+	row := harvest.SideRow{Name: "budget", AtMost: 60}
+	for range 8 {
+		s := harvest.Sizes{Kinds: make([][]harvest.Choice, 3)}
+		points := summit()
+		for k := range s.Kinds {
+			speed := price[k] * (0.7 + 0.6*r.Float64())
+			rate := job.NewSpeed(1, 0, 0, rates(points, speed)...).On("", 0)
+			for n := 1; n <= 16; n++ {
+				s.Kinds[k] = append(s.Kinds[k], harvest.Choice{Count: n, Value: rate.Rate(n, n)})
+			}
+		}
+		in.Jobs = append(in.Jobs, s)
+		row.PerNode, row.PerJob = append(row.PerNode, price), append(row.PerJob, 0)
+	}
+	in.Rows = []harvest.SideRow{row}
+	return in
+}
+
+func rates(points []harvest.Choice, factor float64) []job.Rate {
+	var list []job.Rate
+	for _, p := range points[1:] {
+		list = append(list, job.Rate{GPUs: p.Count, PerSecond: p.Value * factor})
+	}
+	return list
 }

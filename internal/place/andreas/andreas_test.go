@@ -444,6 +444,84 @@ func TestJobsThatMayEndEarlyStartSmall(t *testing.T) {
 	}
 }
 
+// TestSharedGPUs has jobs that can do with half a GPU.
+func TestSharedGPUs(t *testing.T) {
+	t.Parallel()
+	half := func(rate float64) *job.Speed {
+		return job.NewSpeed(3600, 0, 0, job.Rate{GPU: "TESLA", GPUs: 1, PerSecond: 1}, job.Rate{GPU: "TESLA", GPUs: 1, Share: 0.5, PerSecond: rate})
+	}
+	part := func(node string, gpu uint64) place.Seat {
+		return place.Seat{Node: id.Node(node), GPUs: gpu, Share: 0.5}
+	}
+	for name, tc := range map[string]struct {
+		yard func(c *cluster)
+		want map[id.Job]string
+		on   uint64 // GPUs in use then
+	}{
+		"two that are hardly slower share one": {
+			func(c *cluster) {
+				c.node("t1", "TESLA", 4)
+				c.wait(want{speed: half(0.95), due: 10 * hour, late: 1})
+				c.wait(want{speed: half(0.95), due: 10 * hour, late: 1})
+			},
+			map[id.Job]string{"j1": "0.5 TESLA", "j2": "0.5 TESLA"}, 0b1,
+		},
+		"those that are half as fast do not": {
+			func(c *cluster) {
+				c.node("t1", "TESLA", 4)
+				c.wait(want{speed: half(0.4), due: 10 * hour, late: 1})
+				c.wait(want{speed: half(0.4), due: 10 * hour, late: 1})
+			},
+			map[id.Job]string{"j1": "1 TESLA", "j2": "1 TESLA"}, 0b11,
+		},
+		"one in a hurry has a GPU to itself": {
+			func(c *cluster) {
+				c.node("t1", "TESLA", 4)
+				c.wait(want{speed: half(0.8), due: hour + time.Minute, late: 10})
+			},
+			map[id.Job]string{"j1": "1 TESLA"}, 0b1,
+		},
+		"one joins a GPU that is shared": {
+			func(c *cluster) {
+				c.node("t1", "TESLA", 4)
+				c.run(want{speed: half(0.95), due: 10 * hour, late: 1}, part("t1", 0b100))
+				c.wait(want{speed: half(0.95), due: 10 * hour, late: 1})
+			},
+			map[id.Job]string{"j1": "stays", "j2": "0.5 TESLA"}, 0b100,
+		},
+		"one that shares stays beside one that cannot be stopped": {
+			func(c *cluster) {
+				c.node("t1", "TESLA", 1)
+				c.run(want{speed: half(0.95), due: 10 * hour, late: 1, fixed: true}, part("t1", 1))
+				c.run(want{speed: half(0.95), due: 10 * hour, late: 1}, part("t1", 1))
+				c.wait(want{speed: half(0.95), due: 10 * hour, late: 1})
+			},
+			map[id.Job]string{"j1": "stays", "j2": "stays", "j3": ""}, 0b1,
+		},
+		"one grows to a whole GPU when it would be late": {
+			func(c *cluster) {
+				c.node("t1", "TESLA", 2)
+				c.run(want{speed: half(0.5), due: 65 * time.Minute, late: 50}, part("t1", 1))
+			},
+			map[id.Job]string{"j1": "1 TESLA"}, 0b1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster()
+			tc.yard(c)
+			p := c.plan(t, policy())
+			if diff := cmp.Diff(tc.want, c.given(p)); diff != "" {
+				t.Error(diff)
+			}
+			c.carryOut(p)
+			if room, _ := c.table.Get("t1"); room.Sound&^room.Free != tc.on {
+				t.Errorf("GPUs %b are in use, want %b", room.Sound&^room.Free, tc.on)
+			}
+		})
+	}
+}
+
 // TestReasons has the words that a researcher reads.
 func TestReasons(t *testing.T) {
 	t.Parallel()

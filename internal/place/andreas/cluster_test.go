@@ -1,6 +1,7 @@
 package andreas_test
 
 import (
+	"fmt"
 	"math/bits"
 	"slices"
 	"testing"
@@ -113,7 +114,7 @@ func (c *cluster) launch(it *queue.Item, began time.Time, seats []place.Seat) *p
 	r := &place.Running{Item: it, Run: id.NewRun(it.Job, 1), Seats: seats, Ordered: began, Began: began}
 	for _, s := range seats {
 		r.GPUs += bits.OnesCount64(s.GPUs)
-		c.table.Book(s.Node, fleet.Hold{Run: r.Run, Job: it.Job, GPUs: s.GPUs, CPUs: it.Shape.Need.CPUs})
+		c.table.Book(s.Node, fleet.Hold{Run: r.Run, Job: it.Job, GPUs: s.GPUs, Share: s.Share, CPUs: it.Shape.Need.CPUs})
 	}
 	it.Outlook.At = c.now // what is done is known as of now
 	r.Rate = place.RateOn(it.Outlook.Speed, seats, func(n id.Node) *fleet.Node {
@@ -171,7 +172,11 @@ func (c *cluster) given(p place.Plan) map[id.Job]string {
 			if text != "" {
 				text += " + "
 			}
-			text += string(rune('0'+bits.OnesCount64(seat.GPUs))) + " " + model
+			if seat.Share > 0 {
+				text += fmt.Sprintf("%g ", seat.Share) + model
+				continue
+			}
+			text += fmt.Sprintf("%d ", bits.OnesCount64(seat.GPUs)) + model
 		}
 		got[s.Item.Job] = text
 	}

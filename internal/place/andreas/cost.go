@@ -46,8 +46,8 @@ func (y *yard) weigh() {
 		clear(each)
 		best := 0.0
 		for _, d := range y.menu(&y.tasks[i]) {
-			if d.gpus > 0 {
-				each[d.kind] = math.Max(each[d.kind], d.rate/float64(d.gpus))
+			if d.gpus > 0 && d.part == 0 {
+				each[d.kind] = math.Max(each[d.kind], d.rate/d.amount())
 				best = math.Max(best, each[d.kind])
 			}
 		}
@@ -77,7 +77,7 @@ func (y *yard) survey() (work float64) {
 		t := &y.tasks[i]
 		for k := range t.offers {
 			o := &t.offers[k]
-			o.weight = math.Max(float64(o.gpus)*y.kinds[o.kind].worth, 1e-3)
+			o.weight = math.Max(o.amount()*y.kinds[o.kind].worth, 1e-3)
 			if k == 0 || o.weight*o.time < t.offers[t.base].weight*t.offers[t.base].time {
 				t.base = k
 			}
@@ -111,7 +111,7 @@ func (y *yard) lateness(t *task) {
 	least := 0.0
 	for k := range t.offers {
 		f := &t.offers[k]
-		if rent := float64(max(f.gpus, 1)) * y.kinds[f.kind].share; k == 0 || rent < least {
+		if rent := math.Max(f.amount(), 1) * y.kinds[f.kind].share; k == 0 || rent < least {
 			least = rent
 		}
 	}
@@ -156,7 +156,7 @@ func (y *yard) gains(t *task) {
 }
 
 // rent is what the GPUs of an offer cost in a second.
-func (y *yard) rent(o *offer) float64 { return float64(o.gpus) * y.kinds[o.kind].share }
+func (y *yard) rent(o *offer) float64 { return o.amount() * y.kinds[o.kind].share }
 
 // after returns what a task costs that has an offer for a while, if it ends when a
 // share of the work that is left is done.
@@ -208,7 +208,7 @@ func overdue(by, spread float64) float64 {
 // second. Those that wait are served in the order of the line; one that runs goes
 // before those that wait, so that such jobs do not take turns.
 func (y *yard) turn(t *task) float64 {
-	worth := t.late / math.Max(float64(t.offers[t.base].gpus), 1)
+	worth := t.late / math.Max(t.offers[t.base].amount(), 1)
 	if t.run != nil {
 		return 2 * worth
 	}

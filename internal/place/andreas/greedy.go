@@ -151,6 +151,9 @@ func (y *yard) better(a, b step) bool {
 func (y *yard) room(t *task, at int) bool {
 	o := &t.offers[at]
 	s := &y.shelf[o.kind]
+	if o.part > 0 {
+		return s.cut(o.part, -1) >= 0 || s.fit(1, nil) >= 0 || t.at >= 0 && t.offers[t.at].kind == o.kind && t.offers[t.at].part == 0
+	}
 	each, more := o.perNode()
 	if more > 0 {
 		each++
@@ -163,8 +166,7 @@ func (y *yard) room(t *task, at int) bool {
 	if nodes >= int(o.nodes) {
 		return true
 	}
-	if own {
-		had := &t.offers[t.at]
+	if had := &t.offers[max(t.at, 0)]; own && had.part == 0 {
 		for i, p := range t.pos {
 			if int(s.free[p]) < each && int(s.free[p])+had.on(i) >= each {
 				nodes++

@@ -45,7 +45,7 @@ func (y *yard) restart(i int32) float64 {
 func (y *yard) makeRoom(i int32) bool {
 	t := &y.tasks[i]
 	o := &t.offers[t.at]
-	if o.nodes > 1 {
+	if !o.plain() {
 		return false
 	}
 	other := 0.0
@@ -84,7 +84,7 @@ func (y *yard) smaller(room int32, gpus, below int) (list []moved, cost float64)
 	})
 	for _, i := range there {
 		t := &y.tasks[i]
-		if n := t.offers[t.at].gpus; len(t.seats) == 1 && int(n) < below && gpus > 0 {
+		if n := t.offers[t.at].gpus; t.offers[t.at].plain() && int(n) < below && gpus > 0 {
 			list = append(list, moved{task: i})
 			cost += y.restart(i)
 			gpus -= int(n)
@@ -211,7 +211,7 @@ func (y *yard) busy(room int32) float64 {
 func (y *yard) movable(room int32) (gpus int, all bool) {
 	for _, i := range y.there[room] {
 		t := &y.tasks[i]
-		if len(t.seats) != 1 {
+		if !t.offers[t.at].plain() {
 			return 0, false
 		}
 		gpus += gpusOf(t.seats[0])

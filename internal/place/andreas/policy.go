@@ -9,11 +9,11 @@
 // job past its deadline costs money for every second. What the published model
 // leaves out is reckoned with by andreas alone: what stopping and starting again
 // costs, nodes that must be switched on first, memory and place, jobs on several
-// nodes, and jobs that may end early.
+// nodes, jobs that may end early and jobs that share a GPU.
 //
-// It thinks in whole GPUs. A part of a GPU would be one more offer of a task (see
-// offersOn in task.go) and a finer count on a shelf. It knows nothing of hiring
-// nodes, and where there is nothing to reckon with it does what fifo does.
+// A job that was measured on a part of a GPU is offered that too, and shares the
+// GPU with others. It knows nothing of hiring nodes, and where there is nothing to
+// reckon with it does what fifo does.
 package andreas
 
 import (

@@ -83,6 +83,9 @@ func drawJob(t *rapid.T) want {
 		for g := range rapid.IntRange(0, 8).Draw(t, "rates") {
 			rates = append(rates, job.Rate{GPU: rapid.SampledFrom([]string{"", "TESLA", "TURING", "K80"}).Draw(t, "on"), GPUs: g + 1, PerSecond: rapid.Float64Range(0.1, 5).Draw(t, "rate")})
 		}
+		if rapid.Bool().Draw(t, "shares") {
+			rates = append(rates, job.Rate{GPU: rates[0].GPU, GPUs: 1, Share: rapid.SampledFrom([]float64{0.25, 0.3, 0.5}).Draw(t, "share"), PerSecond: 0.5})
+		}
 		w.speed = job.NewSpeed(float64(rapid.IntRange(1, 50000).Draw(t, "work")), restart, restart/2, rates...)
 		w.done = rapid.Float64Range(0, w.speed.Work).Draw(t, "done")
 	}
@@ -94,15 +97,37 @@ func (c *cluster) start(w want) bool {
 	it, need := c.item(w)
 	m := fleet.NewMatcher(need)
 	for _, r := range c.table.Rooms() {
-		if fits, ok := m.Fits(&r); ok && need.Nodes == 1 {
-			c.line.Add(it, need) // gives it its shape
-			c.line.Remove(it)
-			c.launch(it, c.now.Add(-time.Minute), []place.Seat{{Node: r.Node.ID, GPUs: fleet.Take(fits, need.GPUs)}})
-			return true
+		seat := place.Seat{Node: r.Node.ID}
+		if part := partOf(w.speed, &r); part > 0 {
+			shared, free, ok := m.FitsPart(&r, part)
+			if !ok {
+				continue
+			}
+			seat.GPUs, seat.Share = fleet.Take(shared|free, 1), part
+		} else if fits, ok := m.Fits(&r); ok {
+			seat.GPUs = fleet.Take(fits, need.GPUs)
+		} else {
+			continue
 		}
+		c.line.Add(it, need) // gives it its shape
+		c.line.Remove(it)
+		c.launch(it, c.now.Add(-time.Minute), []place.Seat{seat})
+		return true
 	}
 	c.jobs--
 	return false
+}
+
+// partOf returns the part of a GPU of a room that a job can do with, 0 if it cannot.
+func partOf(s *job.Speed, r *fleet.Room) float64 {
+	if len(r.Node.Inventory.GPUs) == 0 || r.Kind < 0 {
+		return 0
+	}
+	g := &r.Node.Inventory.GPUs[0]
+	for _, p := range s.On(g.Model, g.Memory).Parts() {
+		return p.Share
+	}
+	return 0
 }
 
 // TestPlansCanBeCarriedOut draws yards and asks every policy.

@@ -143,7 +143,9 @@ func newRule(y *yard) *rule {
 				o.bill += y.kinds[o.kind].cost[o.on(n)] * o.time
 			}
 			least, r.slowest[i] = math.Min(least, o.time), math.Max(r.slowest[i], o.time)
-			r.lists[i] = append(r.lists[i], int32(k))
+			if o.part == 0 { // it gives whole GPUs
+				r.lists[i] = append(r.lists[i], int32(k))
+			}
 		}
 		slices.SortStableFunc(r.lists[i], func(a, b int32) int {
 			p, q := &t.offers[a], &t.offers[b]

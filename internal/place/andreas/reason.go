@@ -50,10 +50,10 @@ func (y *yard) stopped(t *task) string {
 func (y *yard) changed(t *task) string {
 	was, is := &t.offers[t.now], &t.offers[t.at]
 	switch {
-	case was.gpus < is.gpus && was.kind == is.kind:
-		return fmt.Sprintf("grows from %d to %d GPUs, ", was.gpus, is.gpus)
-	case was.gpus > is.gpus && was.kind == is.kind:
-		return fmt.Sprintf("shrinks from %d to %d GPUs, ", was.gpus, is.gpus)
+	case was.amount() < is.amount() && was.kind == is.kind:
+		return fmt.Sprintf("grows from %g to %g GPUs, ", was.amount(), is.amount())
+	case was.amount() > is.amount() && was.kind == is.kind:
+		return fmt.Sprintf("shrinks from %g to %g GPUs, ", was.amount(), is.amount())
 	case t.at == t.now:
 		return fmt.Sprintf("moves from %s to make room or let a node be switched off, ", t.run.Seats[0].Node)
 	}
@@ -74,6 +74,9 @@ func (y *yard) gpus(o *offer) string {
 	g := y.kinds[o.kind].gpu
 	if o.gpus == 0 || g == nil {
 		return "CPUs"
+	}
+	if o.part > 0 {
+		return fmt.Sprintf("%g of a %s", o.part, g.Model)
 	}
 	return fmt.Sprintf("%d× %s", o.gpus, g.Model)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/place"
 )
 
 // relabel finds seats for an answer without changing which tasks share a node: it
@@ -66,7 +67,7 @@ func (y *yard) claim(i int32) {
 	}
 	t.pos = t.pos[:0]
 	for n, room := range rooms {
-		y.sit(i, int(room), masks[n])
+		y.sit(i, room, place.Seat{Node: y.rooms[room].Node.ID, GPUs: masks[n]})
 	}
 }
 
@@ -121,12 +122,10 @@ func matched(links []link, s *shelf) []int32 {
 	for p := range real {
 		real[p] = -1
 	}
-	give := func(p, q int32) bool {
-		if real[p] >= 0 || taken[q] || s.free[p] != s.free[q] || s.used[p] != s.used[q] {
-			return false
+	give := func(p, q int32) {
+		if real[p] < 0 && !taken[q] && s.free[p] == s.free[q] && s.used[p] == s.used[q] {
+			real[p], taken[q] = q, true
 		}
-		real[p], taken[q] = q, true
-		return true
 	}
 	for _, l := range sums {
 		give(l.node, l.real)

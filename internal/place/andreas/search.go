@@ -165,7 +165,7 @@ func (s *search) push(i int32) bool {
 	now := t.worth(t.at)
 	wishes := make([]int, 0, len(t.offers))
 	for k := range t.offers {
-		if o := &t.offers[k]; o.nodes == 1 && t.worth(k) > now && (t.at < 0 || t.offers[t.at].nodes == 1) {
+		if o := &t.offers[k]; o.plain() && t.worth(k) > now && (t.at < 0 || t.offers[t.at].plain()) {
 			wishes = append(wishes, k)
 		}
 	}
@@ -198,7 +198,7 @@ func (s *search) places(i int32, at int) []int32 {
 		loss := 0.0
 		for _, j := range crew {
 			c := &s.tasks[j]
-			if len(c.pos) != 1 {
+			if !c.offers[c.at].plain() {
 				continue
 			}
 			n := int(c.offers[c.at].gpus)
@@ -234,7 +234,7 @@ func (s *search) try(i int32, at int, node int32) bool {
 	o := &t.offers[at]
 	before := t.worth(t.at)
 	was := []had{s.leave(i)}
-	crew := slices.DeleteFunc(slices.Clone(s.crew[o.kind][node]), func(j int32) bool { return len(s.tasks[j].pos) != 1 })
+	crew := slices.DeleteFunc(slices.Clone(s.crew[o.kind][node]), func(j int32) bool { return !s.tasks[j].offers[s.tasks[j].at].plain() })
 	slices.SortStableFunc(crew, func(a, b int32) int { return cmp.Compare(s.density(a), s.density(b)) })
 	for _, j := range crew {
 		if s.shelf[o.kind].free[node] >= int8(o.gpus) {
@@ -261,6 +261,9 @@ func (s *search) try(i int32, at int, node int32) bool {
 	}
 	return false
 }
+
+// plain reports whether an offer is of whole GPUs of one node.
+func (d *dish) plain() bool { return d.nodes == 1 && d.part == 0 }
 
 // density is what a task would lose by leaving its node, for each GPU.
 func (s *search) density(j int32) float64 {
@@ -298,7 +301,7 @@ func (s *search) rejoin(i int32) float64 {
 		if s.declines(t, k) {
 			continue
 		}
-		if o.nodes == 1 && t.worth(k) > t.worth(best) && s.shelf[o.kind].fit(int(o.gpus), nil) >= 0 {
+		if o.plain() && t.worth(k) > t.worth(best) && s.shelf[o.kind].fit(int(o.gpus), nil) >= 0 {
 			best = k
 		}
 	}

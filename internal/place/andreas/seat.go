@@ -40,16 +40,18 @@ func (y *yard) seat() {
 }
 
 // sit gives a task GPUs of a room.
-func (y *yard) sit(i int32, room int, gpus uint64) {
+func (y *yard) sit(i int32, room int32, seat place.Seat) {
 	t, r, sp := &y.tasks[i], &y.rooms[room], y.spots[room]
 	need := &t.item.Shape.Need
-	r.Free &^= gpus
+	taken := bits.OnesCount64(seat.GPUs & r.Free) // a GPU that is shared already is taken once
+	r.Free &^= seat.GPUs
+	r.Share(seat.GPUs, seat.Share)
 	r.CPUs -= need.CPUs
 	r.Memory -= need.Memory
-	y.shelf[sp.kind].move(sp.at, bits.OnesCount64(gpus))
+	y.shelf[sp.kind].move(sp.at, taken)
 	y.there[room] = append(y.there[room], i)
-	t.seats = append(t.seats, place.Seat{Node: r.Node.ID, GPUs: gpus})
-	t.pos = append(t.pos, int32(room))
+	t.seats = append(t.seats, seat)
+	t.pos = append(t.pos, room)
 }
 
 // rise takes a task off its seats, and returns them.
@@ -59,10 +61,14 @@ func (y *yard) rise(i int32) (seats []place.Seat, rooms []int32) {
 	seats, rooms = t.seats, slices.Clone(t.pos)
 	for k, room := range rooms {
 		r, sp := &y.rooms[room], y.spots[room]
-		r.Free |= seats[k].GPUs
+		if seats[k].Share > 0 {
+			r.Share(seats[k].GPUs, -seats[k].Share)
+		} else {
+			r.Free |= seats[k].GPUs
+		}
 		r.CPUs += need.CPUs
 		r.Memory += need.Memory
-		y.shelf[sp.kind].move(sp.at, -gpusOf(seats[k]))
+		y.shelf[sp.kind].move(sp.at, -bits.OnesCount64(seats[k].GPUs&r.Free))
 		y.there[room] = slices.DeleteFunc(y.there[room], func(o int32) bool { return o == i })
 	}
 	t.seats, t.pos = nil, t.pos[:0]
@@ -72,7 +78,7 @@ func (y *yard) rise(i int32) (seats []place.Seat, rooms []int32) {
 // back puts a task back onto seats that it had.
 func (y *yard) back(i int32, seats []place.Seat, rooms []int32) {
 	for k, room := range rooms {
-		y.sit(i, int(room), seats[k].GPUs)
+		y.sit(i, room, seats[k])
 	}
 }
 
@@ -103,12 +109,19 @@ func (y *yard) settle(i int32) {
 func (y *yard) fits(i int32, at int) bool {
 	t := &y.tasks[i]
 	o := &t.offers[at]
+	if math.IsInf(o.gain, -1) {
+		return false
+	}
+	if o.part > 0 {
+		_, _, ok := y.sharing(t, o, nil)
+		return ok
+	}
 	s := &y.shelf[o.kind]
 	nodes := 0
 	for n := o.on(0); n < len(s.count); n++ {
 		nodes += int(s.count[n])
 	}
-	return nodes >= int(o.nodes) && !math.IsInf(o.gain, -1)
+	return nodes >= int(o.nodes)
 }
 
 // place seats a task on the nodes that its offer fits on most tightly: its own
@@ -119,9 +132,16 @@ func (y *yard) place(i int32, avoid []int32) bool {
 	if avoid == nil && t.run != nil && t.at == t.now && y.stay(i) {
 		return true
 	}
+	if o.part > 0 {
+		room, gpu, ok := y.sharing(t, o, avoid)
+		if ok {
+			y.sit(i, room, place.Seat{Node: y.rooms[room].Node.ID, GPUs: gpu, Share: o.part})
+		}
+		return ok
+	}
 	rooms := make([]int32, 0, o.nodes)
 	masks := make([]uint64, 0, o.nodes)
-	match := y.shapes[t.item.Shape].match
+	match := y.shapeOf(t.item.Shape).match
 	for n := range int(o.nodes) {
 		room, mask := y.tightest(t, match, o, o.on(n), append(rooms, avoid...))
 		if room < 0 {
@@ -130,9 +150,33 @@ func (y *yard) place(i int32, avoid []int32) bool {
 		rooms, masks = append(rooms, room), append(masks, mask)
 	}
 	for n, room := range rooms {
-		y.sit(i, int(room), masks[n])
+		y.sit(i, room, place.Seat{Node: y.rooms[room].Node.ID, GPUs: masks[n]})
 	}
 	return true
+}
+
+// sharing finds a GPU of which a task can have a part: the one with the least left
+// of those that others share, or else a free one on the fullest node.
+func (y *yard) sharing(t *task, o *offer, avoid []int32) (room int32, gpu uint64, ok bool) {
+	match := y.shapeOf(t.item.Shape).match
+	most := -1.0
+	for _, at := range y.kinds[o.kind].rooms {
+		r := &y.rooms[at]
+		if len(r.Parts) == 0 || slices.Contains(avoid, at) {
+			continue
+		}
+		shared, _, _ := match.FitsPart(r, o.part)
+		for _, p := range r.Parts {
+			if p.GPU&shared != 0 && p.Held > most {
+				room, gpu, most = at, p.GPU, p.Held
+			}
+		}
+	}
+	if most >= 0 {
+		return room, gpu, true
+	}
+	room, gpu = y.tightest(t, match, o, 1, avoid)
+	return room, gpu, room >= 0
 }
 
 // stay seats a running task where it is if that is still free.
@@ -141,12 +185,20 @@ func (y *yard) stay(i int32) bool {
 	need := &t.item.Shape.Need
 	for k, s := range t.run.Seats {
 		r := &y.rooms[t.home[k]]
-		if s.GPUs&^r.Free != 0 || r.CPUs < need.CPUs || r.Memory < need.Memory {
+		if !there(r, s) || r.CPUs < need.CPUs || r.Memory < need.Memory {
 			return false
 		}
 	}
 	y.back(i, t.run.Seats, t.home)
 	return true
+}
+
+// there reports whether the GPUs of a seat, or its part of one, are free.
+func there(r *fleet.Room, s place.Seat) bool {
+	if s.Share == 0 || s.GPUs&r.Free != 0 {
+		return s.GPUs&^r.Free == 0
+	}
+	return slices.ContainsFunc(r.Parts, func(p fleet.Part) bool { return p.GPU == s.GPUs && p.Held+s.Share <= 1+tiny })
 }
 
 // tightest returns the room of an offer's kind that has so many GPUs for a task

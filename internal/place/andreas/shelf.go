@@ -13,7 +13,18 @@ type shelf struct {
 	rows  [][]uint64 // rows[n] is the set of nodes in use with n GPUs free
 	idle  [][]uint64 // the same for nodes of which no GPU is in use
 	count []int32    // of both rows
+	cuts  []cut      // GPUs that jobs share
 }
+
+// cut is a GPU of which jobs have parts.
+type cut struct {
+	node  int32
+	left  float64
+	tasks int // that have a part of it, and one more if others do; 0 if it is shared no more
+}
+
+// tiny is what sums of parts may be off by.
+const tiny = 1e-6
 
 func newShelf(nodes, size int) shelf {
 	words := (nodes + 63) / 64
@@ -79,6 +90,56 @@ func first(set []uint64, skip []int32) int32 {
 	return -1
 }
 
+// cut returns the shared GPU with the least left of those with so much left, on
+// one node if that is not -1, and -1 if there is none.
+func (s *shelf) cut(part float64, node int32) int {
+	best := -1
+	for i := range s.cuts {
+		c := &s.cuts[i]
+		if c.tasks > 0 && c.left+tiny >= part && (node < 0 || c.node == node) && (best < 0 || c.left < s.cuts[best].left) {
+			best = i
+		}
+	}
+	return best
+}
+
+// share takes a part of a GPU, of one node if that is not -1: one that is shared
+// already if there is one, or else a free one. It returns its place among the
+// shared ones, -1 if there is no such GPU.
+func (s *shelf) share(part float64, node int32) int {
+	if i := s.cut(part, node); i >= 0 {
+		s.cuts[i].left -= part
+		s.cuts[i].tasks++
+		return i
+	}
+	switch {
+	case node < 0:
+		node = s.fit(1, nil)
+	case s.free[node] < 1:
+		node = -1
+	}
+	if node < 0 {
+		return -1
+	}
+	s.move(node, 1)
+	at := slices.IndexFunc(s.cuts, func(c cut) bool { return c.tasks == 0 })
+	if at < 0 {
+		s.cuts = append(s.cuts, cut{})
+		at = len(s.cuts) - 1
+	}
+	s.cuts[at] = cut{node, 1 - part, 1}
+	return at
+}
+
+// unshare gives a part of a shared GPU back, and the GPU if nobody else has any.
+func (s *shelf) unshare(part float64, at int) {
+	c := &s.cuts[at]
+	c.left += part
+	if c.tasks--; c.tasks == 0 {
+		s.move(c.node, -1)
+	}
+}
+
 // shelves puts the rooms onto shelves as they are without the loose jobs.
 func (y *yard) shelves() []shelf {
 	list := make([]shelf, len(y.kinds))
@@ -89,6 +150,9 @@ func (y *yard) shelves() []shelf {
 			r := &y.rooms[room]
 			free := bits.OnesCount64(r.Free)
 			list[k].put(int32(at), free, bits.OnesCount64(r.Sound)-free)
+			for _, p := range r.Parts {
+				list[k].cuts = append(list[k].cuts, cut{int32(at), 1 - p.Held, 1})
+			}
 		}
 	}
 	return list
@@ -99,6 +163,12 @@ func (y *yard) take(t *task, at int) bool {
 	o := &t.offers[at]
 	s := &y.shelf[o.kind]
 	pos := t.pos[:0]
+	if o.part > 0 {
+		if t.cut = s.share(o.part, -1); t.cut >= 0 {
+			t.pos, t.at = append(pos, s.cuts[t.cut].node), at
+		}
+		return t.cut >= 0
+	}
 	for i := range int(o.nodes) {
 		node := s.fit(o.on(i), pos)
 		if node < 0 {
@@ -120,10 +190,14 @@ func (y *yard) give(t *task) {
 		return
 	}
 	o := &t.offers[t.at]
+	t.at = -1
+	if o.part > 0 {
+		y.shelf[o.kind].unshare(o.part, t.cut)
+		return
+	}
 	for i, p := range t.pos {
 		y.shelf[o.kind].move(p, -o.on(i))
 	}
-	t.at = -1
 }
 
 // change gives a task another offer than the one it has, and reports whether there
@@ -140,12 +214,21 @@ func (y *yard) change(t *task, to int) bool {
 	return false
 }
 
-// hold gives a task an offer on the nodes that it has been written down for.
+// hold gives a task an offer on the nodes that it has been written down for. A
+// part of a GPU may no longer be there if others have taken their parts in another
+// order; then it waits.
 func (y *yard) hold(t *task, at int) {
-	if t.at = at; at < 0 {
+	t.at = at
+	if at < 0 {
 		return
 	}
 	o := &t.offers[at]
+	if o.part > 0 {
+		if t.cut = y.shelf[o.kind].share(o.part, t.pos[0]); t.cut < 0 {
+			t.at = -1
+		}
+		return
+	}
 	for i, p := range t.pos {
 		y.shelf[o.kind].move(p, o.on(i))
 	}

@@ -35,6 +35,7 @@ type task struct {
 	at     int     // the offer that it is given, -1 if it waits
 	pos    []int32 // and its nodes, by their places on the kind's shelf
 	one    [1]int32
+	cut    int          // the shared GPU that it has a part of, on the kind's shelf
 	luck   float64      // makes its steps look better or worse
 	seats  []place.Seat // what it is given, once seats are dealt; pos then has the rooms
 }
@@ -53,7 +54,8 @@ type offer struct {
 // dish is an offer as all jobs of one shape and speed have it.
 type dish struct {
 	kind        int32
-	gpus, nodes int32 // of all nodes together
+	gpus, nodes int32   // of all nodes together
+	part        float64 // of the one GPU, if it is shared with others; 0 for whole GPUs
 	rate        float64
 }
 
@@ -146,13 +148,13 @@ func (y *yard) runningOffers(t *task) {
 	}
 	t.now = len(y.space)
 	y.space = append(y.space, offer{
-		dish: dish{kind: y.spots[t.home[0]].kind, gpus: int32(r.GPUs), nodes: int32(len(r.Seats)), rate: r.Rate},
+		dish: dish{kind: y.spots[t.home[0]].kind, gpus: int32(r.GPUs), nodes: int32(len(r.Seats)), part: r.Seats[0].Share, rate: r.Rate},
 		time: math.Max(ends.Sub(y.now).Seconds(), 1),
 	})
 	t.left, _ = r.Left(y.now)
 	if known {
 		for _, d := range y.menu(t) {
-			if n := &y.space[t.now]; d.kind != n.kind || d.gpus != n.gpus || d.nodes != n.nodes {
+			if n := &y.space[t.now]; d.kind != n.kind || d.gpus != n.gpus || d.nodes != n.nodes || d.part != n.part {
 				y.space = append(y.space, offer{dish: d, time: t.again + math.Max(t.left/d.rate, 1), lost: t.again})
 			}
 		}
@@ -201,11 +203,30 @@ func (y *yard) menu(t *task) []dish {
 func (y *yard) write(it *queue.Item) []dish {
 	sh, speed := y.shapeOf(it.Shape), it.Outlook.Speed
 	if speed != nil {
-		if list := y.dishes(it, sh, func(k int, c count) float64 { return y.curve(speed, k).Rate(c.gpus, c.nodes) }); len(list) > 0 {
+		if list := y.measured(it, sh); len(list) > 0 {
 			return list
 		}
 	}
 	return y.dishes(it, sh, func(_ int, c count) float64 { return y.guess(it, c) })
+}
+
+// measured lists what a job has been measured on. Where it can do with a part of a
+// GPU, that is an offer too.
+func (y *yard) measured(it *queue.Item, sh *shape) []dish {
+	speed := it.Outlook.Speed
+	list := y.dishes(it, sh, func(k int, c count) float64 { return y.curve(speed, k).Rate(c.gpus, c.nodes) })
+	if n := &it.Shape.Need; n.GPUs > 1 || n.Nodes > 1 || n.MaxGPUs == 0 {
+		return list
+	}
+	for k := range y.kinds {
+		if sh.most[k] < 1 || y.kinds[k].id < 0 { // on a node of several kinds it is not said which GPU it gets
+			continue
+		}
+		for _, p := range y.curve(speed, k).Parts() {
+			list = append(list, dish{kind: int32(k), gpus: 1, nodes: 1, part: p.Share, rate: p.PerSecond})
+		}
+	}
+	return list
 }
 
 func (y *yard) dishes(it *queue.Item, sh *shape, rate func(k int, c count) float64) []dish {
@@ -281,6 +302,14 @@ func (y *yard) guess(it *queue.Item, c count) float64 {
 		rate *= s.Work / y.lasts(it).Seconds()
 	}
 	return rate
+}
+
+// amount is how many GPUs an offer has, a part counted as such.
+func (d *dish) amount() float64 {
+	if d.part > 0 {
+		return d.part
+	}
+	return float64(d.gpus)
 }
 
 // perNode splits the GPUs of an offer over its nodes: so many on each, and one

@@ -130,11 +130,11 @@ func (y *yard) restarts(it *queue.Item) time.Duration {
 	return again
 }
 
-// mayStay reports whether a run may keep its whole GPUs of a room. One that shares
-// a GPU is not loose, because it is reckoned in whole ones here.
+// mayStay reports whether a run may keep its seat in a room.
 func mayStay(room *fleet.Room, r *place.Running, s place.Seat) bool {
-	return room.Open && s.Share == 0 && s.GPUs&^room.Sound == 0 &&
-		!slices.ContainsFunc(room.Holds, func(h fleet.Hold) bool { return h.Run != r.Run && h.GPUs&s.GPUs != 0 })
+	return room.Open && s.GPUs&^room.Sound == 0 && !slices.ContainsFunc(room.Holds, func(h fleet.Hold) bool {
+		return h.Run != r.Run && h.GPUs&s.GPUs != 0 && (h.Share == 0 || s.Share == 0)
+	})
 }
 
 // free takes what loose jobs hold out of the rooms. What is also promised to
@@ -153,10 +153,11 @@ func (y *yard) free() {
 			continue
 		}
 		r := &y.rooms[i]
-		r.Free, r.CPUs, r.Memory = r.Sound, r.Node.Inventory.CPUs, r.Node.Inventory.Memory
+		r.Free, r.CPUs, r.Memory, r.Parts = r.Sound, r.Node.Inventory.CPUs, r.Node.Inventory.Memory, nil
 		for k := range r.Holds {
 			if h := &r.Holds[k]; !freed[h.Run] {
 				r.Free &^= h.GPUs
+				r.Share(h.GPUs, h.Share)
 				r.CPUs -= h.CPUs
 				r.Memory -= h.Memory
 			}

@@ -28,6 +28,8 @@ type Elastic struct {
 	// gap is how long running jobs are left alone after some were changed. What
 	// waits may start meanwhile on what is free.
 	gap time.Duration
+	// eager asks the rule meanwhile, too. It is told that it is calm.
+	eager bool
 	// period lets running jobs be changed only at multiples of it.
 	period time.Duration
 }
@@ -47,10 +49,21 @@ type pool struct {
 	gpus int // that can be given
 	free int // of them, that nobody has been given yet
 	jobs []*member
-	out  bool // a job was taken out of it that waits for room on a node
+	came []arrival // jobs that were submitted lately, running or not
+	calm bool      // running jobs were changed a moment ago
+	out  bool      // a job was taken out of it that waits for room on a node
 	// again is when the rule wants to be asked again, zero if it does not.
 	again time.Time
 }
+
+// arrival is a job that came lately.
+type arrival struct {
+	at    time.Time
+	least int // GPUs
+}
+
+// lately is for how long a job has come lately.
+const lately = time.Minute
 
 // member is a job that a rule gives GPUs to.
 type member struct {
@@ -77,7 +90,7 @@ func (e Elastic) Plan(v *place.View) place.Plan {
 			wants = append(wants, e.ask(p, calm)...)
 			again = sooner(again, p.again)
 		}
-		given = seats.Deal(v, wants, seats.Options{Move: !calm})
+		given = seats.Deal(v, wants, seats.Options{Move: !calm || e.eager})
 		if !strike(pools, wants, given) {
 			break
 		}
@@ -96,10 +109,11 @@ const mostTries = 4
 func (e Elastic) ask(p *pool, calm bool) []seats.Want {
 	p.free = p.gpus
 	p.again = time.Time{}
+	p.calm = calm
 	for _, m := range p.jobs {
 		m.gets = 0
 	}
-	if calm {
+	if calm && !e.eager {
 		p.wait()
 	} else {
 		e.rule(p)
@@ -180,7 +194,7 @@ func (e Elastic) pools(v *place.View) ([]*pool, []seats.Want) {
 	items := v.Line.Items()
 	b.members = make([]member, 0, len(items)+len(v.Running))
 	for _, r := range v.Running {
-		if r.GPUs > 0 && seats.Loose(r) {
+		if r.GPUs > 0 {
 			b.running(r)
 		}
 	}
@@ -220,12 +234,15 @@ func (b *builder) running(r *place.Running) {
 		return
 	}
 	m, ok := newMember(r.Item, r, &b.pools[i].kind, max(b.most(r.Shape, i), r.GPUs))
-	if !ok { // what is known of it does not fit where it is; let it be
+	switch {
+	case !seats.Loose(r):
+		b.note(i, &m)
+	case !ok: // what is known of it does not fit where it is; let it be
 		b.pools[i].gpus -= r.GPUs
-		return
+	default:
+		m.has = r.GPUs
+		b.add(i, m)
 	}
-	m.has = r.GPUs
-	b.add(i, m)
 }
 
 // waiting puts a job into the pool that has least to do.
@@ -245,7 +262,15 @@ func (b *builder) waiting(it *queue.Item) {
 	}
 }
 
+// note writes down when a job came, if that was lately.
+func (b *builder) note(to int, m *member) {
+	if at := m.it.Outlook.Submitted; b.view.Now.Sub(at) < lately {
+		b.pools[to].came = append(b.pools[to].came, arrival{at, m.least})
+	}
+}
+
 func (b *builder) add(to int, m member) {
+	b.note(to, &m)
 	b.load[to] += m.least
 	b.members = append(b.members, m)
 	b.pools[to].jobs = append(b.pools[to].jobs, &b.members[len(b.members)-1])

@@ -55,7 +55,7 @@ func TestCounts(t *testing.T) {
 		"ffdl: everyone its least":                              {"ffdl", []want{bad, atLeast(4), bad}, []int{1, 6, 1}},
 		"afs-l: the shorter first, then where it shortens most": {"afs-l", []want{bad, good}, []int{1, 7}},
 		"afs-l: the first step is the least":                    {"afs-l", []want{atLeast(6), rigid(8)}, []int{8, 0}},
-		"edl: the same fulfilment":                              {"edl", []want{elastic(8, 9, 1, 2, 3, 4), good}, []int{3, 5}}, // 2/3 and 4/7
+		"edl: the same fulfilment":                              {"edl", []want{elastic(8, 9, 1, 2, 3, 4), good}, []int{3, 4}}, // 2/3 and 3/7; one is kept for who may come next
 		"tiresias: what each wants":                             {"tiresias", []want{bad, good}, []int{2, 0}},                  // 1.2/2 is more than half, 1.3/3 is not
 		"elastic-tiresias: what is left to who gains most":      {"elastic-tiresias", []want{bad, good}, []int{2, 6}},
 	} {
@@ -142,7 +142,7 @@ func TestEDLWithAPeriod(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	c.box("a", 4)
-	w := newWorld(c, baseline.EDL(30*time.Second))
+	w := newWorld(c, baseline.EDLAsPublished(30*time.Second))
 	linear := []float64{1, 2, 3, 4}
 	c.now = c.now.Add(10 * time.Second)
 	c.add(elastic(4, 1e6, linear...))

@@ -26,7 +26,7 @@ func Policies() []Entry {
 		{"conservative", "in line, and every waiting job has a reserved time that no job behind it delays", func() place.Policy { return Conservative{} }},
 		ordered("edf", "the earliest deadline first; the first that cannot start blocks the rest", byDeadline, block),
 		ordered("edf-easy", "the earliest deadline first, with EASY backfill", byDeadline, easy),
-		{"edl", "the most fulfilled jobs make room, and what is free goes to the least fulfilled (Paddle EDL's autoscaler), at once", func() place.Policy { return EDL(0) }},
+		{"edl", "the most fulfilled jobs make room, and what is free goes to the least fulfilled (Paddle EDL's autoscaler); room is kept for who keeps coming", func() place.Policy { return EDL() }},
 		elasticEntry("elastic-fifo", "by submission each its least, then what is left one GPU at a time in turns",
 			"everyone gets the least by submission, then in turns", elasticFIFO),
 		elasticEntry("elastic-srjf", "the least for whoever has least time left, then what is left one GPU at a time in turns",
@@ -73,8 +73,15 @@ func elasticEntry(name, rule, why string, r func(*pool)) Entry {
 	return Entry{name, rule, func() place.Policy { return Elastic{name: name, why: why, rule: r, gap: calmAfter} }}
 }
 
-// EDL is the autoscaler of Paddle EDL. With a period it changes running jobs only
-// at multiples of that, as the published one does every 30 seconds; with 0 at once.
-func EDL(period time.Duration) Elastic {
-	return Elastic{name: "edl", why: "who has most of what it can use gives, and who has least of it gets", rule: edl, period: period}
+// EDL is the autoscaler of Paddle EDL with its defects corrected.
+func EDL() Elastic {
+	return Elastic{name: "edl", why: edlWhy, rule: edl, gap: calmAfter, eager: true}
 }
+
+// EDLAsPublished is the autoscaler of Paddle EDL as it was published: it looks
+// every so often, which was half a minute. It is there to be compared with.
+func EDLAsPublished(every time.Duration) Elastic {
+	return Elastic{name: "edl-as-published", why: edlWhy, rule: edlAsPublished, period: every}
+}
+
+const edlWhy = "who has most of what it can use gives, and who has least of it gets"

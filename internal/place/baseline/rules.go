@@ -199,13 +199,57 @@ func longerFirst(longer, shorter *member) bool {
 	return (ln-lk)/ln > (sn-sk)/sk
 }
 
-// edl brings jobs towards the same fulfilment, the share of the way from their
-// least to their most: for a job that waits the most fulfilled give GPUs until it
-// has its least, and what is free goes to the least fulfilled. The published
-// autoscaler looks only every half minute, so that whoever comes after it has
-// filled the yard waits for its next look and for jobs to shrink; here the rule is
-// followed at once.
+// edlAsPublished brings jobs towards the same fulfilment, the share of the way
+// from their least to their most: for a job that waits the most fulfilled give
+// GPUs until it has its least, and what is free goes to the least fulfilled.
+func edlAsPublished(p *pool) {
+	p.serve(func(want int) {
+		for p.free < want {
+			m := p.fulfilled(func(m *member) bool { return m.gets-m.step >= m.least }, 1)
+			p.give(m, -m.step)
+		}
+	})
+	p.fill(0)
+}
+
+// edl is the same rule with its two defects corrected. The published autoscaler
+// looks only every half minute, and it fills the yard with whoever is there: who
+// comes then waits for its next look and for others to shrink. Here the rule is
+// followed at once, and while jobs keep coming, room is kept for as many as came in
+// the last minute. Jobs here start again when their number changes, so a few of
+// them shrink by much instead of all by a little, and they grow only when nothing
+// was changed for a while, and by much.
 func edl(p *pool) {
+	shrink := func(want int) {
+		for p.free < want {
+			m := p.fulfilled(func(m *member) bool { return m.gets-m.step >= m.least }, 1)
+			if m == nil {
+				return
+			}
+			n := (want - p.free + m.step - 1) / m.step * m.step
+			p.give(m, -min(n, (m.gets-m.least)/m.step*m.step))
+		}
+	}
+	p.serve(shrink)
+	keep := p.expected()
+	shrink(keep)
+	if p.calm {
+		return
+	}
+	p.fill(keep)
+	for _, m := range p.jobs {
+		if m.run != nil && m.gets > m.has && float64(m.gets) < worthGrowing*float64(m.has) && m.gets < m.most {
+			p.give(m, m.has-m.gets)
+		}
+	}
+}
+
+// worthGrowing is by how much a running job must grow to be started again for it.
+const worthGrowing = 1.25
+
+// serve lets everyone keep what it has, and those that wait have their least,
+// which shrink makes free if it can be had at all.
+func (p *pool) serve(shrink func(want int)) {
 	spare := 0 // that jobs have above their least
 	for _, m := range p.jobs {
 		m.gets = min(m.has, max(m.most, m.least))
@@ -217,12 +261,16 @@ func edl(p *pool) {
 			continue
 		}
 		before := p.free
-		p.shrink(m.least)
+		shrink(m.least)
 		spare -= p.free - before
 		p.give(m, m.least)
 	}
-	for p.free > 0 {
-		m := p.fulfilled(func(m *member) bool { return p.grows(m) }, -1)
+}
+
+// fill gives what is free, but for so much, to the least fulfilled.
+func (p *pool) fill(keep int) {
+	for p.free > keep {
+		m := p.fulfilled(func(m *member) bool { return p.grows(m) && p.free-m.step >= keep }, -1)
 		if m == nil {
 			return
 		}
@@ -230,12 +278,21 @@ func edl(p *pool) {
 	}
 }
 
-// shrink takes GPUs from the most fulfilled jobs until so many are free.
-func (p *pool) shrink(want int) {
-	for p.free < want {
-		m := p.fulfilled(func(m *member) bool { return m.gets-m.step >= m.least }, 1)
-		p.give(m, -m.step)
+// expected is how many GPUs those need at least who may come soon: as many as
+// came in the last minute, one after the other. Who came together with the first of
+// them says nothing. It asks to be asked again when that will be less.
+func (p *pool) expected() int {
+	slices.SortFunc(p.came, func(a, b arrival) int { return a.at.Compare(b.at) })
+	sum := 0
+	for _, a := range p.came {
+		if a.at.After(p.came[0].at) {
+			sum += a.least
+		}
 	}
+	if sum > 0 {
+		p.again = sooner(p.again, p.came[0].at.Add(lately))
+	}
+	return sum
 }
 
 // fulfilled returns the most (1) or least (-1) fulfilled job of those that

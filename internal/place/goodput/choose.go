@@ -2,50 +2,61 @@ package goodput
 
 import (
 	"cmp"
+	"container/heap"
 	"math"
 	"slices"
 )
 
-// brings is what an option brings a second, in job-seconds, after what the change
-// costs: over the time for which it is taken to last, a job that changes does
-// nothing for its pause.
-func (t *task) brings(at int) float64 {
-	o := &t.opts[at]
-	if at == t.held {
-		return t.value * o.rate
-	}
-	return t.after(o.rate)
-}
+// patience is how many times what it costs a change is taken to last. Anything
+// from three to six serves as well; with twenty jobs are changed too often, with
+// one too seldom.
+const patience = 5
 
-// after is what a rate brings a job that has to start for it.
+// after is what a rate brings a second, in job-seconds, to a job that has to start
+// for it: over the time for which that is taken to last it does nothing for its
+// pause.
 func (t *task) after(rate float64) float64 {
-	if rate <= 0 {
-		return 0
-	}
-	if t.pause == 0 {
+	if rate <= 0 || t.pause == 0 {
 		return t.value * rate
 	}
 	lasts := t.left / rate
 	if t.run != nil {
-		lasts = math.Min(lasts, t.steady)
+		lasts = math.Min(lasts, patience*t.pause)
 	}
 	return t.value * rate * lasts / (lasts + t.pause)
+}
+
+// appraise works out what each option is worth.
+func (m *market) appraise() {
+	for i := range m.tasks {
+		t := &m.tasks[i]
+		t.worth = make([]float64, len(t.opts)+1)
+		for at := range t.opts {
+			if t.worth[at+1] = t.after(t.opts[at].rate); at == t.held {
+				t.worth[at+1] = t.value * t.opts[at].rate
+			}
+		}
+	}
 }
 
 // choice is who has what, with what is left of each kind.
 type choice struct {
 	m     *market
-	picks []int
+	picks []int // option of each task, -1 for nothing
 	free  []float64
 	total float64 // worth
-	known []bool  // of each kind: steps are as the picks are
 	steps [][]concession
+	known []bool       // of each kind: steps are as the picks are
 	give  []concession // space for the answer of room
+	looks int          // how much more may be looked at
 }
 
-// none is the choice in which nobody has anything.
+// none is the choice in which only those who have just begun have anything.
 func (m *market) none() *choice {
-	c := &choice{m: m, picks: make([]int, len(m.tasks)), free: slices.Clone(m.rooms), known: make([]bool, len(m.kinds)), steps: make([][]concession, len(m.kinds))}
+	c := &choice{
+		m: m, picks: make([]int, len(m.tasks)), free: slices.Clone(m.rooms), looks: looks,
+		steps: make([][]concession, len(m.kinds)), known: make([]bool, len(m.kinds)),
+	}
 	for i := range c.picks {
 		c.picks[i] = -1
 		if m.tasks[i].young {
@@ -53,32 +64,6 @@ func (m *market) none() *choice {
 		}
 	}
 	return c
-}
-
-// set gives a task an option, -1 for none.
-func (c *choice) set(i, at int) {
-	t := &c.m.tasks[i]
-	if old := c.picks[i]; old >= 0 {
-		c.free[t.opts[old].kind] += float64(t.opts[old].gpus)
-		c.total -= t.worth[old+1]
-		c.known[t.opts[old].kind] = false
-	}
-	if c.picks[i] = at; at >= 0 {
-		c.free[t.opts[at].kind] -= float64(t.opts[at].gpus)
-		c.total += t.worth[at+1]
-		c.known[t.opts[at].kind] = false
-	}
-}
-
-// fits reports whether a task could have an option without anybody giving way.
-func (c *choice) fits(i, at int) bool {
-	t := &c.m.tasks[i]
-	o := &t.opts[at]
-	free := c.free[o.kind]
-	if old := c.picks[i]; old >= 0 && t.opts[old].kind == o.kind {
-		free += float64(t.opts[old].gpus)
-	}
-	return float64(o.gpus) <= free
 }
 
 // present is what is: who runs has what it has, and nobody else anything.
@@ -92,78 +77,144 @@ func (m *market) present() *choice {
 	return c
 }
 
-// priced gives jobs what they want at the prices, who gains most from it first.
+// priced gives jobs what they want at the prices, who gains most for each GPU first.
 func (m *market) priced() *choice {
-	type bid struct {
-		task, at int
-		gain     float64 // above the price, for each GPU
-	}
-	bids := make([]bid, 0, len(m.tasks))
+	wants, gain := make([]int, len(m.tasks)), make([]float64, len(m.tasks))
 	for i := range m.tasks {
 		t := &m.tasks[i]
-		best := bid{i, -1, 0}
-		most := 0.0
+		most := math.Inf(-1)
 		for at := range t.opts {
 			o := &t.opts[at]
-			if gain := t.worth[at+1] - m.price[o.kind]*float64(o.gpus); best.at < 0 || gain > most {
-				best.at, most = at, gain
-				best.gain = gain / float64(o.gpus)
+			if g := t.worth[at+1] - m.price[o.kind]*float64(o.gpus); g > most {
+				wants[i], most, gain[i] = at, g, -g/float64(o.gpus)
 			}
 		}
-		bids = append(bids, best)
 	}
-	slices.SortStableFunc(bids, func(a, b bid) int { return cmp.Compare(b.gain, a.gain) })
 	c := m.none()
-	for _, b := range bids {
-		if !m.tasks[b.task].young && c.fits(b.task, b.at) {
-			c.set(b.task, b.at)
+	for _, i := range rising(gain) {
+		if c.fits(i, wants[i]) {
+			c.set(i, wants[i])
 		}
 	}
 	return c
 }
 
-// fill gives what is left to who gains most from it for each GPU.
-func (c *choice) fill() {
-	for {
-		who, what, best := -1, -1, 0.0
-		for i := range c.m.tasks {
-			t := &c.m.tasks[i]
-			have, gpus := t.worth[c.picks[i]+1], 0
-			if p := c.picks[i]; p >= 0 {
-				gpus = t.opts[p].gpus
-			}
-			for at := range t.opts {
-				if at == c.picks[i] || !c.fits(i, at) {
-					continue
-				}
-				if gain := (t.worth[at+1] - have) / math.Max(float64(t.opts[at].gpus-gpus), 0.5); gain > best+tiny {
-					who, what, best = i, at, gain
-				}
-			}
-		}
-		if who < 0 {
-			return
-		}
-		c.set(who, what)
+// set gives a task an option, -1 for none.
+func (c *choice) set(i, at int) {
+	t := &c.m.tasks[i]
+	c.total += t.worth[at+1] - t.worth[c.picks[i]+1]
+	if old := c.picks[i]; old >= 0 {
+		c.free[t.opts[old].kind] += float64(t.opts[old].gpus)
+		c.known[t.opts[old].kind] = false
+	}
+	if c.picks[i] = at; at >= 0 {
+		c.free[t.opts[at].kind] -= float64(t.opts[at].gpus)
+		c.known[t.opts[at].kind] = false
 	}
 }
 
-// rounds bounds the search for something better.
-const rounds = 200
+// short is how many GPUs are missing for a task to have an option.
+func (c *choice) short(i, at int) float64 {
+	t := &c.m.tasks[i]
+	o := &t.opts[at]
+	short := float64(o.gpus) - c.free[o.kind]
+	if old := c.picks[i]; old >= 0 && t.opts[old].kind == o.kind {
+		short -= float64(t.opts[old].gpus)
+	}
+	return short
+}
+
+// fits reports whether a task could have an option without anybody giving way.
+func (c *choice) fits(i, at int) bool { return c.short(i, at) <= 0 }
+
+// offer is something that a task could have of what is left.
+type offer struct {
+	task, at int
+	gain     float64 // of worth, for each GPU more
+}
+
+// offers has the greatest gain in front, then the earlier task.
+type offers []offer
+
+func (h offers) Len() int { return len(h) }
+func (h offers) Less(i, j int) bool {
+	return h[i].gain > h[j].gain || h[i].gain == h[j].gain && h[i].task < h[j].task
+}
+func (h offers) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+// Push is part of heap.Interface.
+func (h *offers) Push(x any) {
+	if o, ok := x.(offer); ok {
+		*h = append(*h, o)
+	}
+}
+
+// Pop is part of heap.Interface.
+func (h *offers) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+// fill gives what is left to who gains most from it. What is left only gets less,
+// and with it what each could gain, so that an offer is looked at again only when
+// its turn comes. What a job gives back that changes its kind is left for the next
+// time.
+func (c *choice) fill() {
+	h := make(offers, 0, len(c.m.tasks))
+	for i := range c.m.tasks {
+		if o, ok := c.offer(i); ok {
+			h = append(h, o)
+		}
+	}
+	heap.Init(&h)
+	for len(h) > 0 {
+		top := h[0]
+		if now, ok := c.offer(top.task); !ok {
+			heap.Pop(&h)
+			continue
+		} else if now != top {
+			h[0] = now
+			heap.Fix(&h, 0)
+			continue
+		}
+		c.set(top.task, top.at)
+	}
+}
+
+// offer is the best that a task could have without anybody giving way.
+func (c *choice) offer(i int) (offer, bool) {
+	t := &c.m.tasks[i]
+	best := offer{task: i, at: -1, gain: tiny}
+	have, gpus := t.worth[c.picks[i]+1], 0
+	if p := c.picks[i]; p >= 0 {
+		gpus = t.opts[p].gpus
+	}
+	for at := range t.opts {
+		if t.worth[at+1] <= have || !c.fits(i, at) {
+			continue
+		}
+		// One that is better with no more GPUs counts as if it took half of one.
+		if gain := (t.worth[at+1] - have) / math.Max(float64(t.opts[at].gpus-gpus), 0.5); gain > best.gain {
+			best.at, best.gain = at, gain
+		}
+	}
+	return best, best.at >= 0
+}
+
+// looks bounds the search for something better: it is a tenth of a second's work.
+const looks = 1 << 22
 
 // improve changes one task at a time, with others giving way to it, as long as
 // that is better.
-func (c *choice) improve(enough func() bool) {
-	for range rounds {
-		if enough != nil && enough() {
-			return
-		}
-		better := false
+func (c *choice) improve() {
+	for better := true; better; {
+		better = false
 		for i := range c.m.tasks {
+			if c.looks <= 0 || c.m.view.Enough != nil && c.m.view.Enough() {
+				return
+			}
 			better = c.better(i) || better
-		}
-		if !better {
-			return
 		}
 	}
 }
@@ -184,6 +235,7 @@ func (c *choice) better(i int) bool {
 			what, most, best = at, gain-lost, append(best[:0], give...)
 		}
 	}
+	c.looks -= len(t.opts)
 	if what < 0 {
 		return false
 	}
@@ -204,21 +256,17 @@ type concession struct {
 // room finds who gives way so that a task can have an option, who loses least for
 // each GPU first. It gives up when more than a limit is lost.
 func (c *choice) room(i, at int, limit float64) ([]concession, float64) {
-	t := &c.m.tasks[i]
-	o := &t.opts[at]
-	short := float64(o.gpus) - c.free[o.kind]
-	if old := c.picks[i]; old >= 0 && t.opts[old].kind == o.kind {
-		short -= float64(t.opts[old].gpus)
-	}
 	c.give = c.give[:0]
-	lost := 0.0
+	short := c.short(i, at)
 	if short <= 0 {
 		return c.give, 0
 	}
-	for _, s := range c.concessions(o.kind) {
+	lost := 0.0
+	for _, s := range c.concessions(c.m.tasks[i].opts[at].kind) {
 		if s.task == i {
 			continue
 		}
+		c.looks--
 		if lost += s.loss; lost > limit {
 			break
 		}
@@ -264,16 +312,9 @@ func (c *choice) ladder(list []concession, i int) []concession {
 				best = concession{i, to, freed, loss}
 			}
 		}
+		c.looks -= len(t.opts)
 		list = append(list, best)
 		from = best.at
 	}
 	return list
-}
-
-// appraise works out what each option is worth.
-func (t *task) appraise() {
-	t.worth = make([]float64, len(t.opts)+1)
-	for at := range t.opts {
-		t.worth[at+1] = t.brings(at)
-	}
 }

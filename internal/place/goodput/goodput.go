@@ -9,15 +9,17 @@
 // loses by being stopped and started again is charged, so that it is changed only
 // when that pays.
 //
-// The prices come from the theory of shared speed-up (the rule of heSRPT for
-// equal jobs) and are found by trial, so the policy has no constants to tune. It
-// thinks in counts; package seats finds the nodes. A job that says nothing of its
-// speed has what it asks for. The server, the simulator and the benchmarks use it
-// by its names goodput and goodput-makespan. It learns nothing and keeps nothing
-// between two plans.
+// model.go says what each job could have, price.go finds the prices, makespan.go
+// does so where the last end counts, choose.go gives out the GPUs, plan.go finds
+// the seats and the words. The policy thinks in counts; package seats finds the
+// nodes. A job that says nothing of its speed has what it asks for. The server,
+// the simulator and the benchmarks use it by its names goodput and
+// goodput-makespan. It learns nothing, keeps nothing between two plans, and knows
+// neither money nor deadlines: that is andreas.
 package goodput
 
 import (
+	"slices"
 	"time"
 
 	"trainyard/internal/place"
@@ -27,19 +29,10 @@ import (
 type Policy struct {
 	// Makespan makes the last end as early as possible instead.
 	Makespan bool
-	// Gap is for how long a job is left alone that has just begun. 0 means five
-	// seconds, or a minute where the last end counts.
+	// Gap is for how long a job that has just begun is not given less or more. 0
+	// means five seconds, or a minute where the last end counts: there jobs take
+	// turns.
 	Gap time.Duration
-}
-
-func (p Policy) gap() time.Duration {
-	switch {
-	case p.Gap > 0:
-		return p.Gap
-	case p.Makespan:
-		return time.Minute
-	}
-	return 5 * time.Second
 }
 
 var _ place.Policy = Policy{}
@@ -58,7 +51,7 @@ func (Policy) Revises() bool { return true }
 // Plan decides who has how much of what.
 func (p Policy) Plan(v *place.View) place.Plan {
 	m := newMarket(v, p)
-	if len(m.tasks) == 0 {
+	if len(m.plain) == 0 && !slices.ContainsFunc(m.tasks, func(t task) bool { return !t.content() }) {
 		return place.Plan{}
 	}
 	if p.Makespan {
@@ -67,4 +60,14 @@ func (p Policy) Plan(v *place.View) place.Plan {
 		m.discover()
 	}
 	return m.plan()
+}
+
+func (p Policy) gap() time.Duration {
+	switch {
+	case p.Gap > 0:
+		return p.Gap
+	case p.Makespan:
+		return time.Minute
+	}
+	return 5 * time.Second
 }

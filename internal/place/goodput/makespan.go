@@ -2,6 +2,11 @@ package goodput
 
 import "math"
 
+const (
+	tries = 60 // of prices
+	sharp = 8  // power to which the share of the time that a job needs is raised
+)
+
 // hurry values work by how much it brings the last end forward.
 //
 // The prices are those at which the work of all jobs, each in its cheapest way,
@@ -10,70 +15,72 @@ import "math"
 // needs all the time that is left is worth more, and so it runs without a break;
 // of others the shorter go first, which does not delay the end.
 func (m *market) hurry() {
-	m.price = make([]float64, len(m.kinds))
-	for k := range m.price {
-		m.price[k] = 1 / math.Max(m.rooms[k], 1)
-	}
-	load := make([]float64, len(m.kinds)) // seconds for which a kind is busy
-	mean := make([]float64, len(m.kinds))
+	m.balance()
 	end := 0.0
-	for try := range tries {
-		clear(load)
-		end = 0
-		for i := range m.tasks {
-			t := &m.tasks[i]
-			o := &t.opts[t.thrifty(m.price, end)]
-			load[o.kind] += t.left / o.rate * float64(o.gpus) / math.Max(m.rooms[o.kind], 1)
-		}
-		for _, l := range load {
-			end += l / float64(len(load))
-		}
-		sum := 0.0
-		for k := range m.price {
-			m.price[k] *= math.Exp((load[k]/math.Max(end, tiny) - 1) / (2 + float64(try)/4))
-			sum += m.price[k] * m.rooms[k]
-		}
-		for k := range m.price {
-			m.price[k] /= sum
-			mean[k] += m.price[k] / tries
-		}
-	}
-	m.price = mean
-	end = 0
 	for i := range m.tasks {
 		t := &m.tasks[i]
-		o := &t.opts[t.thrifty(m.price, 0)]
+		o := &t.opts[t.thrifty(m.price, math.Inf(1))]
 		end += m.price[o.kind] * float64(o.gpus) * t.left / o.rate
 	}
 	for i := range m.tasks {
 		t := &m.tasks[i]
 		end = math.Max(end, t.left/t.opts[t.thrifty(m.price, end)].rate)
 	}
+	keys := make([]float64, len(m.tasks))
 	for i := range m.tasks {
 		t := &m.tasks[i]
 		o := &t.opts[t.thrifty(m.price, end)]
 		alone := t.left / o.rate / end
 		t.value = t.weight * (m.price[o.kind]*float64(o.gpus)*(2-alone) + math.Pow(alone, sharp)) / o.rate
+		keys[i] = -t.value * o.rate / float64(o.gpus)
 	}
+	m.prune(keys)
 }
 
-// tries is how often prices are tried.
-const tries = 60
-
-// sharp is the power to which the share of the time that a job needs is raised.
-const sharp = 8
+// balance finds the prices at which all kinds are busy for the same time. They
+// are the middle of those that were tried: one job more or less makes the last of
+// them swing. All GPUs together cost one.
+func (m *market) balance() {
+	m.price = make([]float64, len(m.kinds))
+	mean := make([]float64, len(m.kinds))
+	load := make([]float64, len(m.kinds)) // seconds for which a kind is busy
+	for k := range m.price {
+		m.price[k] = 1 / math.Max(m.rooms[k], 1)
+	}
+	for try := range tries {
+		clear(load)
+		for i := range m.tasks {
+			t := &m.tasks[i]
+			o := &t.opts[t.thrifty(m.price, math.Inf(1))]
+			load[o.kind] += t.left / o.rate * float64(o.gpus) / math.Max(m.rooms[o.kind], 1)
+		}
+		busy := tiny
+		for _, l := range load {
+			busy += l / float64(len(load))
+		}
+		sum := 0.0
+		for k := range m.price {
+			m.price[k] *= math.Exp((load[k]/busy - 1) / (2 + float64(try)/4))
+			sum += m.price[k] * m.rooms[k]
+		}
+		for k := range m.price {
+			m.price[k] /= math.Max(sum, tiny)
+			mean[k] += m.price[k] / tries
+		}
+	}
+	m.price = mean
+}
 
 // thrifty is the option that costs a job least, of those with which it ends in
 // time, or the fastest if there are none.
 func (t *task) thrifty(price []float64, end float64) int {
-	best, least := -1, math.Inf(1)
-	fastest := 0
+	best, least, fastest := -1, math.Inf(1), 0
 	for at := range t.opts {
 		o := &t.opts[at]
 		if o.rate > t.opts[fastest].rate {
 			fastest = at
 		}
-		if end > 0 && t.left/o.rate > end {
+		if t.left/o.rate > end {
 			continue
 		}
 		if cost := price[o.kind] * float64(o.gpus) / o.rate; cost < least {

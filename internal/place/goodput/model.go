@@ -1,6 +1,7 @@
 package goodput
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
 	"slices"
@@ -14,20 +15,33 @@ import (
 	"trainyard/internal/queue"
 )
 
+// market is a plan in the making.
+type market struct {
+	view   *place.View
+	policy Policy
+	kinds  []seats.Kind
+	rooms  []float64 // GPUs of each kind, as a number to reckon with
+	price  []float64 // of a GPU of each kind, job-seconds per second
+	tasks  []task
+	more   int           // jobs that wait and are left out, because they come after all that could run
+	plain  []*queue.Item // jobs that wait and ask for no GPU
+	shapes map[*queue.Shape][]reach
+	known  map[source][]option
+}
+
 // task is a job that waits, or runs and may be changed.
 type task struct {
 	item   *queue.Item
 	run    *place.Running // nil if it waits
-	opts   []option       // what it could have, by kind and count
+	opts   []option       // what it could have, by kind and count; never changed
 	held   int            // which of them it has now, -1 if it waits
+	young  bool           // it has just begun and keeps what it has
 	left   float64        // units of work
 	pause  float64        // seconds that a change costs it: saving itself and starting again
-	steady float64        // seconds for which a change is taken to last
 	weight float64        // how many jobs it counts as
 	share  float64        // of the present price that will hold when it ends, 0 to 1
 	value  float64        // of a unit of its work, in job-seconds
-	young  bool           // it has just begun and is left alone
-	worth  []float64      // of each option a second after what the change costs; of nothing in front
+	worth  []float64      // of each option a second, after what the change costs; of nothing in front
 }
 
 // option is a way to run a job.
@@ -38,21 +52,7 @@ type option struct {
 	rate  float64 // units per second
 }
 
-// market is a plan in the making.
-type market struct {
-	view   *place.View
-	policy Policy
-	kinds  []seats.Kind
-	rooms  []float64 // GPUs of each kind, as a number to reckon with
-	price  []float64 // of a GPU of each kind, job-seconds per second
-	tasks  []task
-	more   int // jobs that wait and are left out, because they come after all that could run
-	plain  []*queue.Item
-	shapes map[*queue.Shape][]reach
-	known  map[source][]option
-}
-
-// reach is how much of a kind the jobs of a shape could have.
+// reach is how much of a kind the jobs of a shape could have: in all, and on one node.
 type reach struct{ gpus, each int }
 
 // source is what options depend on.
@@ -83,60 +83,34 @@ func newMarket(v *place.View, p Policy) *market {
 
 // add makes a task of a job, if there is a way to run it.
 func (m *market) add(it *queue.Item, r *place.Running) {
-	t := task{item: it, run: r, opts: m.options(it), held: -1, weight: m.weight(it)}
-	s := it.Outlook.Speed
-	if s != nil {
+	t := task{item: it, run: r, opts: m.options(it), held: -1}
+	if s := it.Outlook.Speed; s != nil {
 		t.pause = time.Duration(s.Start + s.Save).Seconds()
 	}
-	if r != nil {
-		t.hold(m)
-	}
-	if len(t.opts) == 0 || r != nil && t.held < 0 {
+	if r != nil && !t.hold(m) || len(t.opts) == 0 {
 		return
 	}
 	t.left = m.left(&t)
-	t.weight *= m.unfair(&t)
+	t.weight = (1 + float64(it.Priority)/10) * m.wronged(&t)
 	m.tasks = append(m.tasks, t)
 }
 
-// weight is how many jobs a job counts as.
-func (m *market) weight(it *queue.Item) float64 { return 1 + float64(it.Priority)/10 }
-
-// unfair is how many jobs more a job counts as because it has been there for far
-// longer than it would take by itself: with many small jobs it would wait for ever.
-func (m *market) unfair(t *task) float64 {
-	best := 0.0
-	for i := range t.opts {
-		best = math.Max(best, t.opts[i].rate)
-	}
-	work := t.left
-	if s := t.item.Outlook.Speed; s != nil && s.Work > 0 {
-		work = s.Work
-	} else if t.item.Lasts > 0 {
-		work = t.item.Lasts.Seconds()
-	}
-	there := m.view.Now.Sub(t.item.Outlook.Submitted).Seconds()
-	return math.Max(1, there/(tenfold*(work/best+soon)))
-}
-
-// tenfold is how many times longer than by itself a job may take before it counts
-// as more than one.
-const tenfold = 10
-
-// patience is how many times what it costs a change must last to be made. Between
-// three and six makes no difference that could be measured; at twenty jobs are
-// changed too often, at one too seldom.
-const patience = 5
-
-// hold finds the option that a running job has, and adds it if it is not among them.
-func (t *task) hold(m *market) {
-	at, found := m.kindOf(t.run)
-	if !found {
-		return // its node is gone; it will end by itself
-	}
-	own := option{kind: at, gpus: t.run.GPUs, nodes: len(t.run.Seats), rate: t.run.Rate}
+// hold finds the option that a running job has, and adds it if it is not among
+// them. It reports false for a job on nodes that are closed or gone, which is left
+// as it is.
+func (t *task) hold(m *market) bool {
+	own := option{gpus: t.run.GPUs, nodes: len(t.run.Seats), rate: math.Max(t.run.Rate, tiny)}
 	if t.item.Outlook.Speed == nil {
 		own.rate = 1
+	}
+	for i, s := range t.run.Seats {
+		at, found := m.room(s.Node)
+		if !found || !m.view.Rooms[at].Open {
+			return false
+		}
+		if i == 0 {
+			own.kind = m.kind(m.view.Rooms[at].Kind)
+		}
 	}
 	t.held = slices.IndexFunc(t.opts, func(o option) bool { return o.kind == own.kind && o.gpus == own.gpus && o.nodes == own.nodes })
 	if t.held < 0 {
@@ -144,30 +118,23 @@ func (t *task) hold(m *market) {
 		t.opts = append(slices.Clone(t.opts), own)
 	}
 	if t.young = t.run.Began.IsZero() || m.view.Now.Sub(t.run.Began) < m.policy.gap(); t.young {
-		t.opts = t.opts[t.held : t.held+1 : t.held+1]
-		t.held = 0
+		t.opts, t.held = t.opts[t.held:t.held+1], 0
 	}
-	t.steady = patience * t.pause
+	return true
 }
 
-// kindOf returns the kind of the nodes that a job runs on.
-func (m *market) kindOf(r *place.Running) (int, bool) {
-	at, found := slices.BinarySearchFunc(m.view.Rooms, r.Seats[0].Node, func(room fleet.Room, n id.Node) int {
-		switch {
-		case room.Node.ID < n:
-			return -1
-		case room.Node.ID > n:
-			return 1
-		}
-		return 0
-	})
-	if !found {
-		return 0, false
-	}
-	kind := m.view.Rooms[at].Kind
-	k := slices.IndexFunc(m.kinds, func(k seats.Kind) bool { return k.ID == kind })
-	return k, k >= 0
+// room returns the place of a node's room in the view.
+func (m *market) room(n id.Node) (int, bool) {
+	return slices.BinarySearchFunc(m.view.Rooms, n, func(r fleet.Room, n id.Node) int { return cmp.Compare(r.Node.ID, n) })
 }
+
+// kind returns the index of a kind of open rooms.
+func (m *market) kind(number int32) int {
+	return slices.IndexFunc(m.kinds, func(k seats.Kind) bool { return k.ID == number })
+}
+
+// tiny is less work than any job has, and less worth than matters.
+const tiny = 1e-9
 
 // soon is how much is taken to be left, in seconds, of a job that has just begun
 // and does not say how much work it is.
@@ -177,26 +144,48 @@ const soon = 60
 // as much is taken to be left as it has had: what has lasted lasts.
 func (m *market) left(t *task) float64 {
 	o := t.item.Outlook
+	left, known := o.Left()
 	served := o.Served
 	if t.run != nil {
+		left, known = t.run.Left(m.view.Now)
 		served = t.run.Served(m.view.Now)
-		if left, known := t.run.Left(m.view.Now); known {
-			return math.Max(left, tiny)
-		}
-	} else if left, known := o.Left(); known {
+	}
+	if known {
 		return math.Max(left, tiny)
 	}
-	gpus, rate := float64(t.opts[0].gpus), t.opts[0].rate
-	had := served / gpus
-	if t.item.Outlook.Speed == nil && t.item.Lasts > 0 && had < t.item.Lasts.Seconds() {
-		return rate * (t.item.Lasts.Seconds() - had)
+	had, rate := served/float64(t.opts[0].gpus), t.opts[0].rate
+	if lasts := t.item.Lasts.Seconds(); o.Speed == nil && had < lasts {
+		return lasts - had
 	}
 	// In steps of two, so that jobs of about the same age do not take turns.
 	return rate * soon * math.Exp2(math.Ceil(math.Log2(math.Max(had/soon, 1))))
 }
 
-// tiny is less work than any job has.
-const tiny = 1e-9
+// tenfold is how many times longer than by itself a job may take before it counts
+// as more than one.
+const tenfold = 10
+
+// wronged is how many jobs a job counts as because it has been there for far
+// longer than it would take by itself. Without it a large job could wait for ever
+// where small ones keep coming.
+func (m *market) wronged(t *task) float64 {
+	best, work := 0.0, t.left
+	for i := range t.opts {
+		best = max(best, t.opts[i].rate)
+	}
+	if s := t.item.Outlook.Speed; s != nil && s.Work > 0 {
+		work = s.Work
+	} else if t.item.Lasts > 0 {
+		work = t.item.Lasts.Seconds()
+	}
+	there := m.view.Now.Sub(t.item.Outlook.Submitted).Seconds()
+	return math.Max(1, there/(tenfold*(work/best+soon)))
+}
+
+// content reports whether a job has the fastest there is for it.
+func (t *task) content() bool {
+	return t.held >= 0 && !slices.ContainsFunc(t.opts, func(o option) bool { return o.rate > t.opts[t.held].rate })
+}
 
 // options lists the ways to run a job: kind by kind, counts rising, each faster
 // than the one before it.
@@ -207,7 +196,9 @@ func (m *market) options(it *queue.Item) []option {
 	}
 	var opts []option
 	for k, r := range m.reaches(it.Shape) {
-		opts = m.appendOptions(opts, k, r, it)
+		if r.gpus > 0 && m.kinds[k].GPU != nil {
+			opts = m.appendOptions(opts, k, r, it)
+		}
 	}
 	m.known[key] = opts
 	return opts
@@ -217,9 +208,6 @@ func (m *market) options(it *queue.Item) []option {
 // takes whole nodes: what would be left of the last one suits others better.
 func (m *market) appendOptions(opts []option, kind int, r reach, it *queue.Item) []option {
 	need, speed, gpu := &it.Shape.Need, it.Outlook.Speed, m.kinds[kind].GPU
-	if gpu == nil || r.gpus == 0 {
-		return opts
-	}
 	least, most := need.Nodes*max(need.GPUs, 1), min(r.gpus, need.MaxNodes*r.each)
 	if speed == nil {
 		if least <= most {
@@ -254,14 +242,16 @@ func (m *market) reaches(s *queue.Shape) []reach {
 		if !r.Open || !match.Eligible(r) {
 			continue
 		}
-		k := slices.IndexFunc(m.kinds, func(k seats.Kind) bool { return k.ID == r.Kind })
+		k := &list[m.kind(r.Kind)]
 		n := min(bits.OnesCount64(match.Wanted(r)), s.Need.MaxGPUs)
-		list[k].gpus += n
-		list[k].each = max(list[k].each, n)
+		k.gpus += n
+		k.each = max(k.each, n)
 	}
 	for k := range list {
-		list[k].gpus = min(list[k].gpus, m.kinds[k].GPUs)
 		list[k].each = min(list[k].each, m.kinds[k].Largest)
+		if list[k].gpus = min(list[k].gpus, m.kinds[k].GPUs); list[k].each == 0 {
+			list[k].gpus = 0
+		}
 	}
 	m.shapes[s] = list
 	return list

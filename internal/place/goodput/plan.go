@@ -13,69 +13,47 @@ import (
 	"trainyard/internal/place/seats"
 )
 
-// plan chooses who has what and finds the seats.
+// plan chooses who has what and finds the seats. The choice is made in counts;
+// on the nodes some job may be spread or moved that was not meant to be. So what
+// is chosen is dealt with and without moves, and what only adds to the present
+// too, and the seats decide which of them is worth most.
 func (m *market) plan() place.Plan {
-	for i := range m.tasks {
-		m.tasks[i].appraise()
-	}
+	m.appraise()
 	keep := m.present()
 	keep.fill()
 	best := keep
 	for _, c := range []*choice{m.priced(), m.present()} {
 		c.fill()
-		c.improve(m.view.Enough)
+		c.improve()
 		c.fill()
 		if c.total > best.total {
 			best = c
 		}
 	}
 	wants, given := m.deal(best, true)
-	most := m.realised(given)
-	for _, c := range []struct {
-		*choice
-		move bool
-	}{{best, false}, {keep, false}, {keep, true}} {
-		if c.choice == keep && best == keep && !c.move {
-			continue
-		}
-		if _, g := m.deal(c.choice, c.move); m.realised(g) > most {
-			given, most = g, m.realised(g)
+	most := m.worthOf(given)
+	for _, c := range []*choice{best, keep} {
+		w, g := m.deal(c, false)
+		if worth := m.worthOf(g); worth > most {
+			wants, given, most = w, g, worth
 		}
 	}
-	return m.words(wants, given)
-}
-
-// realised is what seats are worth a second, as they are.
-func (m *market) realised(given []seats.Given) float64 {
-	sum := 0.0
-	for i := range m.tasks {
-		t, g := &m.tasks[i], &given[i]
-		switch {
-		case len(g.Seats) == 0:
-		case g.Stays:
-			sum += t.worth[t.held+1]
-		default:
-			rate := 1.0
-			if s := t.item.Outlook.Speed; s != nil {
-				rate = place.RateOn(s, g.Seats, m.node)
-			}
-			sum += t.after(rate)
+	if w, g := m.topUp(wants, given); m.worthOf(g) > most {
+		wants, given = w, g
+	}
+	p := seats.Plan(wants, given, func(i int) string {
+		if i >= len(m.tasks) {
+			return "it asks for no GPU, and there is room for it"
 		}
-	}
-	return sum
-}
-
-func (m *market) node(n id.Node) *fleet.Node {
-	at, found := slices.BinarySearchFunc(m.view.Rooms, n, func(r fleet.Room, n id.Node) int { return cmp.Compare(r.Node.ID, n) })
-	if !found {
-		return nil
-	}
-	return m.view.Rooms[at].Node
+		return m.why(&m.tasks[i], &given[i])
+	})
+	p.Again = m.again()
+	return p
 }
 
 // deal finds the seats of a choice.
 func (m *market) deal(c *choice, move bool) ([]seats.Want, []seats.Given) {
-	wants := make([]seats.Want, 0, len(m.tasks))
+	wants := make([]seats.Want, 0, len(m.tasks)+len(m.plain))
 	for i := range m.tasks {
 		t := &m.tasks[i]
 		w := seats.Want{Item: t.item, Running: t.run}
@@ -91,23 +69,116 @@ func (m *market) deal(c *choice, move bool) ([]seats.Want, []seats.Given) {
 	return wants, seats.Deal(m.view, wants, seats.Options{Move: move})
 }
 
-// words turns seats into a plan, with a reason for each change.
-func (m *market) words(wants []seats.Want, given []seats.Given) place.Plan {
-	p := seats.Plan(wants, given, func(i int) string {
-		if i >= len(m.tasks) {
-			return "it asks for no GPU, and there is room for it"
+// topUp gives GPUs that nobody got, because on the nodes less fits than in counts,
+// to jobs that wait: each the least that it can do with.
+func (m *market) topUp(wants []seats.Want, given []seats.Given) ([]seats.Want, []seats.Given) {
+	free := m.total()
+	more := make([]seats.Want, len(wants))
+	for i := range wants {
+		more[i] = wants[i]
+		if i < len(m.tasks) {
+			more[i].GPUs = given[i].GPUs
+			free -= float64(given[i].GPUs)
 		}
-		return m.why(&m.tasks[i], &given[i])
-	})
-	p.Again = m.again()
-	return p
+	}
+	for i := range m.tasks {
+		t := &m.tasks[i]
+		if given[i].GPUs > 0 || t.run != nil {
+			continue
+		}
+		least := slices.MinFunc(t.opts, func(a, b option) int { return cmp.Or(cmp.Compare(a.gpus, b.gpus), cmp.Compare(b.rate, a.rate)) })
+		if float64(least.gpus) > free {
+			continue
+		}
+		free -= float64(least.gpus)
+		more[i].GPUs, more[i].Kinds = least.gpus, m.kindsWith(t, least.gpus)
+	}
+	return more, seats.Deal(m.view, more, seats.Options{})
 }
 
+// kindsWith lists the kinds on which a job runs with so many GPUs, the fastest first.
+func (m *market) kindsWith(t *task, gpus int) []int32 {
+	opts := slices.DeleteFunc(slices.Clone(t.opts), func(o option) bool { return o.gpus != gpus })
+	slices.SortStableFunc(opts, func(a, b option) int { return cmp.Compare(b.rate, a.rate) })
+	list := make([]int32, len(opts))
+	for i, o := range opts {
+		list[i] = m.kinds[o.kind].ID
+	}
+	return list
+}
+
+// worthOf is what seats are worth a second.
+func (m *market) worthOf(given []seats.Given) float64 {
+	sum := 0.0
+	for i := range m.tasks {
+		t, g := &m.tasks[i], &given[i]
+		switch {
+		case g.Stays:
+			sum += t.worth[t.held+1]
+		case len(g.Seats) > 0:
+			sum += t.after(m.rate(t, g.Seats))
+		}
+	}
+	return sum
+}
+
+// rate is how fast a job is on seats.
+func (m *market) rate(t *task, list []place.Seat) float64 {
+	if t.item.Outlook.Speed == nil {
+		return 1
+	}
+	return place.RateOn(t.item.Outlook.Speed, list, func(n id.Node) *fleet.Node {
+		at, found := m.room(n)
+		if !found {
+			return nil
+		}
+		return m.view.Rooms[at].Node
+	})
+}
+
+// why says why a job gets what it gets.
 func (m *market) why(t *task, g *seats.Given) string {
 	if len(g.Seats) == 0 {
-		return fmt.Sprintf("its %d GPUs do more for shorter jobs", t.run.GPUs)
+		return fmt.Sprintf("waits: its %s bring other jobs forward by more than it is held up", m.amount(t.run.Seats, t.run.GPUs))
 	}
-	return fmt.Sprintf("%d GPUs %s", g.GPUs, job.Duration(0))
+	what := m.amount(g.Seats, g.GPUs)
+	if t.item.Outlook.Speed == nil {
+		if t.run != nil {
+			return fmt.Sprintf("moves to %s to make room", what)
+		}
+		return fmt.Sprintf("gets the %s that it asks for", what)
+	}
+	_, known := t.item.Outlook.Left()
+	rate := m.rate(t, g.Seats)
+	ends := t.left/rate + time.Duration(t.item.Outlook.Speed.Start).Seconds()
+	switch {
+	case !known && t.run == nil:
+		return "gets " + what
+	case t.run == nil && !slices.ContainsFunc(t.opts, func(o option) bool { return o.rate > rate }):
+		return fmt.Sprintf("gets %s and should end in %s", what, about(ends))
+	case t.run == nil:
+		return fmt.Sprintf("gets %s and should end in %s; faster ones bring others forward by more", what, about(ends))
+	case !known || t.left/t.opts[t.held].rate <= ends:
+		return fmt.Sprintf("gets %s instead of %s, which brings other jobs forward by more than it is held up", what, m.amount(t.run.Seats, t.run.GPUs))
+	}
+	return fmt.Sprintf("gets %s instead of %s and should end in %s instead of %s", what, m.amount(t.run.Seats, t.run.GPUs), about(ends), about(t.left/t.opts[t.held].rate))
+}
+
+// amount is a number of GPUs of the kind of the first seat, in words.
+func (m *market) amount(list []place.Seat, gpus int) string {
+	if at, found := m.room(list[0].Node); found && len(m.view.Rooms[at].Node.Inventory.GPUs) > 0 {
+		return fmt.Sprintf("%d × %s", gpus, m.view.Rooms[at].Node.Inventory.GPUs[0].Model)
+	}
+	return fmt.Sprintf("%d GPUs", gpus)
+}
+
+// about is a time in words, to the second or the minute.
+func about(seconds float64) string {
+	d := job.Seconds(seconds)
+	if d < 10*time.Minute {
+		return job.Duration(max(d.Round(time.Second), time.Second)).String()
+	}
+	return job.Duration(d.Round(time.Minute)).String()
 }
 
 // again is when to look once more if nothing happens: ever later the longer
@@ -121,21 +192,8 @@ func (m *market) again() time.Time {
 			last = t.run.Ordered
 		}
 	}
-	if content {
+	if content || last.IsZero() {
 		return time.Time{}
 	}
 	return m.view.Now.Add(max(m.policy.gap(), m.view.Now.Sub(last)/2))
-}
-
-// content reports whether a job has the fastest there is for it.
-func (t *task) content() bool {
-	if t.held < 0 {
-		return false
-	}
-	for i := range t.opts {
-		if t.opts[i].rate > t.opts[t.held].rate {
-			return false
-		}
-	}
-	return true
 }

@@ -16,19 +16,19 @@ const steps = 24
 // keeps w jobs waiting and n GPUs at price p busy until then. What a unit of work
 // is worth is that, at the price that will hold when the job ends. Prices fall as
 // jobs end: with the k-th of m jobs from the end they are k-½ of m-½ of the present
-// price, as in the optimum for jobs with equal speed-up. Given what work is worth,
-// each job wants the option with the most worth per second above its price. Where
-// more is wanted than there is, the price rises.
+// price, as in the optimum for jobs with equal speed-up (heSRPT). Given what work
+// is worth, each job wants the option with the most worth per second above its
+// price. Where more is wanted than there is, the price rises.
 func (m *market) discover() {
 	m.price = make([]float64, len(m.kinds))
-	total := 0.0
-	for _, r := range m.rooms {
-		total += r
-	}
 	for k := range m.price {
-		m.price[k] = float64(len(m.tasks)) / math.Max(total, 1)
+		m.price[k] = float64(len(m.tasks)) / math.Max(m.total(), 1)
 	}
-	m.prune()
+	cost := make([]float64, len(m.tasks))
+	for i := range m.tasks {
+		cost[i] = m.tasks[i].cost(m.price)
+	}
+	m.prune(cost)
 	wanted := make([]float64, len(m.kinds))
 	for step := range steps {
 		if step%4 == 0 {
@@ -54,6 +54,15 @@ func (m *market) discover() {
 	}
 }
 
+// total is how many GPUs there are.
+func (m *market) total() float64 {
+	sum := 0.0
+	for _, r := range m.rooms {
+		sum += r
+	}
+	return sum
+}
+
 // cheapest is what a unit of the job's work costs on the way that costs least, at
 // a share of the prices.
 func (t *task) cheapest(price []float64, share float64) float64 {
@@ -66,6 +75,9 @@ func (t *task) cheapest(price []float64, share float64) float64 {
 	}
 	return best
 }
+
+// cost is what a job costs until its end, for each job that it counts as.
+func (t *task) cost(price []float64) float64 { return t.left * t.cheapest(price, 1) / t.weight }
 
 // wants returns the option that is worth most above its price, -1 if none is worth it.
 func (t *task) wants(price []float64) int {
@@ -84,12 +96,10 @@ func (t *task) wants(price []float64) int {
 // together.
 func (m *market) rank() {
 	cost := make([]float64, len(m.tasks))
-	order := make([]int, len(m.tasks))
 	for i := range m.tasks {
-		t := &m.tasks[i]
-		cost[i], order[i] = t.left*t.cheapest(m.price, 1)/t.weight, i
+		cost[i] = m.tasks[i].cost(m.price)
 	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(cost[a], cost[b]), cmp.Compare(a, b)) })
+	order := rising(cost)
 	all := float64(len(m.tasks) + m.more)
 	for from := 0; from < len(order); {
 		to := from + 1
@@ -104,38 +114,46 @@ func (m *market) rank() {
 	}
 }
 
-// spare is how many times more jobs are looked at than could run at once.
-const spare = 3
+// rising returns the indices of keys, the least first.
+func rising(keys []float64) []int {
+	order := make([]int, len(keys))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(keys[a], keys[b]), cmp.Compare(a, b)) })
+	return order
+}
+
+// A plan looks at all jobs that run, and at so many waiting ones that could fill
+// the GPUs so many times.
+const (
+	atLeast = 64
+	spare   = 3
+)
 
 // prune leaves out waiting jobs that come so late that they cannot run now: they
-// count only as jobs that wait.
-func (m *market) prune() {
-	total := 0.0
-	for _, r := range m.rooms {
-		total += r
-	}
-	if float64(len(m.tasks)) <= 64+spare*total {
+// count only as jobs that wait. The least key comes first.
+func (m *market) prune(keys []float64) {
+	most := spare * m.total()
+	if float64(len(m.tasks)) <= atLeast+most {
 		return
 	}
-	cost := make([]float64, len(m.tasks))
-	order := make([]int, 0, len(m.tasks))
-	for i := range m.tasks {
+	keep := make([]bool, len(m.tasks))
+	kept, gpus := 0, 0.0
+	for _, i := range rising(keys) {
 		t := &m.tasks[i]
-		cost[i] = t.left * t.cheapest(m.price, 1) / t.weight
-		order = append(order, i)
-	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(cost[a], cost[b]), cmp.Compare(a, b)) })
-	kept := make([]task, 0, len(m.tasks))
-	gpus := 0.0
-	for _, i := range order {
-		t := m.tasks[i]
-		if t.run == nil && len(kept) > 64 && gpus > spare*total {
-			m.more++
-			continue
+		if keep[i] = t.run != nil || kept < atLeast || gpus < most; keep[i] {
+			kept++
+			gpus += float64(t.opts[0].gpus)
 		}
-		gpus += float64(t.opts[0].gpus)
-		kept = append(kept, t)
 	}
-	slices.SortFunc(kept, func(a, b task) int { return cmp.Compare(a.item.Number, b.item.Number) })
-	m.tasks = kept
+	at := 0
+	for i := range m.tasks {
+		if keep[i] {
+			m.tasks[at] = m.tasks[i]
+			at++
+		}
+	}
+	m.more = len(m.tasks) - at
+	m.tasks = m.tasks[:at]
 }

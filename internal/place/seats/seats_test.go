@@ -167,6 +167,20 @@ func TestDeal(t *testing.T) {
 			},
 			want: []string{"a:0", "a:1,2,3"},
 		},
+		"what is free is given before what others must leave": {
+			deal: func() (*yard, []seats.Want) {
+				y := boxes("a", "b")
+				return y, []seats.Want{runs(y, elastic, "a:0,1,2,3", 0), waits(y, elastic, 4), runs(y, elastic, "b:0,1", 1), waits(y, elastic, 1)}
+			},
+			want: []string{"", "a:0,1,2,3", "b:0", "b:2"},
+		},
+		"and so are free nodes": {
+			deal: func() (*yard, []seats.Want) {
+				y := boxes("a", "b")
+				return y, []seats.Want{runs(y, elastic, "a:0,1,2,3", 0), waits(y, elastic, 4)}
+			},
+			want: []string{"", "b:0,1,2,3"},
+		},
 		"nothing wanted is nothing given": {
 			deal: func() (*yard, []seats.Want) {
 				y := boxes("a")
@@ -272,7 +286,7 @@ func TestDeal(t *testing.T) {
 				w.Kinds, v.Kinds = []int32{rooms[1].Kind}, []int32{rooms[0].Kind}
 				return y, []seats.Want{w, v}
 			},
-			want: []string{"b:0,1", "a:0,1"},
+			want: []string{"b:2,3", "a:0,1"},
 		},
 		"nodes of a job without GPUs": {
 			deal: func() (*yard, []seats.Want) {

@@ -14,6 +14,7 @@ type candidate struct {
 	cap  int    // how many of them it may have; 1 for a job without GPUs
 	own  uint64 // what it holds there now
 	here bool   // it has a seat there now
+	soon uint64 // what of it others must let go first
 }
 
 // bounds are the limits of one want.
@@ -119,7 +120,7 @@ func (d *dealer) extend(w *Want, b bounds, own []card) hand {
 		if !ok || c.gpus&^fits != 0 {
 			return hand{}
 		}
-		k := candidate{at: c.at, fits: fits, cap: 1, own: c.gpus}
+		k := candidate{at: c.at, fits: fits, cap: 1, own: c.gpus, soon: fits &^ c.gpus &^ d.view.Rooms[c.at].Free}
 		if b.gpus {
 			k.cap = min(b.hi, count(fits))
 		}
@@ -186,8 +187,9 @@ func (d *dealer) kinds(w *Want, own []card) []int32 {
 }
 
 // candidates lists the rooms of a kind in which a want could have a seat, the
-// best first: those that can give most, then those where it is now, the cheapest,
-// the tightest. A job without GPUs may have rooms of any kind.
+// best first: those that can give most, then those where it is now, those where it
+// need not wait for others to stop, the cheapest, the tightest. A job without GPUs
+// may have rooms of any kind.
 func (d *dealer) candidates(w *Want, b bounds, kind int32, own []card) []candidate {
 	m := d.matcher(w)
 	list := d.cands[:0]
@@ -210,6 +212,7 @@ func (d *dealer) candidates(w *Want, b bounds, kind int32, own []card) []candida
 		if k := d.seat[i]; k > 0 {
 			c.here, c.own = true, own[k-1].gpus&fits
 		}
+		c.soon = fits &^ c.own &^ d.view.Rooms[i].Free
 		list = append(list, c)
 	}
 	for k := range own {
@@ -219,7 +222,7 @@ func (d *dealer) candidates(w *Want, b bounds, kind int32, own []card) []candida
 	prefer := w.Item.Prefer
 	slices.SortFunc(list, func(a, c candidate) int {
 		x, y := &d.rooms[a.at], &d.rooms[c.at]
-		return cmp.Or(cmp.Compare(c.cap, a.cap), first(a.here, c.here), first(x.Node.ID == prefer, y.Node.ID == prefer),
+		return cmp.Or(cmp.Compare(c.cap, a.cap), first(a.here, c.here), first(a.ready(), c.ready()), first(x.Node.ID == prefer, y.Node.ID == prefer),
 			cmp.Compare(d.rank[x.Group], d.rank[y.Group]), cmp.Compare(count(x.Free), count(y.Free)), cmp.Compare(a.at, c.at))
 	})
 	return list
@@ -295,11 +298,15 @@ func split(list []candidate, want int, b bounds) hand {
 	return h
 }
 
-// take chooses n GPUs of a room: those the job has there first.
+// ready reports whether the job can have all it may have of a room at once.
+func (c *candidate) ready() bool { return count(c.fits&^c.soon) >= c.cap }
+
+// take chooses n GPUs of a room: those the job has there first, then free ones.
 func (c *candidate) take(n int, b bounds) uint64 {
 	if !b.gpus {
 		return 0
 	}
-	own := fleet.Take(c.own, n)
-	return own | fleet.Take(c.fits&^own, n-count(own))
+	got := fleet.Take(c.own, n)
+	got |= fleet.Take(c.fits&^got&^c.soon, n-count(got))
+	return got | fleet.Take(c.fits&^got, n-count(got))
 }

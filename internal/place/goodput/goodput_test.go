@@ -1,0 +1,305 @@
+package goodput_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/place/goodput"
+)
+
+// counts leaves out the models.
+func counts(m map[id.Job]has) map[id.Job]int {
+	out := map[id.Job]int{}
+	for j, h := range m {
+		out[j] = h.gpus
+	}
+	return out
+}
+
+func TestWhoHasHowMany(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		yard func() *yard
+		want map[id.Job]int
+	}{
+		"a job that is alone has all that make it faster": {func() *yard {
+			y := newYard()
+			y.node("a", "V100", 8)
+			y.waits(elastic(), scales(1e4, 0.8, 6, 0))
+			return y
+		}, map[id.Job]int{"j1": 6}},
+		"jobs that are alike share alike": {func() *yard {
+			y := newYard()
+			y.node("a", "V100", 8)
+			y.waits(elastic(), scales(1e4, 0.7, 8, 0))
+			y.waits(elastic(), scales(1e4, 0.7, 8, 0))
+			return y
+		}, map[id.Job]int{"j1": 4, "j2": 4}},
+		// The optimum for speed-up with power ½ and two jobs gives the smaller 3/4.
+		"a smaller job has more": {func() *yard {
+			y := newYard()
+			y.node("a", "V100", 8)
+			y.waits(elastic(), scales(1e5, 0.5, 8, 0))
+			y.waits(elastic(), scales(1e3, 0.5, 8, 0))
+			return y
+		}, map[id.Job]int{"j1": 2, "j2": 6}},
+		"a job that makes poor use of more has fewer": {func() *yard {
+			y := newYard()
+			y.node("a", "V100", 8)
+			y.waits(elastic(), scales(1e4, 0.2, 8, 0))
+			y.waits(elastic(), scales(1e4, 0.9, 8, 0))
+			return y
+		}, map[id.Job]int{"j1": 1, "j2": 7}},
+		"with more jobs than GPUs the shortest run": {func() *yard {
+			y := newYard()
+			y.node("a", "V100", 2)
+			for _, work := range []float64{4e4, 1e3, 3e4, 2e3, 5e4} {
+				y.waits(exactly(1), scales(work, 1, 1, 0))
+			}
+			return y
+		}, map[id.Job]int{"j2": 1, "j4": 1}},
+		"a wide job is as large as the GPUs it keeps busy": {func() *yard {
+			y := newYard()
+			y.node("a", "V100", 4)
+			y.waits(exactly(4), scales(1e3, 0, 4, 0)) // a quarter of an hour of four
+			for range 4 {
+				y.waits(exactly(1), scales(2e3, 0, 1, 0)) // half an hour of one
+			}
+			return y
+		}, map[id.Job]int{"j2": 1, "j3": 1, "j4": 1, "j5": 1}},
+		"a job of a higher priority goes before one that is somewhat shorter": {func() *yard {
+			y := newYard()
+			y.node("a", "V100", 1)
+			y.waits(exactly(1), scales(1e3, 1, 1, 0))
+			y.ranks(50, exactly(1), scales(3e3, 1, 1, 0))
+			return y
+		}, map[id.Job]int{"j2": 1}},
+		"a job that says nothing of its speed has what it asks for": {func() *yard {
+			y := newYard()
+			y.node("a", "V100", 8)
+			y.waits(exactly(3), nil)
+			y.waits(elastic(), scales(1e3, 1, 8, 0))
+			return y
+		}, map[id.Job]int{"j1": 3, "j2": 5}},
+		"of jobs that say nothing the one that has had least goes on": {func() *yard {
+			y := newYard()
+			y.node("a", "V100", 1)
+			y.runs(y.waits(exactly(1), nil), "a", 1, 2*time.Hour)
+			y.waits(exactly(1), nil)
+			return y
+		}, map[id.Job]int{"j2": 1}},
+		"a job that is nearly done stays, though a new one is expected to be shorter": {func() *yard {
+			y := newYard()
+			y.node("a", "V100", 1)
+			it := y.waits(exactly(1), nil)
+			it.Lasts = 2 * time.Hour
+			y.runs(it, "a", 1, 2*time.Hour-time.Minute)
+			y.waits(exactly(1), nil).Lasts = time.Hour
+			return y
+		}, map[id.Job]int{"j1": 1}},
+		"a job beyond one node takes whole nodes": {func() *yard {
+			y := newYard()
+			for _, n := range []string{"a", "b", "c"} {
+				y.node(n, "V100", 4)
+			}
+			y.waits(elastic(), scales(1e4, 0.9, 11, 0))
+			return y
+		}, map[id.Job]int{"j1": 8}},
+		"a job that asks for no GPU starts too": {func() *yard {
+			y := newYard()
+			y.node("a", "V100", 2)
+			y.waits(job.Resources{CPUs: 1000}, nil)
+			y.waits(exactly(2), nil)
+			return y
+		}, map[id.Job]int{"j1": 0, "j2": 2}},
+		"a job with more work than anybody and no room for it waits": {func() *yard {
+			y := newYard()
+			y.node("a", "V100", 2)
+			y.waits(exactly(4), scales(1e4, 1, 4, 0))
+			return y
+		}, map[id.Job]int{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, _ := tc.yard().after(t, goodput.Policy{})
+			if diff := cmp.Diff(tc.want, counts(got)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestEachJobGoesWhereItGainsMost(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.node("k", "K80", 1)
+	y.node("v", "V100", 1)
+	// Both are faster on the V100, but the second by far more.
+	y.waits(exactly(1), job.NewSpeed(1e4, 0, 0, job.Rate{GPU: "K80", GPUs: 1, PerSecond: 9}, job.Rate{GPU: "V100", GPUs: 1, PerSecond: 10}))
+	y.waits(exactly(1), job.NewSpeed(1e4, 0, 0, job.Rate{GPU: "K80", GPUs: 1, PerSecond: 2}, job.Rate{GPU: "V100", GPUs: 1, PerSecond: 10}))
+	got, _ := y.after(t, goodput.Policy{})
+	if want := map[id.Job]has{"j1": {1, "K80"}, "j2": {1, "V100"}}; !cmp.Equal(got, want, cmp.AllowUnexported(has{})) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// TestAChangeMustPay lets a job run on two GPUs of which it could have four: twice
+// as fast, for a pause of a minute.
+func TestAChangeMustPay(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		work  float64 // that is left
+		power float64
+		since time.Duration
+		want  int
+	}{
+		"much is left, and it is twice as fast":   {4000, 1, 10 * time.Minute, 4},
+		"much is left, and it is little faster":   {4000, 0.1, 10 * time.Minute, 2},
+		"it is done before the change would help": {100, 1, 10 * time.Minute, 2},
+		"it has just begun":                       {4000, 1, 2 * time.Second, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := newYard()
+			y.node("a", "V100", 4)
+			it := y.waits(elastic(), nil)
+			s := scales(1, tc.power, 4, time.Minute)
+			it.Outlook.Speed = s
+			r := y.runs(it, "a", 2, tc.since)
+			s.Work = tc.work + r.Rate*max(tc.since.Seconds()-60, 0)
+			got, plan := y.after(t, goodput.Policy{})
+			if got["j1"].gpus != tc.want {
+				t.Errorf("it has %d GPUs, want %d: %+v", got["j1"].gpus, tc.want, plan)
+			}
+		})
+	}
+}
+
+func TestWhatCannotGoOnIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(*yard, *place.Running){
+		"it saves nothing":         func(_ *yard, r *place.Running) { r.Outlook.Resumes = false },
+		"it is being stopped":      func(_ *yard, r *place.Running) { r.Stopping = true },
+		"its node takes no others": func(y *yard, _ *place.Running) { y.drain("a") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := newYard()
+			y.node("a", "V100", 4)
+			r := y.runs(y.waits(exactly(4), scales(1e6, 0, 4, 0)), "a", 4, time.Hour)
+			for range 20 {
+				y.waits(exactly(1), scales(60, 1, 1, 0))
+			}
+			if _, plan := y.after(t, goodput.Policy{}); len(plan.Stops) == 0 {
+				t.Fatal("it is not stopped even where it may be")
+			}
+			spoil(y, r)
+			if got, _ := y.after(t, goodput.Policy{}); len(got) != 1 || got["j1"].gpus != 4 {
+				t.Errorf("got %v, want only j1 on its 4 GPUs", got)
+			}
+		})
+	}
+}
+
+func (y *yard) drain(name id.Node) {
+	room, _ := y.table.Get(name)
+	n := *room.Node
+	n.Drained = true
+	y.table.Put(&n, 0)
+}
+
+// TestALargeJobIsNotPutOffForEver lets a large job wait beside small ones that keep
+// coming.
+func TestALargeJobIsNotPutOffForEver(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.node("a", "V100", 1)
+	large := y.waits(exactly(1), scales(3600, 1, 1, 0))
+	y.waits(exactly(1), scales(900, 1, 1, 0))
+	if got, _ := y.after(t, goodput.Policy{}); got["j2"].gpus != 1 {
+		t.Fatalf("got %v, want the small one first", got)
+	}
+	large.Outlook.Submitted = start.Add(-100 * time.Hour)
+	if got, _ := y.after(t, goodput.Policy{}); got["j1"].gpus != 1 {
+		t.Errorf("got %v, want the large one at last", got)
+	}
+}
+
+func TestTheLastEndCounts(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.node("k", "K80", 1)
+	y.node("v", "V100", 1)
+	// The long one takes 10,000 s on the V100 and ends last whatever else happens.
+	for _, work := range []float64{1e3, 1e3, 1e4} {
+		y.waits(exactly(1), job.NewSpeed(work, 0, 0, job.Rate{GPU: "K80", GPUs: 1, PerSecond: 0.5}, job.Rate{GPU: "V100", GPUs: 1, PerSecond: 1}))
+	}
+	got, _ := y.after(t, goodput.Policy{Makespan: true})
+	if got["j3"] != (has{1, "V100"}) || len(got) != 2 {
+		t.Errorf("got %v, want the long one on the V100 and a short one on the K80", got)
+	}
+	got, _ = y.after(t, goodput.Policy{})
+	if got["j3"].gpus != 0 {
+		t.Errorf("got %v, want the short ones first where the mean counts", got)
+	}
+}
+
+func TestItAsksAgainOnlyWhileSomethingIsWanting(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.node("a", "V100", 4)
+	y.runs(y.waits(elastic(), scales(1e6, 1, 4, time.Minute)), "a", 4, time.Hour)
+	if _, plan := y.after(t, goodput.Policy{}); !plan.Again.IsZero() {
+		t.Errorf("everybody has all there is, and it asks again at %v", plan.Again)
+	}
+	y.waits(exactly(4), scales(1e7, 0, 4, time.Minute))
+	if _, plan := y.after(t, goodput.Policy{}); !plan.Again.Equal(start.Add(30 * time.Minute)) {
+		t.Errorf("it asks again at %v, want half an hour after an hour without a change", plan.Again)
+	}
+}
+
+func TestReasonsSayWhatAJobGetsAndWhatThatBrings(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.node("a", "V100", 8)
+	y.runs(y.waits(exactly(4), scales(1e6, 0, 4, time.Minute)), "a", 4, time.Hour)
+	y.runs(y.waits(elastic(), scales(8000, 1, 8, time.Minute)), "a", 2, time.Hour)
+	for range 2 {
+		y.waits(exactly(2), scales(1000, 0, 2, time.Minute))
+	}
+	_, plan := y.after(t, goodput.Policy{})
+	reasons := map[id.Job]string{}
+	for _, s := range plan.Stops {
+		reasons[s.Running.Job] = s.Reason
+	}
+	for _, s := range plan.Starts {
+		reasons[s.Item.Job] = s.Reason
+	}
+	want := map[id.Job]string{
+		"j1": "waits: its 4 × V100 bring other jobs forward by more than it is held up",
+		"j2": "gets 4 × V100 instead of 2 × V100 and should end in 4m50s instead of 7m40s",
+		"j3": "gets 2 × V100 and should end in 18m",
+		"j4": "gets 2 × V100 and should end in 18m",
+	}
+	if diff := cmp.Diff(want, reasons); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNames(t *testing.T) {
+	t.Parallel()
+	for p, want := range map[goodput.Policy]string{{}: "goodput", {Makespan: true}: "goodput-makespan"} {
+		if p.Name() != want || !p.Revises() || strings.ContainsAny(want, " _") {
+			t.Errorf("%+v is called %q", p, p.Name())
+		}
+	}
+	if plan := (goodput.Policy{}).Plan(newYard().view()); len(plan.Starts)+len(plan.Stops) > 0 || !plan.Again.IsZero() {
+		t.Errorf("an empty yard has the plan %+v", plan)
+	}
+}

@@ -1,0 +1,65 @@
+package harvest
+
+import (
+	"fmt"
+	"slices"
+
+	"trainyard/internal/place"
+	"trainyard/internal/place/seats"
+	"trainyard/internal/queue"
+)
+
+// equalShare is the rule that the published replay compares with: every job gets
+// as many nodes as every other, what is left over goes to the first in line. In the
+// public code a job whose share is just its least gets nothing; here it gets that.
+type equalShare struct{ parallel int }
+
+// Name is what the policy is called.
+func (equalShare) Name() string { return "equal share" }
+
+// Revises reports that it also changes what runs.
+func (equalShare) Revises() bool { return true }
+
+// Plan gives everyone as much.
+func (e equalShare) Plan(v *place.View) place.Plan {
+	var wants []seats.Want
+	for _, r := range v.Running {
+		if seats.Loose(r) {
+			wants = append(wants, seats.Want{Item: r.Item, Running: r})
+		}
+	}
+	walk := v.Line.Walk(v.Usage)
+	for len(wants) < e.parallel {
+		it := walk.Next(func(*queue.Shape) bool { return true })
+		if it == nil {
+			break
+		}
+		wants = append(wants, seats.Want{Item: it})
+	}
+	slices.SortStableFunc(wants, func(a, b seats.Want) int { return int(a.Item.Number) - int(b.Item.Number) })
+	wants = wants[:min(len(wants), e.parallel)]
+	left := 0
+	for _, k := range seats.Kinds(v) {
+		left += k.GPUs
+	}
+	if len(wants) == 0 {
+		return place.Plan{}
+	}
+	share := left / len(wants)
+	for i := range wants {
+		n := &wants[i].Item.Shape.Need
+		if share >= n.Nodes {
+			wants[i].GPUs = min(share, n.MaxNodes)
+			left -= wants[i].GPUs
+		}
+	}
+	for i := range wants {
+		n := &wants[i].Item.Shape.Need
+		if more := min(left, n.MaxNodes-wants[i].GPUs); more > 0 && wants[i].GPUs+more >= n.Nodes {
+			wants[i].GPUs += more
+			left -= more
+		}
+	}
+	given := seats.Deal(v, wants, seats.Options{})
+	return seats.Plan(wants, given, func(i int) string { return fmt.Sprintf("every job gets %d nodes", share) })
+}

@@ -1,0 +1,151 @@
+// Package harvest measures how much elastic jobs get done on the idle nodes of a
+// supercomputer, against the same jobs on as many nodes of their own.
+//
+// `make bench-harvest` runs it. The nodes are those of Summit that the batch system
+// left idle (the real log where the data is, a generated one otherwise), the jobs
+// those of FreeTrain, the policies run in the simulator. It decides nothing and
+// asserts nothing.
+package harvest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"text/tabwriter"
+	"time"
+
+	"trainyard/internal/place"
+	policy "trainyard/internal/place/harvest"
+	"trainyard/internal/sim"
+	"trainyard/internal/sim/trace"
+)
+
+// Options say how to run the benchmark.
+type Options struct {
+	Data     string // folder with bftrainer-summit; the trace is generated if it is not there
+	Quick    bool   // few nodes for a short time, to try the benchmark
+	Parallel int    // simulations at once; 0 for one
+}
+
+// lost is the work that goes with a node that is taken, in seconds: the other nodes
+// of the job still have its state, so it is what was done since the last step.
+const lost = time.Second
+
+// load is a workload.
+type load struct {
+	name      string
+	objective string
+	jobs      func(trace.FreeTrainOptions) sim.Jobs
+}
+
+// loads are the workloads. With throughput as the objective fast models go first
+// and slow ones pile up; by speed-up all kinds of jobs are served alike.
+func loads() []load {
+	return []load{
+		{"hpo", "throughput", trace.HPO},
+		{"mix", "throughput", trace.ImageNetMix},
+		{"mix_speedup", "speedup", trace.ImageNetMix},
+	}
+}
+
+// run is one simulation.
+type run struct {
+	load      load
+	parallel  int // jobs at once
+	equal     bool
+	dedicated bool
+	lost      time.Duration
+	sample    int // of nodes
+	result    *sim.Result
+	err       error
+}
+
+// scene is what all runs have in common.
+type scene struct {
+	idle  []*idle // samples of nodes
+	jobs  int
+	quick bool
+}
+
+// do simulates.
+func (r *run) do(s *scene) {
+	r.result, r.err = func() (*sim.Result, error) {
+		var p place.Policy = equalShare{r.parallel}
+		if !r.equal {
+			h, err := policy.New(policy.Params{MaxParallel: r.parallel, Objective: r.load.objective})
+			if err != nil {
+				return nil, err
+			}
+			p = h
+		}
+		in := s.idle[r.sample]
+		cfg := sim.Config{Policy: p, Nodes: in.nodes, Changes: in.replay(), Until: in.length, Jobs: r.load.jobs(trace.FreeTrainOptions{Jobs: s.jobs, Lost: r.lost, Seed: 1})}
+		if r.dedicated {
+			cfg.Nodes, cfg.Changes = in.nodes[:in.equivalent()], nil
+		}
+		return sim.Run(cfg)
+	}()
+}
+
+// Run measures and prints, and returns the figures by key.
+func Run(w io.Writer, o Options) (map[string]float64, error) {
+	s, about, err := newScene(o)
+	if err != nil {
+		return nil, err
+	}
+	plan := newPlan(s)
+	plan.simulate(s, max(1, o.Parallel))
+	var failures error
+	for _, r := range plan.runs {
+		failures = errors.Join(failures, r.err)
+	}
+	if failures != nil {
+		return nil, failures
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	p := &printer{w: tw}
+	p.line("%s", about)
+	p.line("jobs: %d of 130e6 samples, 1 to 64 nodes, one every 36 s; hpo: ShuffleNet; mix: the seven ImageNet models in turn (seed 1)", s.jobs)
+	p.line("costs: every start, resize and restart after a loss takes 18 s (mix: 17 to 19 s) at the new size; a node that is taken loses %s of work", lost)
+	p.line("share: samples done, of those that the same jobs and policy do on %d nodes that stay (the mean number of idle ones)", s.idle[0].equivalent())
+	p.line("bound: the best sizes at every moment with no costs at all, of the same; no policy can pass it")
+	p.line("objective: throughput, for mix_speedup speed-up; look-ahead 2 min; fairness: Jain's index of the jobs' slowdown\n")
+	out := plan.report(p, s)
+	if p.err != nil {
+		return nil, fmt.Errorf("print: %w", p.err)
+	}
+	if err := tw.Flush(); err != nil {
+		return nil, fmt.Errorf("print: %w", err)
+	}
+	return out, nil
+}
+
+// printer remembers what went wrong.
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) line(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
+	}
+}
+
+// meanCI returns the mean and half of its 95 % confidence interval (Student's t).
+func meanCI(list []float64) (mean, half float64) {
+	n := float64(len(list))
+	for _, v := range list {
+		mean += v / n
+	}
+	sum := 0.0
+	for _, v := range list {
+		sum += (v - mean) * (v - mean)
+	}
+	t := []float64{0, 0, 12.71, 4.30, 3.18, 2.78}
+	if len(list) < 2 || len(list) >= len(t) {
+		return mean, 0
+	}
+	return mean, t[len(list)] * math.Sqrt(sum/(n-1)/n)
+}
