@@ -92,7 +92,7 @@ type Node struct {
 	Class     Class
 	Pool      string
 	State     State
-	Since     time.Time // in this state since
+	Since     time.Time // in this state, drained or not, since
 	Reason    string    // why it is in this state
 	Drained   bool      // an operator lets nothing new onto it
 	Joined    time.Time

@@ -199,7 +199,7 @@ func (m Drain) handle(y *Yard) (any, error) {
 		return nil, err
 	}
 	if n.Drained != m.On {
-		n.Drained = m.On
+		n.Drained, n.Since = m.On, y.now
 		y.changedNode(n)
 		kind, reason := "node.drained", "drained by "+string(m.By)+": nothing new is placed there"
 		if !m.On {

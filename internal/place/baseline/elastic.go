@@ -47,7 +47,8 @@ type pool struct {
 	now  time.Time
 	kind seats.Kind
 	gpus int // that can be given
-	free int // of them, that nobody has been given yet
+	bits int // that are free and of no use
+	free int // of gpus, that nobody has been given yet
 	jobs []*member
 	came []arrival // jobs that were submitted lately, running or not
 	calm bool      // running jobs were changed a moment ago
@@ -76,23 +77,28 @@ type member struct {
 	has, gets   int
 }
 
-// Plan asks the rule and deals out. A job for which the rule has GPUs but no node
-// has room is left out, and the rule asked again without it.
+// Plan asks the rule and deals out. If there is a job for which the rule has GPUs
+// but no node has room, what is free in bits here and there is of no use to it: the
+// rule is asked again as if that were not there, and then without the job.
 func (e Elastic) Plan(v *place.View) place.Plan {
 	pools, others := e.pools(v)
 	until, calm := e.calm(v)
 	var wants []seats.Want
 	var given []seats.Given
 	var again time.Time
-	for range mostTries {
+	for try := range mostTries {
 		wants, again = slices.Clone(others), time.Time{}
 		for _, p := range pools {
 			wants = append(wants, e.ask(p, calm)...)
 			again = sooner(again, p.again)
 		}
 		given = seats.Deal(v, wants, seats.Options{Move: !calm || e.eager})
-		if !strike(pools, wants, given) {
+		failed := failures(wants, given)
+		if len(failed) == 0 {
 			break
+		}
+		for _, p := range pools {
+			p.reckon(try, failed, wants, given)
 		}
 	}
 	plan := seats.Plan(wants, given, func(i int) string { return e.reason(&wants[i], &given[i]) })
@@ -104,6 +110,41 @@ func (e Elastic) Plan(v *place.View) place.Plan {
 
 // mostTries is how often the rule is asked in one plan.
 const mostTries = 4
+
+// failures are the jobs that were to have GPUs and got none.
+func failures(wants []seats.Want, given []seats.Given) map[*queue.Item]bool {
+	failed := map[*queue.Item]bool{}
+	for i := range wants {
+		if wants[i].GPUs > 0 && len(given[i].Seats) == 0 && wants[i].Item.Shape.Need.MaxGPUs > 0 {
+			failed[wants[i].Item] = true
+		}
+	}
+	return failed
+}
+
+// reckon prepares a pool for another try: the first time what was left over does
+// not count, after that jobs for which there is no room are taken out.
+func (p *pool) reckon(try int, failed map[*queue.Item]bool, wants []seats.Want, given []seats.Given) {
+	p.gpus += p.bits
+	p.bits = 0
+	mine := slices.ContainsFunc(p.jobs, func(m *member) bool { return failed[m.it] && m.run == nil })
+	if !mine {
+		return
+	}
+	if try == 0 {
+		p.bits = p.gpus
+		for i := range wants {
+			if len(wants[i].Kinds) == 1 && wants[i].Kinds[0] == p.kind.ID {
+				p.bits -= given[i].GPUs
+			}
+		}
+		p.bits = max(p.bits, 0)
+		p.gpus -= p.bits
+		return
+	}
+	p.jobs = slices.DeleteFunc(p.jobs, func(m *member) bool { return failed[m.it] && m.run == nil })
+	p.out = true
+}
 
 // ask lets the rule decide, and returns what is to be dealt.
 func (e Elastic) ask(p *pool, calm bool) []seats.Want {
@@ -125,28 +166,6 @@ func (e Elastic) ask(p *pool, calm bool) []seats.Want {
 		}
 	}
 	return wants
-}
-
-// strike takes those jobs out of the pools that were to have GPUs and got none,
-// and reports whether there were any and others wait who could have them.
-func strike(pools []*pool, wants []seats.Want, given []seats.Given) bool {
-	failed := map[*queue.Item]bool{}
-	for i := range wants {
-		if wants[i].GPUs > 0 && len(given[i].Seats) == 0 && wants[i].Item.Shape.Need.MaxGPUs > 0 {
-			failed[wants[i].Item] = true
-		}
-	}
-	if len(failed) == 0 {
-		return false
-	}
-	left := false
-	for _, p := range pools {
-		n := len(p.jobs)
-		p.jobs = slices.DeleteFunc(p.jobs, func(m *member) bool { return failed[m.it] && m.run == nil })
-		p.out = p.out || len(p.jobs) < n
-		left = left || len(p.jobs) > 0
-	}
-	return left
 }
 
 // sooner is the earlier of two times, of which zero is none.

@@ -3,6 +3,7 @@ package baseline
 import (
 	"math"
 	"slices"
+	"time"
 )
 
 // grant gives each job its least, in order, if that is left. One that does not
@@ -215,37 +216,70 @@ func edlAsPublished(p *pool) {
 // edl is the same rule with its two defects corrected. The published autoscaler
 // looks only every half minute, and it fills the yard with whoever is there: who
 // comes then waits for its next look and for others to shrink. Here the rule is
-// followed at once, and while jobs keep coming, room is kept for as many as came in
-// the last minute. Jobs here start again when their number changes, so a few of
-// them shrink by much instead of all by a little, and they grow only when nothing
-// was changed for a while, and by much.
+// followed at once. Who starts leaves half of what is free, and while jobs keep
+// coming, room is kept for as many as came in the last minute. Jobs here start
+// again when their number changes: so a few of them change by much instead of all
+// by a little, and they grow only when nobody came and nothing was changed for a
+// while.
 func edl(p *pool) {
-	shrink := func(want int) {
-		for p.free < want {
-			m := p.fulfilled(func(m *member) bool { return m.gets-m.step >= m.least }, 1)
-			if m == nil {
-				return
-			}
-			n := (want - p.free + m.step - 1) / m.step * m.step
-			p.give(m, -min(n, (m.gets-m.least)/m.step*m.step))
-		}
-	}
-	p.serve(shrink)
+	p.serve(p.shrink)
 	keep := p.expected()
-	shrink(keep)
-	if p.calm {
-		return
-	}
-	p.fill(keep)
+	p.shrink(keep)
 	for _, m := range p.jobs {
-		if m.run != nil && m.gets > m.has && float64(m.gets) < worthGrowing*float64(m.has) && m.gets < m.most {
-			p.give(m, m.has-m.gets)
+		if n := min(m.most-m.gets, (p.free-keep)/2) / m.step * m.step; m.run == nil && m.gets > 0 && n > 0 {
+			p.give(m, n)
 		}
+	}
+	if last := p.lastArrival(); p.now.Sub(last) < calmAfter {
+		p.again = sooner(p.again, last.Add(calmAfter))
+	} else if !p.calm {
+		p.grow(keep)
+	}
+}
+
+// shrink takes from the most fulfilled until so many GPUs are free, as much as
+// needed from each.
+func (p *pool) shrink(want int) {
+	for p.free < want {
+		m := p.fulfilled(func(m *member) bool { return m.gets-m.step >= m.least }, 1)
+		if m == nil {
+			return
+		}
+		n := (want - p.free + m.step - 1) / m.step * m.step
+		p.give(m, -min(n, (m.gets-m.least)/m.step*m.step))
 	}
 }
 
 // worthGrowing is by how much a running job must grow to be started again for it.
 const worthGrowing = 1.25
+
+// grow gives what is free, but for so much, to running jobs, the least fulfilled
+// first, as much as each can use.
+func (p *pool) grow(keep int) {
+	done := map[*member]bool{}
+	for p.free > keep {
+		m := p.fulfilled(func(m *member) bool { return p.grows(m) && !done[m] }, -1)
+		if m == nil {
+			return
+		}
+		done[m] = true
+		n := min(m.most-m.gets, p.free-keep) / m.step * m.step
+		if float64(m.gets+n) >= worthGrowing*float64(m.has) || m.gets+n+m.step > m.most {
+			p.give(m, n)
+		}
+	}
+}
+
+// lastArrival is when the last job came, as far as that was lately.
+func (p *pool) lastArrival() time.Time {
+	var last time.Time
+	for _, a := range p.came {
+		if a.at.After(last) {
+			last = a.at
+		}
+	}
+	return last
+}
 
 // serve lets everyone keep what it has, and those that wait have their least,
 // which shrink makes free if it can be had at all.

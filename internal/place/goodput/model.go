@@ -205,7 +205,8 @@ func (m *market) options(it *queue.Item) []option {
 }
 
 // appendOptions adds the ways to run a job on one kind. Beyond one node a job
-// takes whole nodes: what would be left of the last one suits others better.
+// takes whole nodes, or all there is: what would be left of the last one suits
+// others better.
 func (m *market) appendOptions(opts []option, kind int, r reach, it *queue.Item) []option {
 	need, speed, gpu := &it.Shape.Need, it.Outlook.Speed, m.kinds[kind].GPU
 	least, most := need.Nodes*max(need.GPUs, 1), min(r.gpus, need.MaxNodes*r.each)
@@ -217,9 +218,10 @@ func (m *market) appendOptions(opts []option, kind int, r reach, it *queue.Item)
 	}
 	curve := speed.On(gpu.Model, gpu.Memory)
 	best := 0.0
-	for n := max(least, curve.Least()); n <= min(most, curve.Most()); n++ {
+	most = min(most, curve.Most())
+	for n := max(least, curve.Least()); n <= most; n++ {
 		nodes := max(need.Nodes, (n+r.each-1)/r.each)
-		if nodes > need.Nodes && nodes > 1 && n%r.each != 0 {
+		if nodes > need.Nodes && nodes > 1 && n%r.each != 0 && n < most {
 			continue
 		}
 		if rate := curve.Rate(n, nodes); rate > best {

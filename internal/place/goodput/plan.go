@@ -1,7 +1,6 @@
 package goodput
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -38,9 +37,7 @@ func (m *market) plan() place.Plan {
 			wants, given, most = w, g, worth
 		}
 	}
-	if w, g := m.topUp(wants, given); m.worthOf(g) > most {
-		wants, given = w, g
-	}
+	m.topUp(wants, given)
 	p := seats.Plan(wants, given, func(i int) string {
 		if i >= len(m.tasks) {
 			return "it asks for no GPU, and there is room for it"
@@ -67,44 +64,6 @@ func (m *market) deal(c *choice, move bool) ([]seats.Want, []seats.Given) {
 		wants = append(wants, seats.Want{Item: it, GPUs: it.Shape.Need.Nodes})
 	}
 	return wants, seats.Deal(m.view, wants, seats.Options{Move: move})
-}
-
-// topUp gives GPUs that nobody got, because on the nodes less fits than in counts,
-// to jobs that wait: each the least that it can do with.
-func (m *market) topUp(wants []seats.Want, given []seats.Given) ([]seats.Want, []seats.Given) {
-	free := m.total()
-	more := make([]seats.Want, len(wants))
-	for i := range wants {
-		more[i] = wants[i]
-		if i < len(m.tasks) {
-			more[i].GPUs = given[i].GPUs
-			free -= float64(given[i].GPUs)
-		}
-	}
-	for i := range m.tasks {
-		t := &m.tasks[i]
-		if given[i].GPUs > 0 || t.run != nil {
-			continue
-		}
-		least := slices.MinFunc(t.opts, func(a, b option) int { return cmp.Or(cmp.Compare(a.gpus, b.gpus), cmp.Compare(b.rate, a.rate)) })
-		if float64(least.gpus) > free {
-			continue
-		}
-		free -= float64(least.gpus)
-		more[i].GPUs, more[i].Kinds = least.gpus, m.kindsWith(t, least.gpus)
-	}
-	return more, seats.Deal(m.view, more, seats.Options{})
-}
-
-// kindsWith lists the kinds on which a job runs with so many GPUs, the fastest first.
-func (m *market) kindsWith(t *task, gpus int) []int32 {
-	opts := slices.DeleteFunc(slices.Clone(t.opts), func(o option) bool { return o.gpus != gpus })
-	slices.SortStableFunc(opts, func(a, b option) int { return cmp.Compare(b.rate, a.rate) })
-	list := make([]int32, len(opts))
-	for i, o := range opts {
-		list[i] = m.kinds[o.kind].ID
-	}
-	return list
 }
 
 // worthOf is what seats are worth a second.

@@ -181,6 +181,13 @@ func TestDeal(t *testing.T) {
 			},
 			want: []string{"", "b:0,1,2,3"},
 		},
+		"and for the rest of a large one": {
+			deal: func() (*yard, []seats.Want) {
+				y := boxes("a", "b", "c")
+				return y, []seats.Want{runs(y, elastic, "a:0,1,2,3", 3), waits(y, elastic, 5)}
+			},
+			want: []string{"a:0,1,2", "b:0,1,2,3 c:0"},
+		},
 		"nothing wanted is nothing given": {
 			deal: func() (*yard, []seats.Want) {
 				y := boxes("a")

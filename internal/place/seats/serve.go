@@ -222,7 +222,7 @@ func (d *dealer) candidates(w *Want, b bounds, kind int32, own []card) []candida
 	prefer := w.Item.Prefer
 	slices.SortFunc(list, func(a, c candidate) int {
 		x, y := &d.rooms[a.at], &d.rooms[c.at]
-		return cmp.Or(cmp.Compare(c.cap, a.cap), first(a.here, c.here), first(a.ready(), c.ready()), first(x.Node.ID == prefer, y.Node.ID == prefer),
+		return cmp.Or(cmp.Compare(c.cap, a.cap), first(a.here, c.here), first(a.free(b) >= a.cap, c.free(b) >= c.cap), first(x.Node.ID == prefer, y.Node.ID == prefer),
 			cmp.Compare(d.rank[x.Group], d.rank[y.Group]), cmp.Compare(count(x.Free), count(y.Free)), cmp.Compare(a.at, c.at))
 	})
 	return list
@@ -239,7 +239,8 @@ func first(a, b bool) int {
 	return 1
 }
 
-// pick takes the fewest rooms that give enough. The last is the tightest that will do.
+// pick takes the fewest rooms that give enough. The last is the tightest that will
+// do, if there is one where the job need not wait among those.
 func pick(list []candidate, want int, b bounds) []candidate {
 	sum, k := 0, 0
 	for k < len(list) && k < b.most && (sum < want || k < b.nodes) {
@@ -253,20 +254,25 @@ func pick(list []candidate, want int, b bounds) []candidate {
 	if sum < want || k == len(list) {
 		return picked
 	}
-	// The list falls with the capacity, so all that will do are in front, and the
-	// first of the smallest of them is the one.
 	rest := max(want-(sum-list[k-1].cap), b.lo, 1)
-	end := k
-	for end < len(list) && list[end].cap >= rest {
-		end++
-	}
-	last := end - 1
-	for last > k-1 && list[last-1].cap == list[end-1].cap {
-		last--
+	last := k - 1
+	for i := k; i < len(list) && list[i].cap >= rest; i++ { // the list falls with the capacity
+		x, y := list[i].free(b) >= rest, list[last].free(b) >= rest
+		if x && !y || x == y && list[i].cap < list[last].cap {
+			last = i
+		}
 	}
 	picked = slices.Clone(picked)
 	picked[k-1] = list[last]
 	return picked
+}
+
+// free is how many GPUs of a room the job can have at once.
+func (c *candidate) free(b bounds) int {
+	if !b.gpus {
+		return c.cap
+	}
+	return count(c.fits &^ c.soon)
 }
 
 // split shares a count out over rooms, in their order: each as much as it may
@@ -297,9 +303,6 @@ func split(list []candidate, want int, b bounds) hand {
 	h.count -= left
 	return h
 }
-
-// ready reports whether the job can have all it may have of a room at once.
-func (c *candidate) ready() bool { return count(c.fits&^c.soon) >= c.cap }
 
 // take chooses n GPUs of a room: those the job has there first, then free ones.
 func (c *candidate) take(n int, b bounds) uint64 {

@@ -28,8 +28,9 @@ type Options struct {
 	Parallel int    // simulations at once; 0 for one
 }
 
-// lost is the work that goes with a node that is taken, in seconds: the other nodes
-// of the job still have its state, so it is what was done since the last step.
+// lost is the work that goes with a node that is taken: the other nodes of the job
+// still have its state, so it is what was done since the last step. Where all of
+// them are taken at once that is too kind; the harder case is a table of its own.
 const lost = time.Second
 
 // load is a workload.
