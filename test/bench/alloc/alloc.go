@@ -19,14 +19,11 @@ import (
 	"trainyard/internal/place/harvest"
 	"trainyard/internal/sim/trace"
 	"trainyard/internal/solver"
+	"trainyard/test/bench/target"
 )
 
-// Options say how to run the benchmark.
-type Options struct {
-	Data     string // not needed: all instances are generated
-	Quick    bool
-	Parallel int // not used: what is timed runs alone
-}
+// Options are those of every benchmark.
+type Options = target.Options
 
 // scale is one size of decision.
 type scale struct{ jobs, nodes int }

@@ -19,14 +19,11 @@ import (
 	policy "trainyard/internal/place/harvest"
 	"trainyard/internal/sim"
 	"trainyard/internal/sim/trace"
+	"trainyard/test/bench/target"
 )
 
-// Options say how to run the benchmark.
-type Options struct {
-	Data     string // folder with bftrainer-summit; the trace is generated if it is not there
-	Quick    bool   // few nodes for a short time, to try the benchmark
-	Parallel int    // simulations at once; 0 for one
-}
+// Options are those of every benchmark.
+type Options = target.Options
 
 // lost is the work that goes with a node that is taken: the other nodes of the job
 // still have its state, so it is what was done since the last step. Where all of

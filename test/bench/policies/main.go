@@ -29,35 +29,13 @@ import (
 	"trainyard/test/bench/harvest"
 	"trainyard/test/bench/simulator"
 	"trainyard/test/bench/swf"
+	"trainyard/test/bench/target"
 )
 
-// options is what every target is given.
-type options struct {
-	data     string // folder of the public traces; what needs them is left out where it is absent
-	quick    bool
-	parallel int
-}
-
 // targets are the benchmarks by name.
-var targets = map[string]func(io.Writer, options) (map[string]float64, error){
-	"alloc": func(w io.Writer, o options) (map[string]float64, error) { return alloc.Run(w, alloc.Options{Data: o.data, Quick: o.quick, Parallel: o.parallel}) },
-	"andreas": func(w io.Writer, o options) (map[string]float64, error) {
-		return andreas.Run(w, andreas.Options{Data: o.data, Quick: o.quick, Parallel: o.parallel})
-	},
-	"datacenter": func(w io.Writer, o options) (map[string]float64, error) {
-		return datacenter.Run(w, datacenter.Options{Data: o.data, Quick: o.quick, Parallel: o.parallel})
-	},
-	"edl": func(w io.Writer, o options) (map[string]float64, error) { return edl.Run(w, edl.Options{Data: o.data, Quick: o.quick, Parallel: o.parallel}) },
-	"elastic": func(w io.Writer, o options) (map[string]float64, error) {
-		return elastic.Run(w, elastic.Options{Data: o.data, Quick: o.quick, Parallel: o.parallel})
-	},
-	"harvest": func(w io.Writer, o options) (map[string]float64, error) {
-		return harvest.Run(w, harvest.Options{Data: o.data, Quick: o.quick, Parallel: o.parallel})
-	},
-	"sim": func(w io.Writer, o options) (map[string]float64, error) {
-		return simulator.Run(w, simulator.Options{Data: o.data, Quick: o.quick, Parallel: o.parallel})
-	},
-	"swf": func(w io.Writer, o options) (map[string]float64, error) { return swf.Run(w, swf.Options{Data: o.data, Quick: o.quick, Parallel: o.parallel}) },
+var targets = map[string]func(io.Writer, target.Options) (map[string]float64, error){
+	"alloc": alloc.Run, "andreas": andreas.Run, "datacenter": datacenter.Run, "edl": edl.Run,
+	"elastic": elastic.Run, "harvest": harvest.Run, "sim": simulator.Run, "swf": swf.Run,
 }
 
 func main() {
@@ -83,7 +61,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 	if !ok {
 		return fmt.Errorf("there is no target %q; there are %s", *name, strings.Join(names(), ", "))
 	}
-	o := options{data: dataFolder(), quick: *quick, parallel: runtime.GOMAXPROCS(0)}
+	o := target.Options{Data: dataFolder(), Quick: *quick, Parallel: runtime.GOMAXPROCS(0)}
 	began := clock.Wall{}.Now()
 	if _, err := fmt.Fprintf(stdout, "bench-%s: %d cores, %s, %s\n\n", *name, runtime.NumCPU(), runtime.Version(), began.UTC().Format("2006-01-02 15:04 UTC")); err != nil {
 		return err
