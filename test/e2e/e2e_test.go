@@ -5,7 +5,8 @@
 // example, tour_test.go follows a new user from the first login on,
 // jobs_test.go changes jobs that run, nodes_test.go drains and loses nodes,
 // outage_test.go takes the server away, ship_test.go ships working directories,
-// config_test.go gives settings, up_test.go starts a whole yard by one command.
+// config_test.go gives settings, up_test.go starts a whole yard by one command,
+// simulate_test.go asks what would happen and why something did.
 package e2e_test
 
 import (

@@ -1,7 +1,7 @@
 package baseline
 
 import (
-	"fmt"
+	"cmp"
 	"math/bits"
 	"slices"
 	"time"
@@ -35,17 +35,16 @@ func (Conservative) Revises() bool { return false }
 func (Conservative) Plan(v *place.View) place.Plan {
 	c := newCalendar(v)
 	walk := v.Line.Walk(v.Usage)
-	all := func(*queue.Shape) bool { return true }
-	for it := walk.Next(all); it != nil && len(c.reserved) < mostReserved; it = walk.Next(all) {
+	reserved := 0
+	open := func(s *queue.Shape) bool { return reserved < mostReserved || !c.shapes[s].closed }
+	for it := walk.Next(open); it != nil; it = walk.Next(open) {
+		if reserved++; reserved > mostReserved {
+			c.squeeze(it)
+			continue
+		}
 		// Of the rest none can start now: their times are of no use to anybody.
 		if c.reserve(it); c.open == 0 && c.plan.Held != nil {
-			return c.plan
-		}
-	}
-	walk = v.Line.Walk(v.Usage)
-	for it := walk.Next(c.mayStart); it != nil; it = walk.Next(c.mayStart) {
-		if !c.reserved[it] {
-			c.squeeze(it)
+			break
 		}
 	}
 	return c.plan
@@ -53,13 +52,12 @@ func (Conservative) Plan(v *place.View) place.Plan {
 
 // calendar is what will be free in each room as time goes on.
 type calendar struct {
-	view     *place.View
-	days     [][]day // of each room, by time; the last lasts for ever
-	groups   []int32
-	shapes   map[*queue.Shape]*outlet
-	open     int // shapes of the line that have room now
-	reserved map[*queue.Item]bool
-	plan     place.Plan
+	view   *place.View
+	days   [][]day // of each room, by time; the last lasts for ever
+	groups []int32
+	shapes map[*queue.Shape]*outlet
+	open   int // shapes of the line that have room now
+	plan   place.Plan
 }
 
 // outlet is what is known of a shape.
@@ -81,7 +79,7 @@ type day struct {
 func never(now time.Time) time.Time { return now.AddDate(1000, 0, 0) }
 
 func newCalendar(v *place.View) *calendar {
-	c := &calendar{view: v, days: make([][]day, len(v.Rooms)), groups: fleet.RankGroups(v.Rooms), shapes: map[*queue.Shape]*outlet{}, reserved: map[*queue.Item]bool{}}
+	c := &calendar{view: v, days: make([][]day, len(v.Rooms)), groups: fleet.RankGroups(v.Rooms), shapes: map[*queue.Shape]*outlet{}}
 	for i := range v.Rooms {
 		c.days[i] = c.foresee(&v.Rooms[i])
 	}
@@ -97,9 +95,6 @@ func newCalendar(v *place.View) *calendar {
 	}
 	return c
 }
-
-// mayStart reports whether a shape has room now.
-func (c *calendar) mayStart(s *queue.Shape) bool { return !c.shapes[s].closed }
 
 // foresee makes the days of a room from the expected ends of what holds it. A run
 // that is past its expected end is taken to last as long again as it is late.
@@ -143,7 +138,6 @@ func (c *calendar) foresee(r *fleet.Room) []day {
 
 // reserve gives a job its time and its rooms.
 func (c *calendar) reserve(it *queue.Item) {
-	c.reserved[it] = true
 	o := c.shapes[it.Shape]
 	at, rooms := c.earliest(it, o)
 	if rooms == nil {
@@ -194,14 +188,12 @@ func (c *calendar) lasts(it *queue.Item) time.Duration {
 // book takes a job's part out of rooms from a time on, and closes the shapes that
 // have no room now any more. The reason of what it returns says where.
 func (c *calendar) book(it *queue.Item, o *outlet, at time.Time, rooms []int) place.Start {
-	start := place.Start{Item: it, Reason: string(c.view.Rooms[rooms[0]].Node.ID)}
-	if len(rooms) > 1 {
-		start.Reason = fmt.Sprintf("%s and %d more", start.Reason, len(rooms)-1)
-	}
+	start := place.Start{Item: it}
 	for _, room := range rooms {
 		gpus := c.take(room, at, at.Add(c.lasts(it)), o)
 		start.Seats = append(start.Seats, place.Seat{Node: c.view.Rooms[room].Node.ID, GPUs: gpus})
 	}
+	start.Reason = where(start.Seats)
 	if at.Equal(c.view.Now) {
 		for _, other := range c.shapes {
 			if !other.closed && !c.fitsNow(other) {
@@ -279,13 +271,8 @@ func (c *calendar) earliest(it *queue.Item, o *outlet) (time.Time, []int) {
 // tighter orders rooms as they are to be filled: the cheapest, then the fullest.
 func (c *calendar) tighter(a, b int) int {
 	x, y := &c.view.Rooms[a], &c.view.Rooms[b]
-	if d := c.groups[x.Group] - c.groups[y.Group]; d != 0 {
-		return int(d)
-	}
-	if d := bits.OnesCount64(c.days[a][0].free) - bits.OnesCount64(c.days[b][0].free); d != 0 {
-		return d
-	}
-	return a - b
+	return cmp.Or(cmp.Compare(c.groups[x.Group], c.groups[y.Group]),
+		cmp.Compare(bits.OnesCount64(c.days[a][0].free), bits.OnesCount64(c.days[b][0].free)), cmp.Compare(a, b))
 }
 
 // roomFrom returns the first time from a given one on at which a rank of the job

@@ -109,14 +109,14 @@ func (d *deal) entry(has float64, n int32) entry {
 // has is what a task has been given, in GPUs, or CPUs if it wants no GPUs.
 func (t *task) has() float64 {
 	switch {
-	case t.state == stays && t.run.GPUs > 0:
-		return float64(t.run.GPUs)
-	case t.state == placed && t.it.Shape.Need.MaxGPUs > 0:
-		return float64(t.gpus())
-	case t.state == stays || t.state == placed:
+	case t.state != stays && t.state != placed:
+		return 0
+	case t.it.Shape.Need.MaxGPUs == 0:
 		return size(t.it)
+	case t.state == stays:
+		return float64(t.run.GPUs)
 	}
-	return 0
+	return float64(t.gpus())
 }
 
 // next returns the next job of the user who has least, -1 after the last.

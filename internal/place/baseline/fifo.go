@@ -197,16 +197,22 @@ func (f *fifo) start(it *queue.Item, rooms []int32) {
 		f.held.booked(f, it, at, bits.OnesCount64(gpus))
 		s.Seats = append(s.Seats, place.Seat{Node: room.Node.ID, GPUs: gpus})
 	}
-	s.Reason = f.reason(it, rooms)
+	s.Reason = f.reason(&s, rooms)
 	f.plan.Starts = append(f.plan.Starts, s)
 	f.rooms = append(f.rooms, rooms)
 }
 
-func (f *fifo) reason(it *queue.Item, rooms []int32) string {
-	where := string(f.trial.room(rooms[0]).Node.ID)
-	if len(rooms) > 1 {
-		where = fmt.Sprintf("%s and %d more", where, len(rooms)-1)
-	} else if where == string(it.Prefer) {
+// where names the nodes of seats.
+func where(seats []place.Seat) string {
+	if len(seats) > 1 {
+		return fmt.Sprintf("%s and %d more", seats[0].Node, len(seats)-1)
+	}
+	return string(seats[0].Node)
+}
+
+func (f *fifo) reason(s *place.Start, rooms []int32) string {
+	it, where := s.Item, where(s.Seats)
+	if where == string(it.Prefer) {
 		where += ", where it ran before,"
 	}
 	if f.held == nil && f.passed {

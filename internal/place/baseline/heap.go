@@ -17,8 +17,7 @@ func (e *entry) before(o *entry) bool {
 	return e.number < o.number
 }
 
-// heap hands out entries in order. Of a long line mostly a few are wanted, so
-// sorting all of it each time would be a waste.
+// heap hands out entries in order.
 type heap []entry
 
 func (h heap) init() {

@@ -1,13 +1,10 @@
 package baseline
 
-import (
-	"trainyard/internal/place"
-	"trainyard/internal/queue"
-)
+import "trainyard/internal/queue"
 
 // lineup hands out jobs in an order. They are kept apart by shape: one that fits
 // nowhere any more is put away whole, and of the others mostly a few are wanted,
-// so that neither a sort of all of them nor a look at each is needed.
+// so that sorting all of them would be a waste.
 type lineup struct {
 	groups []group
 	top    heap // the first job of each group; at is the group
@@ -16,9 +13,8 @@ type lineup struct {
 
 // group is the jobs of one shape, or those that run.
 type group struct {
-	shape  *queue.Shape // nil for those that run
-	jobs   heap
-	heaped bool // jobs is a heap; before that only the first is in its place
+	shape *queue.Shape // nil for those that run
+	jobs  heap
 }
 
 // newLineup returns an empty one.
@@ -40,21 +36,13 @@ func (l *lineup) waiting(s *queue.Shape, e entry) {
 	l.groups[at].jobs = append(l.groups[at].jobs, e)
 }
 
-// ready finds the first of each group.
+// ready puts the groups in order, when all jobs are there.
 func (l *lineup) ready() {
 	for i := range l.groups {
-		g := &l.groups[i]
-		if len(g.jobs) == 0 {
-			continue
+		if g := &l.groups[i]; len(g.jobs) > 0 {
+			g.jobs.init()
+			l.push(i)
 		}
-		first := 0
-		for k := range g.jobs {
-			if g.jobs[k].before(&g.jobs[first]) {
-				first = k
-			}
-		}
-		g.jobs[0], g.jobs[first] = g.jobs[first], g.jobs[0]
-		l.push(i)
 	}
 }
 
@@ -72,25 +60,11 @@ func (l *lineup) next(open func(*queue.Shape) bool) (entry, bool) {
 		if g.shape != nil && !open(g.shape) {
 			continue
 		}
-		e := g.jobs[0]
-		if !g.heaped {
-			g.heaped = true
-			g.jobs.init()
-		}
-		if g.jobs.pop(); len(g.jobs) > 0 {
+		e := g.jobs.pop()
+		if len(g.jobs) > 0 {
 			l.push(at)
 		}
 		return e, true
 	}
 	return entry{}, false
-}
-
-// lineUp ranks the waiting jobs.
-func lineUp(v *place.View, items []*queue.Item, score score) *lineup {
-	l := newLineup(v.Line)
-	for i, it := range items {
-		l.waiting(it.Shape, entry{first: score(it), number: it.Number, at: int32(i)})
-	}
-	l.ready()
-	return l
 }

@@ -12,7 +12,7 @@ import (
 // alone what runs.
 type Ordered struct {
 	name   string
-	score  func(v *place.View) score
+	score  func(v *place.View) score // nil for the order of the line
 	behind mode
 }
 
@@ -30,28 +30,20 @@ func (o Ordered) Revises() bool { return false }
 
 // Plan starts what can start.
 func (o Ordered) Plan(v *place.View) place.Plan {
+	if o.score == nil {
+		return inLine(v, o.behind)
+	}
 	f := newFIFO(v, o.behind)
-	items := v.Line.Items()
-	l := lineUp(v, items, o.score(v))
+	items, score, l := v.Line.Items(), o.score(v), newLineup(v.Line)
+	for i, it := range items {
+		l.waiting(it.Shape, entry{first: score(it), number: it.Number, at: int32(i)})
+	}
+	l.ready()
 	for e, more := l.next(f.open); more && !f.over(); e, more = l.next(f.open) {
 		f.consider(items[e.at])
 	}
 	return f.plan
 }
-
-// line is the order of the line itself, with another rule for those behind.
-type line struct {
-	name   string
-	behind mode
-}
-
-var _ place.Policy = line{}
-
-func (l line) Name() string { return l.name }
-
-func (l line) Revises() bool { return false }
-
-func (l line) Plan(v *place.View) place.Plan { return inLine(v, l.behind) }
 
 // size is how many processors a job wants in all: GPUs, or CPUs if it wants none.
 func size(it *queue.Item) float64 {
@@ -157,15 +149,11 @@ func byF1(origin time.Time) func(v *place.View) score {
 // oldest is when the oldest job was submitted that runs or waits.
 func oldest(v *place.View) time.Time {
 	at := v.Now
-	for _, it := range v.Line.Items() {
-		if it.Outlook.Submitted.Before(at) {
-			at = it.Outlook.Submitted
-		}
+	if items := v.Line.Items(); len(items) > 0 {
+		at = items[0].Outlook.Submitted
 	}
-	for _, r := range v.Running {
-		if r.Outlook.Submitted.Before(at) {
-			at = r.Outlook.Submitted
-		}
+	if len(v.Running) > 0 && v.Running[0].Outlook.Submitted.Before(at) {
+		at = v.Running[0].Outlook.Submitted
 	}
 	return at
 }

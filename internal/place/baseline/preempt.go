@@ -49,28 +49,28 @@ const (
 // else needed them. Who needs seats takes free ones first, then those of the jobs
 // that come last. Jobs are numbered: first those that run, then those that wait.
 type preemptor struct {
-	view    *place.View
-	tasks   []task        // those that run and may be stopped, then the waiting ones that were looked at
-	running int           // of them that run
-	items   []*queue.Item // that wait
-	idle    []fleet.Room  // with what is free, or was held by who is stopped
-	open    []fleet.Room  // and with what is held by who may still be stopped
-	there   [][]int32     // tasks that hold something of a room and may be stopped, the last in order first
-	groups  []int32       // rank of each group of rooms
-	shapes  map[*queue.Shape]*search
-	closed  int // shapes of the line that fit nowhere any more
-	left    int // GPUs of open
-	least   int // GPUs that a waiting job needs at least
-	evicted int // stopped tasks whose turn has not come
-	starts  []int32
-	why     string // what is said of who goes before another
+	view     *place.View
+	tasks    []task        // those that run and may be stopped, then the waiting ones that were looked at
+	running  int           // of them that run
+	items    []*queue.Item // that wait
+	idle     []fleet.Room  // with what is free, or was held by who is stopped
+	open     []fleet.Room  // and with what is held by who may still be stopped
+	there    [][]int32     // tasks that hold something of a room and may be stopped, the last in order first
+	groups   []int32       // rank of each group of rooms
+	shapes   map[*queue.Shape]*search
+	left     int // GPUs of open
+	least    int // GPUs that a waiting job needs at least
+	evicted  int // stopped tasks whose turn has not come
+	starts   []int32
+	begun    int    // of them that waited
+	homeless int    // stopped tasks that found no other place
+	why      string // what is said of who goes before another
 }
 
 // search is how far the search for one shape has come.
 type search struct {
-	match   *fleet.Matcher
-	closed  bool // it fits nowhere any more
-	counted bool // among the closed shapes of the line
+	match  *fleet.Matcher
+	closed bool // it fits nowhere any more
 }
 
 // newPreemptor collects the running jobs that may be stopped and those that wait,
@@ -157,10 +157,7 @@ func (p *preemptor) hold(at int32, rooms []fleet.Room, sign int) int {
 func (p *preemptor) sortHolders() {
 	for _, list := range p.there {
 		slices.SortFunc(list, func(a, b int32) int {
-			if p.tasks[b].rank.before(&p.tasks[a].rank) {
-				return -1
-			}
-			return 1
+			return first(p.tasks[b].rank.before(&p.tasks[a].rank), p.tasks[a].rank.before(&p.tasks[b].rank))
 		})
 	}
 }
@@ -170,7 +167,7 @@ func (p *preemptor) sortHolders() {
 func (p *preemptor) run(next func(last *task) int32) {
 	var last *task
 	for n := next(nil); n >= 0; n = next(last) {
-		if last = p.turn(n); p.evicted == 0 && (p.closed == p.view.Line.Shapes() || p.left < p.least) {
+		if last = p.turn(n); p.evicted == 0 && p.left < p.least {
 			return
 		}
 	}
@@ -197,6 +194,9 @@ func (p *preemptor) turn(n int32) *task {
 	if st := p.search(t.it.Shape); !st.closed {
 		p.settle(n, st)
 	}
+	if t.state == stopped {
+		p.homeless++
+	}
 	return t
 }
 
@@ -213,19 +213,7 @@ func (p *preemptor) search(s *queue.Shape) *search {
 // mayFit reports whether a shape may still fit somewhere.
 func (p *preemptor) mayFit(s *queue.Shape) bool {
 	st := p.shapes[s]
-	if st == nil || !st.closed {
-		return true
-	}
-	p.countClosed(st)
-	return false
-}
-
-// countClosed counts a shape of the line that fits nowhere any more.
-func (p *preemptor) countClosed(st *search) {
-	if !st.counted {
-		st.counted = true
-		p.closed++
-	}
+	return st == nil || !st.closed
 }
 
 // settle finds seats for a task that has none.
@@ -234,9 +222,6 @@ func (p *preemptor) settle(at int32, st *search) {
 	rooms := p.choose(t, st)
 	if rooms == nil {
 		st.closed = true // what can be had only gets less
-		if t.run == nil {
-			p.countClosed(st)
-		}
 		return
 	}
 	need := &st.match.Need
@@ -256,6 +241,9 @@ func (p *preemptor) settle(at int32, st *search) {
 	}
 	t.state = placed
 	p.starts = append(p.starts, at)
+	if t.run == nil {
+		p.begun++
+	}
 }
 
 // own returns what a task holds of a room.
@@ -296,30 +284,24 @@ type offer struct {
 }
 
 func compareOffers(a, b offer) int {
+	if d := first(b.stops, a.stops); d != 0 {
+		return d
+	}
+	if a.stops && a.first != b.first {
+		return first(b.first.before(&a.first), a.first.before(&b.first))
+	}
+	return cmp.Or(cmp.Compare(a.lost, b.lost), first(a.here, b.here), cmp.Compare(a.group, b.group), cmp.Compare(a.tight, b.tight), cmp.Compare(a.room, b.room))
+}
+
+// first orders what is so before what is not.
+func first(a, b bool) int {
 	switch {
-	case a.stops != b.stops:
-		if b.stops {
-			return -1
-		}
-		return 1
-	case a.stops:
-		if a.first != b.first {
-			if b.first.before(&a.first) {
-				return -1
-			}
-			return 1
-		}
-		if a.lost != b.lost {
-			return cmp.Compare(a.lost, b.lost)
-		}
+	case a == b:
+		return 0
+	case a:
+		return -1
 	}
-	if a.here != b.here {
-		if a.here {
-			return -1
-		}
-		return 1
-	}
-	return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.tight, b.tight), cmp.Compare(a.room, b.room))
+	return 1
 }
 
 // choose returns the rooms for a task, nil if there are not enough.
@@ -390,13 +372,9 @@ func (p *preemptor) plan() place.Plan {
 		if t.run != nil && slices.Equal(t.seats, t.run.Seats) {
 			continue
 		}
-		where := string(t.seats[0].Node)
-		if len(t.seats) > 1 {
-			where = fmt.Sprintf("%s and %d more", where, len(t.seats)-1)
-		}
-		reason := "its turn in the order, and " + where + " has room for it"
+		reason := "its turn in the order, and " + where(t.seats) + " has room for it"
 		if t.run != nil {
-			reason = "made room for " + string(t.by) + ", and " + where + " has room for it"
+			reason = "made room for " + string(t.by) + ", and " + where(t.seats) + " has room for it"
 		}
 		plan.Starts = append(plan.Starts, place.Start{Item: t.it, Seats: t.seats, Reason: reason})
 	}
@@ -404,16 +382,4 @@ func (p *preemptor) plan() place.Plan {
 }
 
 // waiting reports whether a job is left without seats.
-func (p *preemptor) waiting() bool {
-	started := 0
-	for i := range p.tasks {
-		t := &p.tasks[i]
-		if t.state == stopped {
-			return true
-		}
-		if t.run == nil && t.state == placed {
-			started++
-		}
-	}
-	return started < len(p.items)
-}
+func (p *preemptor) waiting() bool { return p.homeless > 0 || p.begun < len(p.items) }

@@ -1,6 +1,7 @@
 package baseline
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -70,16 +71,7 @@ func (p *pool) turns(jobs []*member) {
 // finished; here it follows from what was declared, and who declared nothing
 // comes last.
 func elasticSRJF(p *pool) {
-	slices.SortStableFunc(p.jobs, func(a, b *member) int {
-		x, y := a.left(p.now, a.least), b.left(p.now, b.least)
-		switch {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(p.jobs, func(a, b *member) int { return cmp.Compare(a.left(p.now, a.least), b.left(p.now, b.least)) })
 	elasticFIFO(p)
 }
 

@@ -1,6 +1,7 @@
 package baseline
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -86,19 +87,7 @@ func (p *pool) byGain() {
 // byQueue orders the jobs by queue, then those that have run before, then by submission.
 func (p *pool) byQueue() {
 	slices.SortStableFunc(p.jobs, func(a, b *member) int {
-		switch x, y := p.second(a), p.second(b); {
-		case x != y && y:
-			return -1
-		case x != y:
-			return 1
-		}
-		switch x, y := a.hasRun(), b.hasRun(); {
-		case x != y && x:
-			return -1
-		case x != y:
-			return 1
-		}
-		return 0
+		return cmp.Or(first(p.second(b), p.second(a)), first(a.hasRun(), b.hasRun()))
 	})
 }
 

@@ -108,8 +108,8 @@ func TestWhoHasHowMany(t *testing.T) {
 			for _, n := range []string{"a", "b", "c"} {
 				y.node(n, "V100", 4)
 			}
-			y.waits(elastic(), scales(1e4, 0.9, 16, 0))
-			y.waits(elastic(), scales(1e4, 0, 1, 0))
+			y.waits(elastic(), scales(1e5, 0.9, 16, 0))
+			y.waits(exactly(1), scales(1e2, 0, 1, 0))
 			return y
 		}, map[id.Job]int{"j1": 8, "j2": 1}},
 		"a job that asks for no GPU starts too": {func() *yard {

@@ -15,14 +15,11 @@ import (
 
 	policy "trainyard/internal/place/andreas"
 	"trainyard/internal/sim/trace"
+	"trainyard/test/bench/target"
 )
 
-// Options say how to run.
-type Options struct {
-	Data     string // not needed: everything is generated
-	Quick    bool   // a few small cells, to try the benchmark
-	Parallel int    // simulations at the same time
-}
+// Options are those of every benchmark.
+type Options = target.Options
 
 // grid is what is varied.
 type grid struct {

@@ -17,14 +17,11 @@ import (
 	policy "trainyard/internal/place/andreas"
 	"trainyard/internal/sim/trace"
 	"trainyard/test/bench/andreas"
+	"trainyard/test/bench/target"
 )
 
-// Options say how to run.
-type Options struct {
-	Data     string // not needed: everything is generated
-	Quick    bool   // one small cell, to try the benchmark
-	Parallel int    // simulations at the same time
-}
+// Options are those of every benchmark.
+type Options = target.Options
 
 const nodes = 10
 
