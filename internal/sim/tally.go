@@ -45,6 +45,19 @@ type Span struct {
 	GPUs      int
 }
 
+// of returns the count of jobs that ended in a state, nil if it is no end.
+func (r *Result) of(s job.State) *int {
+	for _, end := range [...]struct {
+		state job.State
+		count *int
+	}{{job.Succeeded, &r.Succeeded}, {job.Failed, &r.Failed}, {job.Cancelled, &r.Cancelled}} {
+		if end.state == s {
+			return end.count
+		}
+	}
+	return nil
+}
+
 // Total is what everything cost: nodes in use and being late.
 func (r *Result) Total() float64 { return r.Money + r.LateMoney }
 
@@ -178,13 +191,8 @@ func (t *tally) done(l *life) {
 	t.ended++
 	t.last = max(t.last, l.Ended)
 	t.tillThere, t.tillUsed = t.thereTime, t.usedTime
-	switch {
-	case l.State == job.Succeeded:
-		t.out.Succeeded++
-	case l.State == job.Cancelled:
-		t.out.Cancelled++
-	default:
-		t.out.Failed++
+	if count := t.out.of(l.State); count != nil {
+		*count++
 	}
 	completion, wait := l.Completion(), l.Wait()
 	t.completion.add(completion.Seconds())

@@ -36,7 +36,7 @@ func gridOf(o Options) grid {
 	}
 	return grid{
 		nodes: []int{10, 30, 60, 100}, loads: []float64{0.3, 0.45, 0.6, 0.8, 1.05}, prices: []float64{1, 10, 100, 1000}, seeds: 5,
-		rounds: map[int]int{10: 300, 30: 60, 60: 25, 100: 10},
+		rounds: map[int]int{10: 200, 30: 40, 60: 10, 100: 5},
 	}
 }
 

@@ -102,7 +102,7 @@ func write(path string, figures map[string]float64) error {
 	if path == "" {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return fmt.Errorf("write the figures: %w", err)
 	}
 	return os.WriteFile(path, append(bytes.TrimSpace(text), '\n'), 0o600)

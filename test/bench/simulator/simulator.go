@@ -175,7 +175,7 @@ func (b *bench) generated(io.Writer) error {
 }
 
 func rigid(n int) sim.Jobs {
-	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a fixed workload
+	r := rand.New(rand.NewPCG(1, 2))
 	maker := trace.Rigid{GPUs: []int{1, 2, 4, 8}, Shares: []float64{0.85, 0.05, 0.05, 0.05}, Median: 20 * time.Minute, Sigma: 1.2}.Maker(r)
 	return trace.Generate(n, trace.Poisson(r, 6*time.Second), maker)
 }
