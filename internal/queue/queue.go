@@ -9,7 +9,6 @@
 package queue
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -85,16 +84,48 @@ func (l *Line) Len() int { return l.length }
 
 // Items lists the waiting jobs by order of submission.
 func (l *Line) Items() []*Item {
-	items := make([]*Item, 0, l.length)
-	for _, lv := range l.levels {
-		for _, u := range lv.order {
+	// Each queue is in order; merging two neighbours at a time keeps it so.
+	var runs [][]*Item
+	for _, p := range l.order {
+		for _, u := range l.levels[p].order {
 			for _, q := range u.queues {
-				items = append(items, q.items...)
+				if len(q.items) > 0 {
+					runs = append(runs, q.items)
+				}
 			}
 		}
 	}
-	slices.SortFunc(items, func(a, b *Item) int { return cmp.Compare(a.Number, b.Number) })
-	return items
+	if len(runs) == 1 {
+		return slices.Clone(runs[0])
+	}
+	for len(runs) > 1 {
+		merged := runs[:0]
+		for i := 0; i < len(runs); i += 2 {
+			if i+1 == len(runs) {
+				merged = append(merged, runs[i])
+				continue
+			}
+			merged = append(merged, merge(runs[i], runs[i+1]))
+		}
+		runs = merged
+	}
+	if len(runs) == 0 {
+		return nil
+	}
+	return runs[0]
+}
+
+// merge returns the items of two lists in order.
+func merge(a, b []*Item) []*Item {
+	out := make([]*Item, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		if a[0].Number < b[0].Number {
+			out, a = append(out, a[0]), a[1:]
+		} else {
+			out, b = append(out, b[0]), b[1:]
+		}
+	}
+	return append(append(out, a...), b...)
 }
 
 // Shapes returns the number of different needs among them.

@@ -194,3 +194,18 @@ func TestWeight(t *testing.T) {
 		t.Errorf("2 nodes with 4 GPUs and 16 CPUs each weigh %g, want 10", got)
 	}
 }
+
+func TestItemsComeByOrderOfSubmission(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		line := queue.NewLine()
+		for _, n := range rapid.Permutation([]uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}).Draw(t, "order")[:rapid.IntRange(0, 12).Draw(t, "jobs")] {
+			line.Add(&queue.Item{Number: n, User: id.User(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "user")), Priority: rapid.IntRange(0, 2).Draw(t, "priority")},
+				fleet.Need{GPUs: rapid.IntRange(1, 3).Draw(t, "gpus")})
+		}
+		items := line.Items()
+		if len(items) != line.Len() || !slices.IsSortedFunc(items, func(a, b *queue.Item) int { return int(a.Number) - int(b.Number) }) {
+			t.Fatalf("%d jobs wait and the list is %v", line.Len(), items)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package andreas_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +33,16 @@ func TestWhatAJobIsGiven(t *testing.T) {
 		"with little time the one that is in time": {
 			func(c *cluster) { both(c); c.wait(want{speed: lstm(0, 0), due: 5*hour + 10*time.Minute, late: 1}) },
 			map[id.Job]string{"j1": "2 TESLA"},
+		},
+		"in an empty yard a long start is no reason to take a slow GPU": {
+			func(c *cluster) {
+				for i := range 40 {
+					c.node(fmt.Sprintf("t%d", i), "TESLA", 4)
+					c.node(fmt.Sprintf("u%d", i), "TURING", 2)
+				}
+				c.wait(want{speed: lstm(time.Minute, time.Minute), due: 12 * hour, late: 1})
+			},
+			map[id.Job]string{"j1": "1 TESLA"},
 		},
 		"late, and being late costs less than more GPUs": {
 			func(c *cluster) { tesla(c); c.wait(want{speed: lstm(0, 0), due: -hour, late: 0.01}) },
@@ -322,8 +333,12 @@ func TestWithoutDeadlines(t *testing.T) {
 		c.node("t1", "TESLA", 1)
 		c.run(want{speed: lstm(0, 0), user: "ada"}, seat("t1", 1))
 		c.wait(want{speed: lstm(0, 0), user: "bob", done: 6 * 3600})
-		if diff := cmp.Diff(map[id.Job]string{"j1": "stays", "j2": ""}, c.given(c.plan(t, policy()))); diff != "" {
-			t.Error(diff)
+		first := andreas.Defaults()
+		first.Search = andreas.Greedy
+		for _, p := range []place.Policy{policy(), andreas.New(first)} {
+			if diff := cmp.Diff(map[id.Job]string{"j1": "stays", "j2": ""}, c.given(c.plan(t, p))); diff != "" {
+				t.Error(diff)
+			}
 		}
 	})
 	t.Run("one that would be late goes before them", func(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 func (y *yard) price() {
 	y.weigh()
 	work := y.survey()
-	y.ahead = math.Max(y.o.Ahead*work/math.Max(y.unit, 1), 1)
+	y.ahead = max(y.o.Ahead*work/max(y.unit, 1), 1)
 	for i := range y.tasks {
 		t := &y.tasks[i]
 		y.lateness(t)
@@ -47,8 +47,8 @@ func (y *yard) weigh() {
 		best := 0.0
 		for _, d := range y.menu(&y.tasks[i]) {
 			if d.gpus > 0 && d.part == 0 {
-				each[d.kind] = math.Max(each[d.kind], d.rate/d.amount())
-				best = math.Max(best, each[d.kind])
+				each[d.kind] = max(each[d.kind], d.rate/d.amount())
+				best = max(best, each[d.kind])
 			}
 		}
 		for k, r := range each {
@@ -77,7 +77,7 @@ func (y *yard) survey() (work float64) {
 		t := &y.tasks[i]
 		for k := range t.offers {
 			o := &t.offers[k]
-			o.weight = math.Max(o.amount()*y.kinds[o.kind].worth, 1e-3)
+			o.weight = max(o.amount()*y.kinds[o.kind].worth, 1e-3)
 			if k == 0 || o.weight*o.time < t.offers[t.base].weight*t.offers[t.base].time {
 				t.base = k
 			}
@@ -94,8 +94,8 @@ func (y *yard) survey() (work float64) {
 		y.mean += b.time
 		tasks++
 	}
-	y.mean /= math.Max(float64(tasks), 1)
-	y.crowd = math.Min(1, y.o.Crowd*used/math.Max(y.unit, 1))
+	y.mean /= max(float64(tasks), 1)
+	y.crowd = min(1, y.o.Crowd*used/max(y.unit, 1))
 	return work
 }
 
@@ -111,7 +111,7 @@ func (y *yard) lateness(t *task) {
 	least := 0.0
 	for k := range t.offers {
 		f := &t.offers[k]
-		if rent := math.Max(f.amount(), 1) * y.kinds[f.kind].share; k == 0 || rent < least {
+		if rent := max(f.amount(), 1) * y.kinds[f.kind].share; k == 0 || rent < least {
 			least = rent
 		}
 	}
@@ -119,8 +119,8 @@ func (y *yard) lateness(t *task) {
 		t.late = least * y.o.Late
 		return
 	}
-	age := math.Max(y.now.Sub(o.Submitted).Seconds(), 0)
-	t.late = least * y.o.Wait * (1 + age/math.Max(y.o.Patience.Seconds(), 1))
+	age := max(y.now.Sub(o.Submitted).Seconds(), 0)
+	t.late = least * y.o.Wait * (1 + age/max(y.o.Patience.Seconds(), 1))
 }
 
 // gains sets what each offer of a task wins in a second over waiting: on average,
@@ -129,23 +129,24 @@ func (y *yard) gains(t *task) {
 	if len(t.offers) == 0 {
 		return
 	}
-	scale := 1 / y.ahead
+	h := y.horizon(t)
+	scale := 1 / h
 	if t.dated {
 		scale *= y.mean / t.offers[t.base].time
 	}
 	for _, e := range y.endings(t) {
-		waits := y.toGo(t, e.share, y.ahead)
+		waits := y.toGo(t, e.share, h)
 		if t.run != nil { // it would have to start again
-			waits = y.toGo(t, e.share, y.ahead+t.again) + y.rent(&t.offers[t.now])*t.again
+			waits = y.toGo(t, e.share, h+t.again) + y.rent(&t.offers[t.now])*t.again
 		}
 		for k := range t.offers {
 			o := &t.offers[k]
-			gain := (waits - y.after(t, o, e.share)) * scale * e.chance
+			gain := (waits - y.after(t, o, e.share, h)) * scale * e.chance
 			o.gain += gain
 			if boot := y.kinds[o.kind].boot; boot > 0 {
 				late := *o
 				late.lost, late.time = o.lost+boot, o.time+boot
-				gain = (waits - y.after(t, &late, e.share)) * scale * e.chance
+				gain = (waits - y.after(t, &late, e.share, h)) * scale * e.chance
 			}
 			o.cold += gain
 		}
@@ -155,17 +156,30 @@ func (y *yard) gains(t *task) {
 	}
 }
 
+// leastAhead is how far ahead it looks at least, in times of what starting the task
+// takes: within its start a job does nothing anywhere.
+const leastAhead = 4
+
+// horizon is how far ahead it looks for a task.
+func (y *yard) horizon(t *task) float64 {
+	lost := t.again
+	for k := range t.offers {
+		lost = max(lost, t.offers[k].lost+y.kinds[t.offers[k].kind].boot)
+	}
+	return max(y.ahead, leastAhead*lost)
+}
+
 // rent is what the GPUs of an offer cost in a second.
 func (y *yard) rent(o *offer) float64 { return o.amount() * y.kinds[o.kind].share }
 
 // after returns what a task costs that has an offer for a while, if it ends when a
 // share of the work that is left is done.
-func (y *yard) after(t *task, o *offer, share float64) float64 {
-	if end := o.lost + (o.time-o.lost)*share; end <= y.ahead {
+func (y *yard) after(t *task, o *offer, share, ahead float64) float64 {
+	if end := o.lost + (o.time-o.lost)*share; end <= ahead {
 		return y.rent(o)*end + y.miss(t, end, 0)
 	}
-	done := math.Max(y.ahead-o.lost, 0) / (o.time - o.lost)
-	return y.rent(o)*y.ahead + y.toGo(t, share-done, y.ahead)
+	done := max(ahead-o.lost, 0) / (o.time - o.lost)
+	return y.rent(o)*ahead + y.toGo(t, share-done, ahead)
 }
 
 // toGo returns what a share of the work that is left of a task costs if it is
@@ -179,7 +193,7 @@ func (y *yard) toGo(t *task, share, from float64) float64 {
 	}
 	f := &t.offers[t.fast]
 	free := f.bill*share + y.miss(t, from+f.time*share, f.time*share)
-	return y.crowd*full + (1-y.crowd)*math.Min(full, free)
+	return y.crowd*full + (1-y.crowd)*min(full, free)
 }
 
 // miss returns what it costs to end so many seconds from now, of which some are
@@ -197,7 +211,7 @@ func (y *yard) miss(t *task, end, planned float64) float64 {
 func overdue(by, spread float64) float64 {
 	switch {
 	case spread <= 0:
-		return math.Max(by, 0)
+		return max(by, 0)
 	case by < 0:
 		return spread * math.Exp(by/spread)
 	}
@@ -208,7 +222,7 @@ func overdue(by, spread float64) float64 {
 // second. Those that wait are served in the order of the line; one that runs goes
 // before those that wait, so that such jobs do not take turns.
 func (y *yard) turn(t *task) float64 {
-	worth := t.late / math.Max(t.offers[t.base].amount(), 1)
+	worth := t.late / max(t.offers[t.base].amount(), 1)
 	if t.run != nil {
 		return 2 * worth
 	}
@@ -217,24 +231,35 @@ func (y *yard) turn(t *task) float64 {
 
 // rush finds out who may wait for GPUs that suit it better: whose deadline is far
 // even if all that is due before it is done first. To the others every second is
-// worth money, and they take what they can get.
+// worth money, and they take what they can get. Where there is enough for all
+// nobody need wait.
 func (y *yard) rush() {
 	order := make([]int32, 0, len(y.tasks))
+	sum := make([]float64, len(y.kinds))
 	for i := range y.tasks {
 		if t := &y.tasks[i]; t.dated && len(t.offers) > 0 {
 			order = append(order, int32(i))
+			sum[t.offers[t.base].kind] += float64(t.offers[t.base].amount())
+			t.rush = math.Inf(1)
 		}
 	}
+	scarce := false
+	for k := range sum {
+		scarce = scarce || sum[k] > float64(y.kinds[k].gpus)
+	}
+	if !scarce || y.o.Dare <= 0 {
+		return
+	}
+	clear(sum)
 	slices.SortFunc(order, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(y.tasks[a].slack, y.tasks[b].slack), cmp.Compare(a, b))
 	})
-	sum := make([]float64, len(y.kinds))
 	for _, i := range order {
 		t := &y.tasks[i]
 		b := &t.offers[t.base]
 		sum[b.kind] += b.weight * b.time
-		first := sum[b.kind] / math.Max(float64(y.kinds[b.kind].gpus)*y.kinds[b.kind].worth, 1)
-		t.spare = math.Max(t.slack-b.time-first, 0)
+		first := sum[b.kind] / max(float64(y.kinds[b.kind].gpus)*y.kinds[b.kind].worth, 1)
+		t.spare = max(t.slack-b.time-first, 0)
 		t.rush = t.late * math.Exp(-t.spare/(y.o.Dare*b.time)) * b.time
 	}
 }
@@ -242,5 +267,5 @@ func (y *yard) rush() {
 // declines reports whether a task had better wait than take an offer: what it
 // costs more than the one that suits it best is more than time is worth to it.
 func (y *yard) declines(t *task, at int) bool {
-	return t.dated && y.o.Dare > 0 && at != t.base && t.offers[at].bill-t.offers[t.base].bill > t.rush
+	return t.dated && at != t.base && t.offers[at].bill-t.offers[t.base].bill > t.rush
 }

@@ -110,9 +110,9 @@ func (y *yard) next(i int32) (best step, found bool) {
 		if t.at >= 0 && gain <= had+1e-9*math.Abs(had) {
 			continue
 		}
-		s := step{task: i, to: int32(k), worth: (gain - had) / math.Max(o.weight-weight, 1e-3)}
+		s := step{task: i, to: int32(k), worth: (gain - had) / max(o.weight-weight, 1e-3)}
 		if t.at < 0 && !t.dated {
-			s.worth = t.turn * gain / math.Max(t.offers[t.base].gain, 1e-12)
+			s.worth = t.turn * gain / max(t.offers[t.base].gain, 1e-12)
 		}
 		s.worth *= t.luck
 		if !found || y.better(s, best) {
@@ -191,7 +191,7 @@ func (t *task) worth(at int) float64 {
 	if at < 0 {
 		return 0
 	}
-	return math.Max(t.offers[at].gain, 1e-15)
+	return max(t.offers[at].gain, 1e-15)
 }
 
 // answer is what each task is given: its offer and its nodes.

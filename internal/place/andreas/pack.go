@@ -51,7 +51,7 @@ func (y *yard) makeRoom(i int32) bool {
 	other := 0.0
 	for k := range t.offers {
 		if k != t.at && y.fits(i, k) {
-			other = math.Max(other, t.offers[k].gain)
+			other = max(other, t.offers[k].gain)
 		}
 	}
 	worth := (o.gain - other) * y.ahead
@@ -182,9 +182,9 @@ func (y *yard) vacate(k int, room int32) bool {
 	// It saves something only as long as both nodes would have been in use.
 	others := 0.0
 	for _, m := range list {
-		others = math.Max(others, until[y.spots[y.tasks[m.task].pos[0]].at])
+		others = max(others, until[y.spots[y.tasks[m.task].pos[0]].at])
 	}
-	if (before-y.power(k))*math.Min(lasts, others)*stays <= cost {
+	if (before-y.power(k))*min(lasts, others)*stays <= cost {
 		y.undo(list)
 		return false
 	}
@@ -197,7 +197,7 @@ func (y *yard) busy(room int32) float64 {
 	longest, gpus := 0.0, 0
 	for _, i := range y.there[room] {
 		t := &y.tasks[i]
-		longest = math.Max(longest, t.offers[t.at].time)
+		longest = max(longest, t.offers[t.at].time)
 		gpus += gpusOf(t.seats[slices.Index(t.pos, room)])
 	}
 	if gpus < int(y.shelf[sp.kind].used[sp.at]) {

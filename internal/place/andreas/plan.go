@@ -43,19 +43,19 @@ func (y *yard) again() time.Time {
 		}
 		for k := range t.offers {
 			if y.declines(t, k) && y.fits(int32(i), k) {
-				soonest = math.Min(soonest, y.until(t, k))
+				soonest = min(soonest, y.until(t, k))
 			}
 		}
 	}
 	if math.IsInf(soonest, 1) {
 		return time.Time{}
 	}
-	return y.now.Add(job.Seconds(math.Max(soonest, y.ahead/leastAgain)))
+	return y.now.Add(job.Seconds(max(soonest, y.ahead/leastAgain)))
 }
 
 // until returns in how many seconds a task that declines an offer will take it.
 func (y *yard) until(t *task, at int) float64 {
 	b := &t.offers[t.base]
 	more := t.offers[at].bill - b.bill
-	return t.spare - y.o.Dare*b.time*math.Log(math.Max(t.late*b.time/more, 1))
+	return t.spare - y.o.Dare*b.time*math.Log(max(t.late*b.time/more, 1))
 }

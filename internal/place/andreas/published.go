@@ -36,12 +36,11 @@ func PublishedDefaults() PublishedOptions {
 // penalty for the jobs that are put off. It knows no cost of stopping a job.
 //
 // The public program has defects that are not repeated here: its sweep of swaps
-// reads past the end of the list; its pool of answers takes only those that beat
-// the first; a choice among the best twentieth of fewer than thirty configurations
-// is none, which is so here too, because the rounding is part of the rule. Its
-// simulator also moves jobs between like nodes for nothing; here a job stays on
-// its node where the same schedule can be had that way, as its deployed form tries
-// to arrange.
+// reads past the end of the list, and its pool of answers takes only those that
+// beat the first. That a choice among the best twentieth of fewer than thirty
+// configurations is none is kept: the rounding is part of the rule. Its simulator
+// moves jobs between like nodes at every event, which its deployed form tries to
+// undo; here the same schedule is had with as few moves as possible.
 type Published struct{ o PublishedOptions }
 
 var _ place.Policy = (*Published)(nil)
@@ -142,7 +141,7 @@ func newRule(y *yard) *rule {
 			for n := range int(o.nodes) {
 				o.bill += y.kinds[o.kind].cost[o.on(n)] * o.time
 			}
-			least, r.slowest[i] = math.Min(least, o.time), math.Max(r.slowest[i], o.time)
+			least, r.slowest[i] = min(least, o.time), max(r.slowest[i], o.time)
 			if o.part == 0 { // it gives whole GPUs
 				r.lists[i] = append(r.lists[i], int32(k))
 			}
@@ -216,7 +215,7 @@ func (r *rule) cost(worst float64) float64 {
 	until := math.Inf(1)
 	for i := range y.tasks {
 		if t := &y.tasks[i]; t.at >= 0 {
-			until = math.Min(until, t.offers[t.at].time)
+			until = min(until, t.offers[t.at].time)
 		}
 	}
 	if math.IsInf(until, 1) {
@@ -229,9 +228,9 @@ func (r *rule) cost(worst float64) float64 {
 	for i := range y.tasks {
 		t := &y.tasks[i]
 		if t.at >= 0 {
-			sum += t.late * math.Max(until-t.slack, 0)
+			sum += t.late * max(until-t.slack, 0)
 		} else {
-			sum += worst * t.late * math.Max(r.slowest[i]-t.slack, 0)
+			sum += worst * t.late * max(r.slowest[i]-t.slack, 0)
 		}
 	}
 	return sum

@@ -63,9 +63,10 @@ func TestThePublishedRule(t *testing.T) {
 			func(c *cluster) {
 				c.node("t1", "TESLA", 4)
 				c.node("t2", "TESLA", 4)
-				c.run(want{speed: lstm(0, 0), due: 20 * hour, late: 1}, seat("t2", 3))
+				c.run(want{speed: lstm(0, 0), due: 20 * hour, late: 1}, seat("t2", 0b1100))
+				c.wait(want{speed: lstm(0, 0), due: 12 * hour, late: 1})
 			},
-			map[id.Job]string{"j1": "stays"},
+			map[id.Job]string{"j1": "stays", "j2": "2 TESLA"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

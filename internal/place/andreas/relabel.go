@@ -9,45 +9,57 @@ import (
 	"trainyard/internal/place"
 )
 
-// relabel finds seats for an answer without changing which tasks share a node: it
-// chooses which node is which, so that as many as possible stay where they are. A
-// task that cannot have its seats there after all, because CPUs or memory do not
-// suffice, waits.
+// relabel finds seats for an answer as it is: so many jobs of each size together on
+// a node. Which node is which, and which of the jobs of one size is where, makes
+// no difference to what the answer costs, so as many as possible stay where they
+// are. A task that cannot have its seats there after all, because CPUs or memory
+// do not suffice, waits.
 func (y *yard) relabel() {
-	real := y.rename()
-	y.shelf = y.shelves()
-	y.there = make([][]int32, len(y.rooms))
-	late := make([]int32, 0, len(y.tasks))
+	left := make([][]int32, len(y.kinds))
+	for k := range y.kinds {
+		left[k] = y.rename(int32(k))
+	}
+	y.clear()
+	var rest []int32
 	for i := range y.tasks {
 		t := &y.tasks[i]
 		t.seats = nil
-		if t.at < 0 {
-			continue
-		}
-		o := &t.offers[t.at]
-		for n, p := range t.pos {
-			t.pos[n] = real[o.kind][p]
-		}
-		if t.run != nil && t.at == t.now && y.same(t) {
-			t.pos = t.pos[:0]
+		switch {
+		case t.at < 0:
+		case t.stays() && t.offers[t.at].nodes == 1 && y.takePlace(left, t, t.home[0]):
 			y.back(int32(i), t.run.Seats, t.home)
-			continue
+		default:
+			rest = append(rest, int32(i))
 		}
-		late = append(late, int32(i))
 	}
-	for _, i := range late {
+	for _, i := range rest {
+		t := &y.tasks[i]
+		if t.offers[t.at].nodes == 1 {
+			for _, room := range y.kinds[t.offers[t.at].kind].rooms {
+				if y.takePlace(left, t, room) {
+					t.pos = append(t.pos[:0], room)
+					break
+				}
+			}
+		}
 		y.claim(i)
 	}
 }
 
-// same reports whether a task's nodes are those that it runs on.
-func (y *yard) same(t *task) bool {
-	for _, room := range t.home {
-		if !slices.Contains(t.pos, room) {
-			return false
-		}
+// stays reports whether a task is given just what it has, on whatever node.
+func (t *task) stays() bool { return t.run != nil && t.at == t.now }
+
+// takePlace takes one of the places that a room has for tasks of this size, and
+// reports whether there is one.
+func (y *yard) takePlace(left [][]int32, t *task, room int32) bool {
+	o := &t.offers[t.at]
+	sp := y.spots[room]
+	at := int(sp.at)*(y.kinds[o.kind].size+1) + int(o.gpus)
+	if sp.kind != o.kind || left[o.kind][at] == 0 {
+		return false
 	}
-	return len(t.pos) == len(t.home)
+	left[o.kind][at]--
+	return true
 }
 
 // claim seats a task on the rooms that it has been written down for.
@@ -71,71 +83,77 @@ func (y *yard) claim(i int32) {
 	}
 }
 
-// link is how many GPUs a real node holds now of what an answer puts onto one of
-// its nodes.
-type link struct {
-	node, real int32
-	gpus       int
-}
-
-// rename chooses for each node of the answer, by kind and place on the shelf, the
-// room that it shall be. Nodes are exchanged only for such as have equally many
-// GPUs free and in use without the tasks.
-func (y *yard) rename() [][]int32 {
-	fresh := y.shelves()
-	links := make([][]link, len(y.kinds))
+// rename chooses which node of a kind is which, so that most tasks find a place of
+// their size where they are. It writes the rooms of tasks on several nodes down,
+// and returns how many places for tasks of one node each real node has, by size.
+func (y *yard) rename(k int32) []int32 {
+	kd := &y.kinds[k]
+	sizes := kd.size + 1
+	wanted, held := make([]int32, len(kd.rooms)*sizes), make([]int32, len(kd.rooms)*sizes)
 	for i := range y.tasks {
 		t := &y.tasks[i]
-		if t.run == nil || t.at != t.now || t.at < 0 {
+		if t.at < 0 || t.offers[t.at].kind != k || t.offers[t.at].nodes > 1 {
 			continue
 		}
-		for n, s := range t.run.Seats {
-			k := t.offers[t.at].kind
-			if sp := y.spots[t.home[n]]; sp.kind == k && n < len(t.pos) {
-				links[k] = append(links[k], link{t.pos[n], sp.at, gpusOf(s)})
-			}
+		g := int(t.offers[t.at].gpus)
+		wanted[int(t.pos[0])*sizes+g]++
+		if t.stays() {
+			held[int(y.spots[t.home[0]].at)*sizes+g]++
 		}
 	}
-	real := make([][]int32, len(y.kinds))
-	for k := range y.kinds {
-		real[k] = matched(links[k], &fresh[k])
-		for p, q := range real[k] {
-			real[k][p] = y.kinds[k].rooms[q]
+	real := matched(wanted, held, sizes, &y.shelves()[k])
+	places := make([]int32, len(wanted))
+	for p, q := range real {
+		copy(places[int(q)*sizes:int(q+1)*sizes], wanted[p*sizes:(p+1)*sizes])
+	}
+	for i := range y.tasks {
+		t := &y.tasks[i]
+		if t.at < 0 || t.offers[t.at].kind != k {
+			continue
+		}
+		for n, p := range t.pos {
+			t.pos[n] = kd.rooms[real[p]]
 		}
 	}
-	return real
+	return places
 }
 
-// matched gives each node of a shelf a real one, those with the most to keep first.
-func matched(links []link, s *shelf) []int32 {
-	slices.SortFunc(links, func(a, b link) int { return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.real, b.real)) })
-	sums := links[:0]
-	for _, l := range links {
-		if n := len(sums); n > 0 && sums[n-1].node == l.node && sums[n-1].real == l.real {
-			sums[n-1].gpus += l.gpus
-		} else {
-			sums = append(sums, l)
-		}
-	}
-	slices.SortStableFunc(sums, func(a, b link) int { return cmp.Compare(b.gpus, a.gpus) })
-	real, taken := make([]int32, len(s.free)), make([]bool, len(s.free))
+// matched gives each node of the answer a real one, those first that have most to
+// keep. Nodes are exchanged only for such as have equally many GPUs free and in
+// use without the tasks.
+func matched(wanted, held []int32, sizes int, s *shelf) []int32 {
+	nodes := len(s.free)
+	real, taken := make([]int32, nodes), make([]bool, nodes)
 	for p := range real {
 		real[p] = -1
 	}
-	give := func(p, q int32) {
-		if real[p] < 0 && !taken[q] && s.free[p] == s.free[q] && s.used[p] == s.used[q] {
-			real[p], taken[q] = q, true
+	keep := func(p, q int) (gpus int32) {
+		for g := 1; g < sizes; g++ {
+			gpus += int32(g) * min(wanted[p*sizes+g], held[q*sizes+g])
+		}
+		return gpus
+	}
+	order := make([]int, nodes)
+	total := make([]int32, nodes)
+	for q := range order {
+		order[q] = q
+		for g := 1; g < sizes; g++ {
+			total[q] += int32(g) * held[q*sizes+g]
 		}
 	}
-	for _, l := range sums {
-		give(l.node, l.real)
-	}
-	for p := range real {
-		give(int32(p), int32(p))
-	}
-	for p := range real {
-		for q := 0; real[p] < 0; q++ {
-			give(int32(p), int32(q))
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(total[b], total[a]) })
+	for _, q := range order {
+		best, most := -1, int32(0)
+		for p := range real {
+			if real[p] >= 0 || s.free[p] != s.free[q] || s.used[p] != s.used[q] {
+				continue
+			}
+			if n := keep(p, q); best < 0 || n > most || n == most && p == q {
+				best, most = p, n
+			}
+		}
+		if best >= 0 && !taken[q] {
+			real[best], taken[q] = int32(q), true
 		}
 	}
 	return real

@@ -34,18 +34,18 @@ func (y *yard) improve() {
 			s.rounds = noLimit
 		}
 	}
-	s.keep(y.note())
-	if y.o.Search == Random || y.o.Search == Relink {
-		s.random()
+	if y.o.Search == Local { // what it does only makes the answer better
+		s.local()
+		return
 	}
-	if y.o.Search == Local || y.o.Search == Relink {
+	s.keep(y.note())
+	s.random()
+	if y.o.Search == Relink {
 		for i := range s.pool {
 			y.restore(&s.pool[i])
 			s.local()
 			s.pool[i] = y.note()
 		}
-	}
-	if y.o.Search == Relink {
 		s.relink()
 	}
 	best := slices.MaxFunc(s.pool, func(a, b answer) int { return cmp.Compare(a.value, b.value) })
@@ -93,10 +93,14 @@ func (s *search) random() {
 // local lets tasks that would like something better push others aside, as long as
 // that wins more.
 func (s *search) local() {
+	list := s.unhappy()
+	if len(list) == 0 {
+		return
+	}
 	s.muster()
-	for better := true; better; {
+	for better := true; better; list = s.unhappy() {
 		better = false
-		for _, i := range s.unhappy() {
+		for _, i := range list {
 			if !s.more() {
 				return
 			}
@@ -132,6 +136,10 @@ func (s *search) enlist(i int32, in bool) {
 	}
 }
 
+// leastWish is what a task must have to win to push others, as a share of what the
+// answer wins in all.
+const leastWish = 1e-4
+
 // unhappy lists the tasks that would be better off with another offer, those first
 // that have most to win.
 func (s *search) unhappy() []int32 {
@@ -140,13 +148,14 @@ func (s *search) unhappy() []int32 {
 		gain float64
 	}
 	var list []wish
+	least := leastWish * s.value()
 	for i := range s.tasks {
 		t := &s.tasks[i]
 		now, best := t.worth(t.at), 0.0
 		for k := range t.offers {
-			best = math.Max(best, t.worth(k))
+			best = max(best, t.worth(k))
 		}
-		if best-now > 1e-6*best {
+		if best-now > least {
 			list = append(list, wish{int32(i), best - now})
 		}
 	}
@@ -203,7 +212,7 @@ func (s *search) places(i int32, at int) []int32 {
 			}
 			n := int(c.offers[c.at].gpus)
 			if j != i && free < int(o.gpus) {
-				loss += c.offers[c.at].gain * math.Min(1, float64(int(o.gpus)-free)/float64(n))
+				loss += c.offers[c.at].gain * min(1, float64(int(o.gpus)-free)/float64(n))
 			}
 			free += n
 		}

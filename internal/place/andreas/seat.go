@@ -14,8 +14,7 @@ import (
 // that it has keeps its seats; then the others, the greatest first. Then nodes are
 // emptied where that saves more than the moves cost.
 func (y *yard) seat() {
-	y.shelf = y.shelves()
-	y.there = make([][]int32, len(y.rooms))
+	y.clear()
 	var rest []int32
 	for i := range y.tasks {
 		t := &y.tasks[i]
@@ -39,8 +38,31 @@ func (y *yard) seat() {
 	y.pack()
 }
 
+// clear takes everybody off the nodes, to begin with seats.
+func (y *yard) clear() {
+	y.shelf = y.shelves()
+	y.there = make([][]int32, len(y.rooms))
+	seats := 0
+	for i := range y.rooms {
+		seats += bits.OnesCount64(y.rooms[i].Free)
+	}
+	space := make([]int32, seats)
+	for i := range y.rooms {
+		n := bits.OnesCount64(y.rooms[i].Free)
+		y.there[i], space = space[:0:n], space[n:]
+	}
+}
+
 // sit gives a task GPUs of a room.
 func (y *yard) sit(i int32, room int32, seat place.Seat) {
+	t := &y.tasks[i]
+	y.occupy(i, room, seat)
+	t.seats = append(t.seats, seat)
+	t.pos = append(t.pos, room)
+}
+
+// occupy takes a seat out of a room.
+func (y *yard) occupy(i int32, room int32, seat place.Seat) {
 	t, r, sp := &y.tasks[i], &y.rooms[room], y.spots[room]
 	need := &t.item.Shape.Need
 	taken := bits.OnesCount64(seat.GPUs & r.Free) // a GPU that is shared already is taken once
@@ -50,8 +72,6 @@ func (y *yard) sit(i int32, room int32, seat place.Seat) {
 	r.Memory -= need.Memory
 	y.shelf[sp.kind].move(sp.at, taken)
 	y.there[room] = append(y.there[room], i)
-	t.seats = append(t.seats, seat)
-	t.pos = append(t.pos, room)
 }
 
 // rise takes a task off its seats, and returns them.
@@ -78,8 +98,10 @@ func (y *yard) rise(i int32) (seats []place.Seat, rooms []int32) {
 // back puts a task back onto seats that it had.
 func (y *yard) back(i int32, seats []place.Seat, rooms []int32) {
 	for k, room := range rooms {
-		y.sit(i, room, seats[k])
+		y.occupy(i, room, seats[k])
 	}
+	t := &y.tasks[i]
+	t.seats, t.pos = seats, append(t.pos[:0], rooms...)
 }
 
 // settle finds seats for a task. If its offer cannot be had, because what is free

@@ -1,12 +1,13 @@
 package andreas
 
-import "math"
-
 // ending is a chance that a task ends when a share of what is left of it is done.
 type ending struct{ share, chance float64 }
 
 // mostEndings is how many endings of one task are told apart.
 const mostEndings = 10
+
+// toTheEnd is how a task ends of which nobody said that it may end early.
+var toTheEnd = []ending{{1, 1}}
 
 // endings lists how a task may end. Many trainings end early, because they have
 // reached what they were for or never will. To one that may, much speed at the
@@ -16,12 +17,12 @@ func (y *yard) endings(t *task) []ending {
 	sv := y.o.Survival
 	speed := t.item.Outlook.Speed
 	if len(sv) == 0 || speed == nil || speed.Work <= 0 || t.left <= 0 {
-		return []ending{{1, 1}}
+		return toTheEnd
 	}
-	done := math.Max(1-t.left/speed.Work, 0)
+	done := max(1-t.left/speed.Work, 0)
 	alive := y.alive(done)
 	if alive <= 0 {
-		return []ending{{1, 1}}
+		return toTheEnd
 	}
 	list := make([]ending, 0, mostEndings)
 	before := alive

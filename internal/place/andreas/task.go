@@ -136,7 +136,7 @@ func (y *yard) waitingOffers(t *task) {
 	}
 	t.left = left
 	for _, d := range y.menu(t) {
-		y.space = append(y.space, offer{dish: d, time: start + math.Max(left/d.rate, 1), lost: start})
+		y.space = append(y.space, offer{dish: d, time: start + max(left/d.rate, 1), lost: start})
 	}
 }
 
@@ -149,13 +149,13 @@ func (y *yard) runningOffers(t *task) {
 	t.now = len(y.space)
 	y.space = append(y.space, offer{
 		dish: dish{kind: y.spots[t.home[0]].kind, gpus: int32(r.GPUs), nodes: int32(len(r.Seats)), part: r.Seats[0].Share, rate: r.Rate},
-		time: math.Max(ends.Sub(y.now).Seconds(), 1),
+		time: max(ends.Sub(y.now).Seconds(), 1),
 	})
 	t.left, _ = r.Left(y.now)
 	if known {
 		for _, d := range y.menu(t) {
 			if n := &y.space[t.now]; d.kind != n.kind || d.gpus != n.gpus || d.nodes != n.nodes || d.part != n.part {
-				y.space = append(y.space, offer{dish: d, time: t.again + math.Max(t.left/d.rate, 1), lost: t.again})
+				y.space = append(y.space, offer{dish: d, time: t.again + max(t.left/d.rate, 1), lost: t.again})
 			}
 		}
 	}
@@ -296,7 +296,7 @@ func (y *yard) guess(it *queue.Item, c count) float64 {
 	n := &it.Shape.Need
 	rate := 1.0
 	if least := n.GPUs * n.Nodes; c.gpus > least {
-		rate = math.Pow(float64(c.gpus)/math.Max(float64(least), 1), unknownGain)
+		rate = math.Pow(float64(c.gpus)/max(float64(least), 1), unknownGain)
 	}
 	if s := it.Outlook.Speed; s != nil && s.Work > 0 {
 		rate *= s.Work / y.lasts(it).Seconds()

@@ -4,7 +4,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"strings"
+	"sort"
 	"time"
 
 	"trainyard/internal/fleet"
@@ -76,7 +76,7 @@ func newYard(v *place.View, o *Options, fixed bool) *yard {
 	}
 	y.rooms = slices.Clone(v.Rooms)
 	y.free()
-	y.sort()
+	y.shelve()
 	y.enter(waiting)
 	return y
 }
@@ -137,46 +137,36 @@ func mayStay(room *fleet.Room, r *place.Running, s place.Seat) bool {
 	})
 }
 
-// free takes what loose jobs hold out of the rooms. What is also promised to
-// another run stays held.
+// free takes what loose jobs hold out of the rooms. Nobody else holds the same, nor
+// was it promised to anybody.
 func (y *yard) free() {
-	freed := make(map[id.Run]bool, len(y.loose))
-	touched := make([]bool, len(y.rooms))
 	for _, l := range y.loose {
-		freed[l.run.Run] = true
-		for _, at := range l.rooms {
-			touched[at] = true
-		}
-	}
-	for i := range y.rooms {
-		if !touched[i] {
-			continue
-		}
-		r := &y.rooms[i]
-		r.Free, r.CPUs, r.Memory, r.Parts = r.Sound, r.Node.Inventory.CPUs, r.Node.Inventory.Memory, nil
-		for k := range r.Holds {
-			if h := &r.Holds[k]; !freed[h.Run] {
-				r.Free &^= h.GPUs
-				r.Share(h.GPUs, h.Share)
-				r.CPUs -= h.CPUs
-				r.Memory -= h.Memory
+		need := &l.run.Shape.Need
+		for k, at := range l.rooms {
+			r, s := &y.rooms[at], &l.run.Seats[k]
+			if s.Share > 0 {
+				r.Share(s.GPUs, -s.Share)
+			} else {
+				r.Free |= s.GPUs
 			}
+			r.CPUs += need.CPUs
+			r.Memory += need.Memory
 		}
 	}
 }
 
 // find returns the place of a node's room, -1 if it has none.
 func (y *yard) find(n id.Node) int {
-	at, found := slices.BinarySearchFunc(y.rooms, n, func(r fleet.Room, n id.Node) int { return strings.Compare(string(r.Node.ID), string(n)) })
-	if !found {
-		return -1
+	at := sort.Search(len(y.rooms), func(i int) bool { return y.rooms[i].Node.ID >= n })
+	if at < len(y.rooms) && y.rooms[at].Node.ID == n {
+		return at
 	}
-	return at
+	return -1
 }
 
-// sort puts the open rooms onto shelves by kind. A node with several kinds of GPU
+// shelve puts the open rooms together by kind. A node with several kinds of GPU
 // is a kind of its own.
-func (y *yard) sort() {
+func (y *yard) shelve() {
 	y.spots = make([]spot, len(y.rooms))
 	for i := range y.rooms {
 		r := &y.rooms[i]
@@ -228,11 +218,11 @@ func (y *yard) priceOf(k *kind, n *fleet.Node) {
 	}
 	on := k.cost[0]
 	for u := range k.cost {
-		k.cost[u] = math.Max(k.cost[u]-on, 0)
+		k.cost[u] = max(k.cost[u]-on, 0)
 	}
 	k.share = math.Inf(1)
 	for u := 1; u <= max(len(n.Inventory.GPUs), 1); u++ {
-		k.share = math.Min(k.share, k.cost[u]/float64(u))
+		k.share = min(k.share, k.cost[u]/float64(u))
 	}
 }
 
@@ -245,14 +235,15 @@ type shape struct {
 // shapeOf returns what a need can have. Jobs that were started at different times
 // may have one need and several shapes.
 func (y *yard) shapeOf(s *queue.Shape) *shape {
-	sh := y.shapes[s]
-	if sh == nil {
-		if sh = y.needs[s.Need]; sh == nil {
-			sh = y.newShape(&s.Need)
-			y.needs[s.Need] = sh
-		}
-		y.shapes[s] = sh
+	sh, known := y.shapes[s]
+	if known {
+		return sh
 	}
+	if sh, known = y.needs[s.Need]; !known {
+		sh = y.newShape(&s.Need)
+		y.needs[s.Need] = sh
+	}
+	y.shapes[s] = sh
 	return sh
 }
 

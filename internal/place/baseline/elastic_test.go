@@ -202,6 +202,9 @@ func TestEDLKeepsRoomForWhoKeepsComing(t *testing.T) {
 		if len(c.runs) != i+1 {
 			t.Fatalf("job %d waits: they have %v", i+1, w.counts())
 		}
+		if kept := 32 - sum(w.counts()); kept < min(i, 5) { // six come in a minute, one after the other
+			t.Fatalf("when job %d has come %d GPUs are kept: they have %v", i+1, kept, w.counts())
+		}
 		for until := c.now.Add(10 * time.Second); w.step(t, until); {
 			continue
 		}
@@ -340,6 +343,25 @@ func TestAJobThatFindsNoNodeIsInNobodysWay(t *testing.T) {
 	c.add(want{spec: gpus(1)})
 	if diff := cmp.Diff([]id.Job{"j4"}, started(w.round(t))); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestBitsHereAndThereAreOfNoUse has one GPU free on each of two nodes, and a job
+// that wants two on one: those who run shrink for it, though as many are free.
+func TestBitsHereAndThereAreOfNoUse(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.box("a", 3)
+	c.box("b", 3)
+	w := newWorld(c, policy("edl"))
+	for _, n := range []id.Node{"a", "b"} {
+		it := c.add(elastic(2, 1e6, 1, 2))
+		c.book(place.Start{Item: it, Seats: []place.Seat{{Node: n, GPUs: 3}}})
+	}
+	c.now = c.now.Add(10 * time.Minute)
+	c.add(want{spec: gpus(2)})
+	if p := w.round(t); !slices.Contains(started(p), "j3") || len(p.Stops) == 0 {
+		t.Errorf("it starts %v: they have %v", started(p), w.counts())
 	}
 }
 

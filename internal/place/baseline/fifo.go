@@ -1,8 +1,13 @@
 // Package baseline holds the plain policies that every scheduler is measured
-// against, each from its published rule.
+// against, each from its published rule; where the public code of a rule has a
+// known defect it is corrected, and the comment of the rule says so.
 //
-// Like every policy they are pure functions from a view to a plan; the
-// yardmaster asks one of them by the name in its configuration.
+// There are three families. Jobs of fixed size are started in an order (FIFO,
+// Ordered, Conservative), or in an order that also stops jobs (Preemptive,
+// FairShare). Elastic jobs get a number of GPUs by a rule (Elastic), and their
+// seats from place/seats. Policies lists them all; the yardmaster asks one by the
+// name in its configuration, the simulator any. Like every policy they are pure
+// functions from a view to a plan. They learn nothing and know no money.
 package baseline
 
 import (

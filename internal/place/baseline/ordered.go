@@ -34,9 +34,9 @@ func (o Ordered) Plan(v *place.View) place.Plan {
 		return inLine(v, o.behind)
 	}
 	f := newFIFO(v, o.behind)
-	items, score, l := v.Line.Items(), o.score(v), newLineup(v.Line)
+	items, by, l := v.Line.Items(), o.score(v), newLineup(v.Line)
 	for i, it := range items {
-		l.waiting(it.Shape, entry{first: score(it), number: it.Number, at: int32(i)})
+		l.waiting(it.Shape, entry{first: by(it), number: it.Number, at: int32(i)})
 	}
 	l.ready()
 	for e, more := l.next(f.open); more && !f.over(); e, more = l.next(f.open) {

@@ -1,6 +1,7 @@
 package baseline_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -157,5 +158,26 @@ func TestPoliciesAreListedByName(t *testing.T) {
 		if e.Rule == "" {
 			t.Errorf("%s has no rule", e.Name)
 		}
+	}
+}
+
+// BenchmarkPlan plans for 5,000 waiting jobs and 128 GPUs that are all in use.
+func BenchmarkPlan(b *testing.B) {
+	for _, name := range []string{"fifo", "sjf-easy", "srtf", "las", "fairshare", "elastic-fifo"} {
+		b.Run(name, func(b *testing.B) {
+			c := newCluster()
+			for i := range 16 {
+				c.box(fmt.Sprintf("n%02d", i), 8)
+			}
+			for i := range 5200 {
+				c.add(want{spec: gpus(1 << (i % 4)), lasts: time.Duration(i%97+1) * time.Minute, user: id.User(fmt.Sprint("u", i%20))})
+			}
+			w := newWorld(c, policy(name))
+			w.round(b)
+			v := w.view()
+			for b.Loop() {
+				w.policy.Plan(v)
+			}
+		})
 	}
 }

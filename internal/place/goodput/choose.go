@@ -21,7 +21,7 @@ func (t *task) after(rate float64) float64 {
 	}
 	lasts := t.left / rate
 	if t.run != nil {
-		lasts = math.Min(lasts, patience*t.pause)
+		lasts = math.Min(lasts, t.calm*t.pause)
 	}
 	return t.value * rate * lasts / (lasts + t.pause)
 }
@@ -31,6 +31,9 @@ func (m *market) appraise() {
 	for i := range m.tasks {
 		t := &m.tasks[i]
 		t.worth = make([]float64, len(t.opts)+1)
+		if t.held >= 0 && t.pause > 0 {
+			t.worth[0] = -t.value * t.opts[t.held].rate / t.calm
+		}
 		for at := range t.opts {
 			if t.worth[at+1] = t.after(t.opts[at].rate); at == t.held {
 				t.worth[at+1] = t.value * t.opts[at].rate

@@ -37,6 +37,7 @@ type task struct {
 	held   int            // which of them it has now, -1 if it waits
 	young  bool           // it has just begun and keeps what it has
 	left   float64        // units of work
+	calm float64
 	pause  float64        // seconds that a change costs it: saving itself and starting again
 	weight float64        // how many jobs it counts as
 	share  float64        // of the present price that will hold when it ends, 0 to 1
@@ -86,6 +87,11 @@ func (m *market) add(it *queue.Item, r *place.Running) {
 	t := task{item: it, run: r, opts: m.options(it), held: -1}
 	if s := it.Outlook.Speed; s != nil {
 		t.pause = time.Duration(s.Start + s.Save).Seconds()
+	}
+	t.calm = patience
+	if m.policy.Makespan {
+		t.calm = Y[0]
+		t.pause = math.Max(t.pause, Y[1])
 	}
 	if r != nil && !t.hold(m) || len(t.opts) == 0 {
 		return
@@ -258,3 +264,5 @@ func (m *market) reaches(s *queue.Shape) []reach {
 	m.shapes[s] = list
 	return list
 }
+
+var Y = [2]float64{5, 0}

@@ -80,7 +80,7 @@ const seed = 20180115
 func Run(w io.Writer, o Options) (map[string]float64, error) {
 	passes := 10
 	if o.Quick {
-		passes = 2
+		passes = 1
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "Paddle EDL's experiment in simulation: %d nodes, %d trainers on each, 2 to 60 trainers a job; %d passes, seed %d\n", nodes, perNode, passes, seed)

@@ -3,6 +3,7 @@ package swf_test
 import (
 	"bytes"
 	"math"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -39,7 +40,10 @@ func TestBothSidesAgree(t *testing.T) {
 // TestOnThePublishedLogs does the same on windows of a real log.
 func TestOnThePublishedLogs(t *testing.T) {
 	t.Parallel()
-	data := filepath.Join("..", "..", "..", "..", "shared", "data")
+	data := os.Getenv("TRAINYARD_DATA")
+	if data == "" {
+		data = filepath.Join("..", "..", "..", "..", "shared", "data")
+	}
 	var text bytes.Buffer
 	got, err := swf.Run(&text, swf.Options{Data: data, Quick: true, Parallel: 2})
 	if err != nil {
