@@ -27,10 +27,6 @@ func (y *yard) before(a, b step) bool {
 // takes, as long as there is room.
 func (y *yard) begin() {
 	y.shelf = y.shelves()
-	for i := range y.tasks {
-		y.tasks[i].pos = y.tasks[i].one[:0]
-		y.tasks[i].at = -1
-	}
 	y.climb(nil)
 }
 
@@ -94,9 +90,9 @@ func (y *yard) sink(i int) {
 // unless it had better wait; one that has an offer takes only a better one.
 func (y *yard) next(i int32) (best step, found bool) {
 	t := &y.tasks[i]
-	var had, weight float64
+	had := &offer{}
 	if t.at >= 0 {
-		had, weight = t.offers[t.at].gain, t.offers[t.at].weight
+		had = &t.offers[t.at]
 	}
 	for k := range t.offers {
 		o := &t.offers[k]
@@ -107,15 +103,15 @@ func (y *yard) next(i int32) (best step, found bool) {
 		if o.cold < gain && y.cold(t, o) {
 			gain = o.cold
 		}
-		if t.at >= 0 && gain <= had+1e-9*math.Abs(had) {
+		if t.at >= 0 && gain <= had.gain+1e-9*math.Abs(had.gain) {
 			continue
 		}
-		s := step{task: i, to: int32(k), worth: (gain - had) / max(o.weight-weight, 1e-3)}
+		s := step{task: i, to: int32(k), worth: (gain - had.gain) / max(o.weight-had.weight, 1e-3)}
 		if t.at < 0 && !t.dated {
 			s.worth = t.turn * gain / max(t.offers[t.base].gain, 1e-12)
 		}
 		s.worth *= t.luck
-		if !found || y.better(s, best) {
+		if !found || s.worth > best.worth || s.worth == best.worth && o.weight < t.offers[best.to].weight {
 			best, found = s, true
 		}
 	}
@@ -137,40 +133,23 @@ func (y *yard) cold(t *task, o *offer) bool {
 	return true
 }
 
-// better reports whether a step of the same task is better than another.
-func (y *yard) better(a, b step) bool {
-	if a.worth != b.worth {
-		return a.worth > b.worth
-	}
-	t := &y.tasks[a.task]
-	return t.offers[a.to].weight < t.offers[b.to].weight
-}
-
-// room reports whether there seems to be room for another offer of a task: on
-// some nodes, or on its own with what it has there.
+// room reports whether there is room for another offer of a task: on some nodes,
+// or on its own with what it has there.
 func (y *yard) room(t *task, at int) bool {
 	o := &t.offers[at]
 	s := &y.shelf[o.kind]
+	had := o // of the same kind
+	if t.at >= 0 {
+		had = &t.offers[t.at]
+	}
+	own := t.at >= 0 && had.kind == o.kind && had.part == 0
 	if o.part > 0 {
-		return s.cut(o.part, -1) >= 0 || s.fit(1, nil) >= 0 || t.at >= 0 && t.offers[t.at].kind == o.kind && t.offers[t.at].part == 0
+		return own || s.cut(o.part, -1) >= 0 || s.fit(1, nil) >= 0
 	}
-	each, more := o.perNode()
-	if more > 0 {
-		each++
-	}
-	own := t.at >= 0 && t.offers[t.at].kind == o.kind
-	nodes := 0
-	for n := each; n < len(s.count); n++ {
-		nodes += int(s.count[n])
-	}
-	if nodes >= int(o.nodes) {
-		return true
-	}
-	if had := &t.offers[max(t.at, 0)]; own && had.part == 0 {
-		for i, p := range t.pos {
-			if int(s.free[p]) < each && int(s.free[p])+had.on(i) >= each {
-				nodes++
-			}
+	nodes := s.with(o.on(0))
+	for i := 0; own && i < len(t.pos) && nodes < int(o.nodes); i++ {
+		if free := int(s.free[t.pos[i]]); free < o.on(0) && free+had.on(i) >= o.on(0) {
+			nodes++
 		}
 	}
 	return nodes >= int(o.nodes)

@@ -3,6 +3,7 @@ package andreas
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
 
 	"trainyard/internal/place"
@@ -54,7 +55,7 @@ func (y *yard) makeRoom(i int32) bool {
 			other = max(other, t.offers[k].gain)
 		}
 	}
-	worth := (o.gain - other) * y.ahead
+	worth := (o.gain - other) * y.horizon(t)
 	if t.dated {
 		worth *= t.offers[t.base].time / y.mean
 	}
@@ -116,10 +117,7 @@ func (y *yard) relocate(list []moved, avoid []int32) bool {
 // are in use anyway, and the node is switched off.
 func (y *yard) pack() {
 	for k := range y.kinds {
-		if !y.kinds[k].off {
-			continue
-		}
-		for y.vacateOne(k) {
+		for y.kinds[k].off && y.vacateOne(k) {
 			continue
 		}
 	}
@@ -140,7 +138,7 @@ func (y *yard) vacateOne(k int) bool {
 			continue
 		}
 		free += int(s.free[at])
-		if gpus, ok := y.movable(room); ok && gpus == int(s.used[at]) {
+		if y.movable(room) {
 			list = append(list, room)
 		}
 	}
@@ -170,7 +168,7 @@ func (y *yard) vacate(k int, room int32) bool {
 	}
 	lasts := y.busy(room)
 	slices.SortStableFunc(list, func(a, b moved) int {
-		return cmp.Compare(gpusOf(y.tasks[b.task].seats[0]), gpusOf(y.tasks[a.task].seats[0]))
+		return cmp.Compare(bits.OnesCount64(y.tasks[b.task].seats[0].GPUs), bits.OnesCount64(y.tasks[a.task].seats[0].GPUs))
 	})
 	until := make([]float64, len(y.kinds[k].rooms)) // of the others
 	for at, other := range y.kinds[k].rooms {
@@ -198,7 +196,7 @@ func (y *yard) busy(room int32) float64 {
 	for _, i := range y.there[room] {
 		t := &y.tasks[i]
 		longest = max(longest, t.offers[t.at].time)
-		gpus += gpusOf(t.seats[slices.Index(t.pos, room)])
+		gpus += bits.OnesCount64(t.seats[slices.Index(t.pos, room)].GPUs)
 	}
 	if gpus < int(y.shelf[sp.kind].used[sp.at]) {
 		return math.Inf(1)
@@ -206,17 +204,18 @@ func (y *yard) busy(room int32) float64 {
 	return longest
 }
 
-// movable returns how many GPUs of a room single-node tasks of the plan have, and
-// whether they are all that is on it.
-func (y *yard) movable(room int32) (gpus int, all bool) {
+// movable reports whether all that is on a room are tasks that can be moved alone.
+func (y *yard) movable(room int32) bool {
+	gpus := int8(0)
 	for _, i := range y.there[room] {
 		t := &y.tasks[i]
 		if !t.offers[t.at].plain() {
-			return 0, false
+			return false
 		}
-		gpus += gpusOf(t.seats[0])
+		gpus += int8(t.offers[t.at].gpus)
 	}
-	return gpus, gpus > 0
+	sp := y.spots[room]
+	return gpus > 0 && gpus == y.shelf[sp.kind].used[sp.at]
 }
 
 // closed lists the rooms of a kind that tasks may not move to when a room is

@@ -42,8 +42,10 @@ func (y *yard) again() time.Time {
 			continue
 		}
 		for k := range t.offers {
-			if y.declines(t, k) && y.fits(int32(i), k) {
-				soonest = min(soonest, y.until(t, k))
+			if b := &t.offers[t.base]; y.declines(t, k) && y.fits(int32(i), k) {
+				// When what it would cost more is what the rush will be worth.
+				more := t.offers[k].bill - b.bill
+				soonest = min(soonest, t.spare-y.o.Dare*b.time*math.Log(max(t.late*b.time/more, 1)))
 			}
 		}
 	}
@@ -51,11 +53,4 @@ func (y *yard) again() time.Time {
 		return time.Time{}
 	}
 	return y.now.Add(job.Seconds(max(soonest, y.ahead/leastAgain)))
-}
-
-// until returns in how many seconds a task that declines an offer will take it.
-func (y *yard) until(t *task, at int) float64 {
-	b := &t.offers[t.base]
-	more := t.offers[at].bill - b.bill
-	return t.spare - y.o.Dare*b.time*math.Log(max(t.late*b.time/more, 1))
 }

@@ -126,7 +126,6 @@ func newRule(y *yard) *rule {
 	y.shelf = y.shelves()
 	for i := range y.tasks {
 		t := &y.tasks[i]
-		t.pos = t.one[:0]
 		y.lateness(t)
 		if !t.dated {
 			t.slack = math.Inf(1)

@@ -32,7 +32,7 @@ func (s *search) walk(to *answer) *answer {
 		at, most := -1, math.Inf(-1)
 		for k, i := range left {
 			t := &s.tasks[i]
-			if d := t.worth(to.at[i]) - t.worth(t.at); d > most && s.open(i, to.at[i]) {
+			if d := t.worth(to.at[i]) - t.worth(t.at); d > most && (to.at[i] < 0 || s.room(t, to.at[i])) {
 				at, most = k, d
 			}
 		}
@@ -49,6 +49,3 @@ func (s *search) walk(to *answer) *answer {
 	}
 	return best
 }
-
-// open reports whether a task could be given an offer now.
-func (s *search) open(i int32, at int) bool { return at < 0 || s.room(&s.tasks[i], at) }

@@ -143,29 +143,24 @@ const leastWish = 1e-4
 // unhappy lists the tasks that would be better off with another offer, those first
 // that have most to win.
 func (s *search) unhappy() []int32 {
-	type wish struct {
-		task int32
-		gain float64
-	}
-	var list []wish
+	var list []int32
+	wish := make([]float64, len(s.tasks))
 	least := leastWish * s.value()
 	for i := range s.tasks {
 		t := &s.tasks[i]
-		now, best := t.worth(t.at), 0.0
 		for k := range t.offers {
-			best = max(best, t.worth(k))
+			wish[i] = max(wish[i], t.worth(k)-t.worth(t.at))
 		}
-		if best-now > least {
-			list = append(list, wish{int32(i), best - now})
+		if wish[i] > least {
+			list = append(list, int32(i))
 		}
 	}
-	slices.SortStableFunc(list, func(a, b wish) int { return cmp.Compare(b.gain, a.gain) })
-	tasks := make([]int32, len(list))
-	for i, w := range list {
-		tasks[i] = w.task
-	}
-	return tasks
+	slices.SortStableFunc(list, func(a, b int32) int { return cmp.Compare(wish[b], wish[a]) })
+	return list
 }
+
+// had is the offer that a task has.
+func (s *search) had(i int32) *offer { return &s.tasks[i].offers[s.tasks[i].at] }
 
 // push tries to give a task one of its better offers, the best first, by moving
 // others off a node.
@@ -195,44 +190,34 @@ const mostPlaces = 4
 // places lists the nodes on which an offer could be had at the expense of others,
 // those first where least is lost.
 func (s *search) places(i int32, at int) []int32 {
-	t := &s.tasks[i]
-	o := &t.offers[at]
-	type place struct {
-		node int32
-		loss float64
-	}
-	var list []place
+	o := &s.tasks[i].offers[at]
+	var list []int32
+	loss := make([]float64, len(s.crew[o.kind]))
 	for p, crew := range s.crew[o.kind] {
-		free := int(s.shelf[o.kind].free[p])
-		loss := 0.0
+		free := int32(s.shelf[o.kind].free[p])
 		for _, j := range crew {
-			c := &s.tasks[j]
-			if !c.offers[c.at].plain() {
+			c := s.had(j)
+			if !c.plain() {
 				continue
 			}
-			n := int(c.offers[c.at].gpus)
-			if j != i && free < int(o.gpus) {
-				loss += c.offers[c.at].gain * min(1, float64(int(o.gpus)-free)/float64(n))
+			if j != i && free < o.gpus {
+				loss[p] += c.gain * min(1, float64(o.gpus-free)/float64(c.gpus))
 			}
-			free += n
+			free += c.gpus
 		}
-		if free >= int(o.gpus) {
-			list = append(list, place{int32(p), loss})
+		if free >= o.gpus {
+			list = append(list, int32(p))
 		}
 	}
-	slices.SortStableFunc(list, func(a, b place) int { return cmp.Compare(a.loss, b.loss) })
-	nodes := make([]int32, 0, mostPlaces)
-	for _, p := range list[:min(len(list), mostPlaces)] {
-		nodes = append(nodes, p.node)
-	}
-	return nodes
+	slices.SortStableFunc(list, func(a, b int32) int { return cmp.Compare(loss[a], loss[b]) })
+	return list[:min(len(list), mostPlaces)]
 }
 
-// had is what a task had before something was tried.
-type had struct {
+// left is what a task had that left its node.
+type left struct {
 	task int32
 	at   int
-	pos  int32
+	node int32
 }
 
 // try gives a task an offer on a node. Others leave it, those first that lose
@@ -242,9 +227,10 @@ func (s *search) try(i int32, at int, node int32) bool {
 	t := &s.tasks[i]
 	o := &t.offers[at]
 	before := t.worth(t.at)
-	was := []had{s.leave(i)}
-	crew := slices.DeleteFunc(slices.Clone(s.crew[o.kind][node]), func(j int32) bool { return !s.tasks[j].offers[s.tasks[j].at].plain() })
-	slices.SortStableFunc(crew, func(a, b int32) int { return cmp.Compare(s.density(a), s.density(b)) })
+	was := []left{s.leave(i)}
+	crew := slices.DeleteFunc(slices.Clone(s.crew[o.kind][node]), func(j int32) bool { return !s.had(j).plain() })
+	each := func(j int32) float64 { return s.had(j).gain / float64(max(s.had(j).gpus, 1)) }
+	slices.SortStableFunc(crew, func(a, b int32) int { return cmp.Compare(each(a), each(b)) })
 	for _, j := range crew {
 		if s.shelf[o.kind].free[node] >= int8(o.gpus) {
 			break
@@ -265,32 +251,22 @@ func (s *search) try(i int32, at int, node int32) bool {
 	}
 	for _, h := range was {
 		if h.at >= 0 {
-			s.join(h.task, h.at, h.pos)
+			s.join(h.task, h.at, h.node)
 		}
 	}
 	return false
 }
 
-// plain reports whether an offer is of whole GPUs of one node.
-func (d *dish) plain() bool { return d.nodes == 1 && d.part == 0 }
-
-// density is what a task would lose by leaving its node, for each GPU.
-func (s *search) density(j int32) float64 {
-	t := &s.tasks[j]
-	o := &t.offers[t.at]
-	return o.gain / float64(max(o.gpus, 1))
-}
-
 // leave takes a task of one node off it, and returns what it had.
-func (s *search) leave(i int32) had {
+func (s *search) leave(i int32) left {
 	t := &s.tasks[i]
-	h := had{task: i, at: t.at, pos: -1}
-	if t.at >= 0 {
-		h.pos = t.pos[0]
-		s.enlist(i, false)
-		s.give(t)
+	if t.at < 0 {
+		return left{i, -1, -1}
 	}
-	return h
+	l := left{i, t.at, t.pos[0]}
+	s.enlist(i, false)
+	s.give(t)
+	return l
 }
 
 // join puts a task with an offer onto a node.
@@ -306,11 +282,7 @@ func (s *search) rejoin(i int32) float64 {
 	t := &s.tasks[i]
 	best := -1
 	for k := range t.offers {
-		o := &t.offers[k]
-		if s.declines(t, k) {
-			continue
-		}
-		if o.plain() && t.worth(k) > t.worth(best) && s.shelf[o.kind].fit(int(o.gpus), nil) >= 0 {
+		if o := &t.offers[k]; o.plain() && t.worth(k) > t.worth(best) && !s.declines(t, k) && s.shelf[o.kind].with(int(o.gpus)) > 0 {
 			best = k
 		}
 	}

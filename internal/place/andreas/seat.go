@@ -42,16 +42,14 @@ func (y *yard) seat() {
 func (y *yard) clear() {
 	y.shelf = y.shelves()
 	y.there = make([][]int32, len(y.rooms))
-	seats := 0
-	for i := range y.rooms {
-		seats += bits.OnesCount64(y.rooms[i].Free)
-	}
-	space := make([]int32, seats)
-	for i := range y.rooms {
-		n := bits.OnesCount64(y.rooms[i].Free)
-		y.there[i], space = space[:0:n], space[n:]
+	space := make([]int32, len(y.rooms)*usualSeats)
+	for i := range y.there {
+		y.there[i] = space[i*usualSeats : i*usualSeats : (i+1)*usualSeats]
 	}
 }
+
+// usualSeats is how many tasks a node is expected to have at most.
+const usualSeats = 8
 
 // sit gives a task GPUs of a room.
 func (y *yard) sit(i int32, room int32, seat place.Seat) {
@@ -138,12 +136,7 @@ func (y *yard) fits(i int32, at int) bool {
 		_, _, ok := y.sharing(t, o, nil)
 		return ok
 	}
-	s := &y.shelf[o.kind]
-	nodes := 0
-	for n := o.on(0); n < len(s.count); n++ {
-		nodes += int(s.count[n])
-	}
-	return nodes >= int(o.nodes)
+	return y.shelf[o.kind].with(o.on(0)) >= int(o.nodes)
 }
 
 // place seats a task on the nodes that its offer fits on most tightly: its own
@@ -234,12 +227,12 @@ func (y *yard) tightest(t *task, match *fleet.Matcher, o *offer, gpus int, skip 
 		fits, ok := match.Fits(&y.rooms[room])
 		return fleet.Take(fits, gpus), ok && bits.OnesCount64(fits) >= gpus
 	}
-	if at := y.lately(t); at >= 0 && y.spots[at].kind == o.kind && y.warm(at) {
+	s, rooms := &y.shelf[o.kind], y.kinds[o.kind].rooms
+	if at := y.lately(t); at >= 0 && y.spots[at].kind == o.kind && (s.used[y.spots[at].at] > 0 || !y.kinds[o.kind].off) {
 		if mask, ok := try(at); ok {
 			return at, mask
 		}
 	}
-	s, rooms := &y.shelf[o.kind], y.kinds[o.kind].rooms
 	for _, rows := range [2][][]uint64{s.rows, s.idle} {
 		for n := gpus; n < len(rows); n++ {
 			for w, word := range rows[n] {
@@ -264,10 +257,4 @@ func (y *yard) lately(t *task) int32 {
 		return int32(y.find(t.item.Prefer))
 	}
 	return -1
-}
-
-// warm reports whether a room costs no more to use than any other.
-func (y *yard) warm(room int32) bool {
-	sp := y.spots[room]
-	return !y.kinds[sp.kind].off || y.shelf[sp.kind].used[sp.at] > 0
 }

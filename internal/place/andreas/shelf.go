@@ -78,6 +78,14 @@ func (s *shelf) fit(gpus int, skip []int32) int32 {
 	return -1
 }
 
+// with returns how many nodes have at least so many GPUs free.
+func (s *shelf) with(gpus int) (nodes int) {
+	for n := gpus; n < len(s.count); n++ {
+		nodes += int(s.count[n])
+	}
+	return nodes
+}
+
 // first returns the first node of a set that is not among those to skip.
 func first(set []uint64, skip []int32) int32 {
 	for w, word := range set {

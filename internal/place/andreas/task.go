@@ -2,7 +2,6 @@ package andreas
 
 import (
 	"math"
-	"math/bits"
 	"time"
 
 	"trainyard/internal/fleet"
@@ -109,6 +108,7 @@ func (y *yard) offer() {
 	y.space = make([]offer, 0, total)
 	for i := range y.tasks {
 		t := &y.tasks[i]
+		t.pos = t.one[:0]
 		o := t.item.Outlook
 		t.again = y.restarts(t.item).Seconds() * y.o.Margin
 		from := len(y.space)
@@ -201,8 +201,8 @@ func (y *yard) menu(t *task) []dish {
 // write makes a menu. If nobody measured the job on any kind of GPU that there is,
 // all will do.
 func (y *yard) write(it *queue.Item) []dish {
-	sh, speed := y.shapeOf(it.Shape), it.Outlook.Speed
-	if speed != nil {
+	sh := y.shapeOf(it.Shape)
+	if it.Outlook.Speed != nil {
 		if list := y.measured(it, sh); len(list) > 0 {
 			return list
 		}
@@ -312,17 +312,15 @@ func (d *dish) amount() float64 {
 	return float64(d.gpus)
 }
 
-// perNode splits the GPUs of an offer over its nodes: so many on each, and one
-// more on the first few.
-func (d *dish) perNode() (each, more int) { return int(d.gpus / d.nodes), int(d.gpus % d.nodes) }
+// plain reports whether an offer is of whole GPUs of one node.
+func (d *dish) plain() bool { return d.nodes == 1 && d.part == 0 }
 
-// on returns how many GPUs the i-th node gives.
+// on returns how many GPUs the i-th node gives: as many as the others, or one more
+// on the first few.
 func (d *dish) on(i int) int {
-	each, more := d.perNode()
-	if i < more {
-		return each + 1
+	each := d.gpus / d.nodes
+	if int32(i) < d.gpus%d.nodes {
+		each++
 	}
-	return each
+	return int(each)
 }
-
-func gpusOf(s place.Seat) int { return bits.OnesCount64(s.GPUs) }

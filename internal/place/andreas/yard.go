@@ -100,7 +100,7 @@ func (y *yard) loosen() {
 	y.loose = make([]loose, 0, len(y.view.Running))
 	all := make([]int32, 0, len(y.view.Running))
 	for _, r := range y.view.Running {
-		if !r.Outlook.Resumes || r.Stopping || y.now.Sub(r.Ordered) < y.rest(r.Item) {
+		if !r.Outlook.Resumes || r.Stopping || y.now.Sub(r.Ordered).Seconds() < y.o.Rest*y.restarts(r.Item).Seconds() {
 			continue
 		}
 		from := len(all)
@@ -114,11 +114,6 @@ func (y *yard) loosen() {
 			y.priced = y.priced || reckonable(r.Item)
 		}
 	}
-}
-
-// rest is how long a job is left alone after it was started.
-func (y *yard) rest(it *queue.Item) time.Duration {
-	return time.Duration(y.o.Rest * float64(y.restarts(it)))
 }
 
 // restarts is how long stopping a job and starting it again takes.

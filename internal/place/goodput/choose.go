@@ -304,7 +304,7 @@ func (c *choice) ladder(list []concession, i int) []concession {
 	t := &c.m.tasks[i]
 	for from := c.picks[i]; from >= 0; {
 		have, held := t.worth[from+1], float64(t.opts[from].gpus)
-		best := concession{task: i, at: -1, gpus: held, loss: have}
+		best := concession{task: i, at: -1, gpus: held, loss: have - t.worth[0]}
 		for to := range t.opts {
 			o := &t.opts[to]
 			freed := held - float64(o.gpus)

@@ -88,11 +88,8 @@ func (m *market) add(it *queue.Item, r *place.Running) {
 	if s := it.Outlook.Speed; s != nil {
 		t.pause = time.Duration(s.Start + s.Save).Seconds()
 	}
-	t.calm = patience
-	if m.policy.Makespan {
-		t.calm = Y[0]
-		t.pause = math.Max(t.pause, Y[1])
-	}
+	t.calm = Y[0]
+	t.pause = math.Max(t.pause, Y[1])
 	if r != nil && !t.hold(m) || len(t.opts) == 0 {
 		return
 	}

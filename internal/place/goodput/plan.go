@@ -76,6 +76,8 @@ func (m *market) worthOf(given []seats.Given) float64 {
 			sum += t.worth[t.held+1]
 		case len(g.Seats) > 0:
 			sum += t.after(m.rate(t, g.Seats))
+		default:
+			sum += t.worth[0]
 		}
 	}
 	return sum
