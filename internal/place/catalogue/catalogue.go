@@ -48,20 +48,21 @@ func first(name, rule string, by andreas.Order) place.Entry {
 const far = 1e9 // a bound for numbers that have none of their own
 
 func newAndreas(s *place.Settings) (place.Policy, error) {
-	d := andreas.Defaults()
-	o := andreas.Options{
-		Search: andreas.Search(s.Choice("search", "how it looks for something better than its first answer",
-			string(andreas.Greedy), string(andreas.Random), string(andreas.Local), string(andreas.Relink))),
-		Rounds:   s.Count("rounds", d.Rounds, 0, far, "how often it looks at most; 0 as long as it has time"),
-		Seed:     uint64(s.Count("seed", int(d.Seed), 0, far, "of the chances it takes")),
-		Hedge:    s.Number("hedge", d.Hedge, 0, 10, "share of its remaining time that a job is kept ahead of its deadline where that costs little"),
-		Ahead:    s.Number("ahead", d.Ahead, 0, 100, "how far ahead it looks, in times of what all work that is there would take"),
-		Crowd:    s.Number("crowd", d.Crowd, 0, 100, "how soon the yard counts as full"),
-		Margin:   s.Number("margin", d.Margin, 0, 100, "by how much what a stop wins must exceed what it costs"),
-		Late:     s.Number("late", d.Late, 0, far, "what missing a deadline without a price costs, in prices of the job's GPUs"),
-		Wait:     s.Number("wait", d.Wait, 0, far, "the same for a job without a deadline, from its submission"),
-		Patience: s.Time("patience", d.Patience, "after which that doubles"),
-	}
+	o := andreas.Defaults()
+	o.Search = andreas.Search(s.Choice("search", "how it looks for something better than its first answer",
+		string(o.Search), string(andreas.Greedy), string(andreas.Random), string(andreas.Relink)))
+	o.Rounds = s.Count("rounds", o.Rounds, 0, far, "how often it looks at most; 0 as long as it has time")
+	o.Seed = uint64(s.Count("seed", int(o.Seed), 0, far, "of the chances it takes"))
+	o.Hedge = s.Number("hedge", o.Hedge, 0, 10, "share of its remaining time that a job is kept ahead of its deadline where that costs little")
+	o.Ahead = s.Number("ahead", o.Ahead, 0, 100, "how far ahead it looks, in times of what all work that is there would take")
+	o.Crowd = s.Number("crowd", o.Crowd, 0, 100, "how soon the yard counts as full")
+	o.Margin = s.Number("margin", o.Margin, 0, 100, "by how much what a stop wins must exceed what it costs")
+	o.Dare = s.Number("dare", o.Dare, 0, 100, "time to spare, in times of what is left, with which a job waits for GPUs that suit it better")
+	o.Restart = s.Time("restart", o.Restart, "what stopping a job and starting it again takes at least")
+	o.Rest = s.Number("rest", o.Rest, 0, 1000, "how long a job is left alone after a start, in times of that")
+	o.Late = s.Number("late", o.Late, 0, far, "what missing a deadline without a price costs, in prices of the job's GPUs")
+	o.Wait = s.Number("wait", o.Wait, 0, far, "the same for a job without a deadline, from its submission")
+	o.Patience = s.Time("patience", o.Patience, "after which that doubles")
 	survival := s.Text("survival", "", "share of jobs that still run after 1/n, 2/n, … of their work, as 0.9/0.6/0.3; empty if all run to their end")
 	if survival == "" {
 		return andreas.New(o), nil

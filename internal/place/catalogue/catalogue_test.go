@@ -57,7 +57,7 @@ func TestParametersAreReadOrRefused(t *testing.T) {
 	}
 	for text, says := range map[string]string{
 		"andreas:survival=0.5/0.9":        "that fall",
-		"andreas:search=magic":            "one of greedy",
+		"andreas:search=magic":            "one of local",
 		`harvest:objective="throughputt"`: "throughput",
 		`harvest:at_most="alice 1 <= "`:   "write it as",
 		"harvest:ahead=1ms":               "too short",

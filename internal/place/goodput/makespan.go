@@ -20,19 +20,20 @@ func (m *market) hurry() {
 	for i := range m.tasks {
 		t := &m.tasks[i]
 		o := &t.opts[t.thrifty(m.price, math.Inf(1))]
-		end += m.price[o.kind] * float64(o.gpus) * t.left / o.rate
+		end += m.price[o.kind] * float64(o.gpus) * t.left / t.pace(o.rate)
 	}
 	for i := range m.tasks {
 		t := &m.tasks[i]
-		end = math.Max(end, t.left/t.opts[t.thrifty(m.price, end)].rate)
+		end = math.Max(end, t.left/t.pace(t.opts[t.thrifty(m.price, end)].rate))
 	}
 	keys := make([]float64, len(m.tasks))
 	for i := range m.tasks {
 		t := &m.tasks[i]
 		o := &t.opts[t.thrifty(m.price, end)]
-		alone := t.left / o.rate / end
-		t.value = t.weight * (m.price[o.kind]*float64(o.gpus)*(2-alone) + math.Pow(alone, sharp)) / o.rate
-		keys[i] = -t.value * o.rate / float64(o.gpus)
+		pace := t.pace(o.rate)
+		alone := t.left / pace / end
+		t.value = t.weight * (m.price[o.kind]*float64(o.gpus)*(2-alone) + math.Pow(alone, sharp)) / pace
+		keys[i] = -t.value * pace / float64(o.gpus)
 	}
 	m.prune(keys)
 }
@@ -52,7 +53,7 @@ func (m *market) balance() {
 		for i := range m.tasks {
 			t := &m.tasks[i]
 			o := &t.opts[t.thrifty(m.price, math.Inf(1))]
-			load[o.kind] += t.left / o.rate * float64(o.gpus) / math.Max(m.rooms[o.kind], 1)
+			load[o.kind] += t.left / t.pace(o.rate) * float64(o.gpus) / math.Max(m.rooms[o.kind], 1)
 		}
 		busy := tiny
 		for _, l := range load {
@@ -80,10 +81,10 @@ func (t *task) thrifty(price []float64, end float64) int {
 		if o.rate > t.opts[fastest].rate {
 			fastest = at
 		}
-		if t.left/o.rate > end {
+		if t.left/t.pace(o.rate) > end {
 			continue
 		}
-		if cost := price[o.kind] * float64(o.gpus) / o.rate; cost < least {
+		if cost := price[o.kind] * float64(o.gpus) / t.pace(o.rate); cost < least {
 			best, least = at, cost
 		}
 	}

@@ -37,8 +37,8 @@ type task struct {
 	held   int            // which of them it has now, -1 if it waits
 	young  bool           // it has just begun and keeps what it has
 	left   float64        // units of work
-	calm float64
 	pause  float64        // seconds that a change costs it: saving itself and starting again
+	lead   float64        // seconds until its first unit: its pause if it waits, 0 if it runs
 	weight float64        // how many jobs it counts as
 	share  float64        // of the present price that will hold when it ends, 0 to 1
 	value  float64        // of a unit of its work, in job-seconds
@@ -85,11 +85,13 @@ func newMarket(v *place.View, p Policy) *market {
 // add makes a task of a job, if there is a way to run it.
 func (m *market) add(it *queue.Item, r *place.Running) {
 	t := task{item: it, run: r, opts: m.options(it), held: -1}
+	t.pause = briefly
 	if s := it.Outlook.Speed; s != nil {
-		t.pause = time.Duration(s.Start + s.Save).Seconds()
+		t.pause = math.Max(t.pause, time.Duration(s.Start+s.Save).Seconds())
 	}
-	t.calm = Y[0]
-	t.pause = math.Max(t.pause, Y[1])
+	if r == nil {
+		t.lead = t.pause
+	}
 	if r != nil && !t.hold(m) || len(t.opts) == 0 {
 		return
 	}
@@ -135,6 +137,10 @@ func (m *market) room(n id.Node) (int, bool) {
 func (m *market) kind(number int32) int {
 	return slices.IndexFunc(m.kinds, func(k seats.Kind) bool { return k.ID == number })
 }
+
+// briefly is the least, in seconds, that a change is taken to cost a job: what
+// nobody told is not nothing, and without it jobs that are alike take turns.
+const briefly = 10
 
 // tiny is less work than any job has, and less worth than matters.
 const tiny = 1e-9
@@ -184,6 +190,10 @@ func (m *market) wronged(t *task) float64 {
 	there := m.view.Now.Sub(t.item.Outlook.Submitted).Seconds()
 	return math.Max(1, there/(tenfold*(work/best+soon)))
 }
+
+// pace is how fast a job comes to its end at a rate: with a start ahead, which
+// weighs most on a short job with many GPUs.
+func (t *task) pace(rate float64) float64 { return rate * t.left / (t.left + t.lead*rate) }
 
 // content reports whether a job has the fastest there is for it.
 func (t *task) content() bool {
@@ -261,5 +271,3 @@ func (m *market) reaches(s *queue.Shape) []reach {
 	m.shapes[s] = list
 	return list
 }
-
-var Y = [2]float64{5, 0}

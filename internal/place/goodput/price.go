@@ -69,7 +69,7 @@ func (t *task) cheapest(price []float64, share float64) float64 {
 	best := math.Inf(1)
 	for i := range t.opts {
 		o := &t.opts[i]
-		if cost := (t.weight + share*price[o.kind]*float64(o.gpus)) / o.rate; cost < best {
+		if cost := (t.weight + share*price[o.kind]*float64(o.gpus)) / t.pace(o.rate); cost < best {
 			best = cost
 		}
 	}
@@ -84,7 +84,7 @@ func (t *task) wants(price []float64) int {
 	at, best := -1, 0.0
 	for i := range t.opts {
 		o := &t.opts[i]
-		if gain := t.value*o.rate - price[o.kind]*float64(o.gpus); gain > best {
+		if gain := t.value*t.pace(o.rate) - price[o.kind]*float64(o.gpus); gain > best {
 			at, best = i, gain
 		}
 	}
