@@ -27,6 +27,7 @@ type grid struct {
 	loads  []float64
 	prices []float64 // of lateness, in prices of energy
 	seeds  int
+	skip   int         // seeds before the first
 	rounds map[int]int // of the published rule, by nodes
 }
 
@@ -35,7 +36,7 @@ func gridOf(o Options) grid {
 		return grid{nodes: []int{10}, loads: []float64{0.3, 1.05}, prices: []float64{10}, seeds: 2, rounds: map[int]int{10: 10}}
 	}
 	return grid{
-		nodes: []int{10, 30, 60, 100}, loads: []float64{0.3, 0.45, 0.6, 0.8, 1.05}, prices: []float64{1, 10, 100, 1000}, seeds: 5,
+		nodes: []int{10, 30, 60, 100}, loads: []float64{0.3, 0.45, 0.6, 0.8, 1.05}, prices: []float64{1, 10, 100, 1000}, seeds: 5, skip: o.Skip,
 		rounds: map[int]int{10: 200, 30: 40, 60: 10, 100: 5},
 	}
 }
@@ -77,7 +78,7 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 	g := gridOf(o)
 	p.Line("ANDREAS workload: 10 jobs a node and one, exponential arrivals, deadlines equally between the fastest and the slowest run,")
 	p.Line("lateness equally between %s. Nodes: TESLA with 4 GPUs and TURING with 2, in turn; unused nodes cost nothing.", "k times an hour of one TURING and of two TESLAs")
-	p.Line("Load: work on one TESLA each for what the cluster does, a TURING counting 0.43. Seeds 1 to %d; ± is half a 95 %% interval.", g.seeds)
+	p.Line("Load: work on one TESLA each for what the cluster does, a TURING counting 0.43. Seeds %d to %d; ± is half a 95 %% interval.", g.skip+1, g.skip+g.seeds)
 	p.Line("The published rule draws %v orders at each event by number of nodes, where 1000 were published: with 10 nodes 1000 orders change its cost by 0 to 3 %%.", g.rounds)
 	p.Line("Bound: each job alone, at once, on nodes shared in the cheapest way, changing its GPUs freely; no policy can be below it.")
 	p.Line("* marks a difference that is no larger than chance (paired over seeds, 95 %%).")
@@ -103,7 +104,7 @@ func measure(g grid, start, save time.Duration, parallel int) ([]cell, error) {
 	for _, n := range slices.Backward(g.nodes) {
 		for _, load := range slices.Backward(g.loads) {
 			for seed := range g.seeds {
-				units = append(units, unit{nodes: n, load: load, seed: seed + 1})
+				units = append(units, unit{nodes: n, load: load, seed: g.skip + seed + 1})
 			}
 		}
 	}

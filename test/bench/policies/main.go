@@ -53,6 +53,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	name := flags.String("target", "", "what to measure: "+strings.Join(names(), ", "))
 	out := flags.String("out", "", "write the figures to `file`")
+	skip := flags.Int("skip-seeds", 0, "leave out so many seeds from the first, where a target has several instances (andreas)")
 	quick := flags.Bool("quick", false, "a small version: to try the benchmark, not to quote its figures")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -61,7 +62,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 	if !ok {
 		return fmt.Errorf("there is no target %q; there are %s", *name, strings.Join(names(), ", "))
 	}
-	o := target.Options{Data: dataFolder(), Quick: *quick, Parallel: runtime.GOMAXPROCS(0)}
+	o := target.Options{Data: dataFolder(), Quick: *quick, Parallel: runtime.GOMAXPROCS(0), Skip: *skip}
 	began := clock.Wall{}.Now()
 	if _, err := fmt.Fprintf(stdout, "bench-%s: %d cores, %s, %s\n\n", *name, runtime.NumCPU(), runtime.Version(), began.UTC().Format("2006-01-02 15:04 UTC")); err != nil {
 		return err
