@@ -67,7 +67,7 @@ check_generated() {
   fi
 }
 
-check_fuzz() { scripts/fuzz.sh "${FUZZTIME:-5s}"; }
+check_fuzz() { scripts/fuzz.sh "${FUZZTIME:-2s}"; }
 
 failed=()
 for step in format vet vet_nvml modules generated lint fuzz; do

@@ -31,7 +31,7 @@ const (
 // and 0.95, loses up to 40 % when it is spread over nodes, needs 10 s to 2 min to
 // start, and is faster on some kinds than on others.
 func (d draw) list(cluster []fleet.Node) []*sim.Job {
-	r := rand.New(rand.NewPCG(d.seed, 7)) //nolint:gosec // the same workload each time
+	r := rand.New(rand.NewPCG(d.seed, 7))
 	gpus := 0
 	for i := range cluster {
 		gpus += len(cluster[i].Inventory.GPUs)
