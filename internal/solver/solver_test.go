@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,14 +22,17 @@ import (
 func each(t *testing.T, test func(t *testing.T, p solver.Program)) {
 	t.Helper()
 	for _, name := range solver.Names() {
+		p, err := solver.Find(name)
+		if err != nil && name == "highs" { // Debian has none: it is tried where somebody installed it
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, err := solver.Find(name)
 			if err != nil {
-				if os.Getenv("CI") == "true" && name != "highs" {
+				if os.Getenv("CI") == "true" {
 					t.Fatal(err)
 				}
-				t.Skip(err)
+				t.Skipf("%s is not installed: %v", name, err)
 			}
 			test(t, p)
 		})
@@ -232,9 +234,6 @@ func TestNoSolverIsAClearError(t *testing.T) {
 // pretend makes a program that leaves this answer, whatever it is asked.
 func pretend(t *testing.T, name, answer string) solver.Program {
 	t.Helper()
-	if _, err := exec.LookPath("sh"); err != nil {
-		t.Skip("there is no sh to pretend with")
-	}
 	dir := t.TempDir()
 	file, path := filepath.Join(dir, "canned"), filepath.Join(dir, name)
 	script := "#!/bin/sh\nwhile [ $# -gt 0 ]; do case $1 in -solution|-w|--solution_file) out=$2;; esac; shift; done\ncp '" + file + "' \"$out\"\n"

@@ -85,8 +85,12 @@ func newPublished(s *place.Settings) (place.Policy, error) {
 }
 
 func newGoodput(makespan bool) func(*place.Settings) (place.Policy, error) {
+	standard := 5 * time.Second
+	if makespan {
+		standard = time.Minute // jobs take turns
+	}
 	return func(s *place.Settings) (place.Policy, error) {
-		return goodput.Policy{Makespan: makespan, Gap: s.Time("gap", 10*time.Second, "least time between two changes of what runs")}, nil
+		return goodput.Policy{Makespan: makespan, Gap: s.Time("gap", standard, "how long a job that has just begun keeps what it has")}, nil
 	}
 }
 

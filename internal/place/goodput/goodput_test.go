@@ -103,6 +103,27 @@ func TestWhoHasHowMany(t *testing.T) {
 			y.waits(exactly(1), nil).Lasts = time.Hour
 			return y
 		}, map[id.Job]int{"j1": 1}},
+		"a job that runs is not stopped for one that is little shorter": {func() *yard {
+			y := newYard()
+			y.node("a", "V100", 1)
+			y.runs(y.waits(exactly(1), scales(1800, 1, 1, time.Minute)), "a", 1, 13*time.Minute) // 18 min are left
+			y.waits(exactly(1), scales(960, 1, 1, time.Minute))                                  // with its start 17 min
+			return y
+		}, map[id.Job]int{"j1": 1}},
+		"a job that runs is stopped for one that is far shorter": {func() *yard {
+			y := newYard()
+			y.node("a", "V100", 1)
+			y.runs(y.waits(exactly(1), scales(1e5, 1, 1, time.Minute)), "a", 1, 13*time.Minute)
+			y.waits(exactly(1), scales(300, 1, 1, time.Minute))
+			return y
+		}, map[id.Job]int{"j2": 1}},
+		"a job that is done before more GPUs have started does not have them": {func() *yard {
+			y := newYard()
+			y.node("a", "V100", 8)
+			y.waits(elastic(), scales(10, 1, 8, 5*time.Minute))
+			y.waits(elastic(), scales(1e5, 1, 8, 5*time.Minute))
+			return y
+		}, map[id.Job]int{"j1": 1, "j2": 7}},
 		"a job beyond one node takes whole nodes": {func() *yard {
 			y := newYard()
 			for _, n := range []string{"a", "b", "c"} {
@@ -185,9 +206,8 @@ func TestAChangeMustPay(t *testing.T) {
 func TestWhatCannotGoOnIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*yard, *place.Running){
-		"it saves nothing":         func(_ *yard, r *place.Running) { r.Outlook.Resumes = false },
-		"it is being stopped":      func(_ *yard, r *place.Running) { r.Stopping = true },
-		"its node takes no others": func(y *yard, _ *place.Running) { y.drain("a") },
+		"it saves nothing":    func(_ *yard, r *place.Running) { r.Outlook.Resumes = false },
+		"it is being stopped": func(_ *yard, r *place.Running) { r.Stopping = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -205,6 +225,68 @@ func TestWhatCannotGoOnIsLeftAlone(t *testing.T) {
 				t.Errorf("got %v, want only j1 on its 4 GPUs", got)
 			}
 		})
+	}
+}
+
+// TestAJobOnAClosedNodeTakesNothingFromOthers lets one run where nothing new may
+// go: it stays, and what is open is for the others.
+func TestAJobOnAClosedNodeTakesNothingFromOthers(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.node("a", "V100", 4)
+	y.node("b", "V100", 4)
+	y.runs(y.waits(elastic(), scales(1e6, 0.9, 8, time.Minute)), "a", 4, time.Hour)
+	y.drain("a")
+	y.waits(elastic(), scales(1e4, 0.9, 8, time.Minute))
+	got, plan := y.after(t, goodput.Policy{})
+	if want := map[id.Job]int{"j1": 4, "j2": 4}; !cmp.Equal(counts(got), want) || len(plan.Stops) > 0 {
+		t.Errorf("got %v with %d stops, want %v and none", got, len(plan.Stops), want)
+	}
+}
+
+// TestAStopIsPaidForToo lets ten jobs run and another wait that is shorter than
+// the longest of them, or than all.
+func TestAStopIsPaidForToo(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		work float64
+		stop int
+	}{
+		"little shorter than the longest": {9e5, 0},
+		"shorter than all":                {100, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := newYard()
+			y.node("a", "V100", 10)
+			work := 1e4
+			for range 10 {
+				y.runs(y.waits(exactly(1), scales(work, 1, 1, time.Minute)), "a", 1, 10*time.Minute)
+				work *= 1.7
+			}
+			y.waits(exactly(1), scales(tc.work, 1, 1, time.Minute))
+			if _, plan := y.after(t, goodput.Policy{}); len(plan.Stops) != tc.stop {
+				t.Errorf("%d jobs are stopped, want %d", len(plan.Stops), tc.stop)
+			}
+		})
+	}
+}
+
+// TestAMoveIsPaidForToo lets two nodes be half in use while a job of a whole node
+// waits: in counts there is room for it, on the nodes somebody has to move.
+func TestAMoveIsPaidForToo(t *testing.T) {
+	t.Parallel()
+	for priority, moves := range map[int]int{0: 1, 100: 0} {
+		y := newYard()
+		for _, n := range []id.Node{"a", "b"} {
+			y.node(string(n), "V100", 2)
+			y.runs(y.ranks(priority, exactly(1), scales(1e5, 1, 1, time.Minute)), n, 1, time.Hour)
+		}
+		y.waits(exactly(2), scales(1e5, 0, 2, time.Minute))
+		got, plan := y.after(t, goodput.Policy{})
+		if len(plan.Stops) != moves || got["j3"].gpus != 2*moves {
+			t.Errorf("with priority %d %d jobs move and the one that waits has %d GPUs, want %d and %d", priority, len(plan.Stops), got["j3"].gpus, moves, 2*moves)
+		}
 	}
 }
 
@@ -259,7 +341,7 @@ func TestItAsksAgainOnlyWhileSomethingIsWanting(t *testing.T) {
 	if _, plan := y.after(t, goodput.Policy{}); !plan.Again.IsZero() {
 		t.Errorf("everybody has all there is, and it asks again at %v", plan.Again)
 	}
-	y.waits(exactly(4), scales(1e7, 0, 4, time.Minute))
+	y.waits(exactly(4), scales(1e7, 0, 4, time.Minute)).Outlook.Submitted = start.Add(-time.Hour)
 	if _, plan := y.after(t, goodput.Policy{}); !plan.Again.Equal(start.Add(30 * time.Minute)) {
 		t.Errorf("it asks again at %v, want half an hour after an hour without a change", plan.Again)
 	}

@@ -89,14 +89,17 @@ func (m *market) add(it *queue.Item, r *place.Running) {
 	if s := it.Outlook.Speed; s != nil {
 		t.pause = math.Max(t.pause, time.Duration(s.Start+s.Save).Seconds())
 	}
-	if r == nil {
+	if r == nil && !m.policy.Makespan {
 		t.lead = t.pause
 	}
 	if r != nil && !t.hold(m) || len(t.opts) == 0 {
 		return
 	}
 	t.left = m.left(&t)
-	t.weight = (1 + float64(it.Priority)/10) * m.wronged(&t)
+	t.weight = 1 + float64(it.Priority)/10
+	if !m.policy.Makespan {
+		t.weight *= m.wronged(&t)
+	}
 	m.tasks = append(m.tasks, t)
 }
 
@@ -170,9 +173,9 @@ func (m *market) left(t *task) float64 {
 	return rate * soon * math.Exp2(math.Ceil(math.Log2(math.Max(had/soon, 1))))
 }
 
-// tenfold is how many times longer than by itself a job may take before it counts
+// threefold is how many times longer than by itself a job may take before it counts
 // as more than one.
-const tenfold = 10
+const threefold = 3
 
 // wronged is how many jobs a job counts as because it has been there for far
 // longer than it would take by itself. Without it a large job could wait for ever
@@ -188,7 +191,7 @@ func (m *market) wronged(t *task) float64 {
 		work = t.item.Lasts.Seconds()
 	}
 	there := m.view.Now.Sub(t.item.Outlook.Submitted).Seconds()
-	return math.Max(1, there/(tenfold*(work/best+soon)))
+	return math.Max(1, there/(threefold*(work/best+t.pause)))
 }
 
 // pace is how fast a job comes to its end at a rate: with a start ahead, which

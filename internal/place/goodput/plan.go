@@ -75,7 +75,7 @@ func (m *market) worthOf(given []seats.Given) float64 {
 		case g.Stays:
 			sum += t.worth[t.held+1]
 		case len(g.Seats) > 0:
-			sum += t.after(m.rate(t, g.Seats))
+			sum += t.after(m.rate(t, g.Seats), m.policy.patience())
 		default:
 			sum += t.worth[0]
 		}
@@ -143,17 +143,22 @@ func about(seconds float64) string {
 }
 
 // again is when to look once more if nothing happens: ever later the longer
-// nothing was changed, and never if all have the best they could have.
+// nothing has changed and nobody has come, and never if all have the best they
+// could have.
 func (m *market) again() time.Time {
 	last, content := time.Time{}, true
 	for i := range m.tasks {
 		t := &m.tasks[i]
 		content = content && t.content()
-		if t.run != nil && t.run.Ordered.After(last) {
-			last = t.run.Ordered
+		at := t.item.Outlook.Submitted
+		if t.run != nil {
+			at = t.run.Ordered
+		}
+		if at.After(last) {
+			last = at
 		}
 	}
-	if content || last.IsZero() {
+	if content {
 		return time.Time{}
 	}
 	return m.view.Now.Add(max(m.policy.gap(), m.view.Now.Sub(last)/2))

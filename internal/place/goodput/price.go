@@ -91,9 +91,12 @@ func (t *task) wants(price []float64) int {
 	return at
 }
 
+// alike is up to which ratio of what they cost jobs are taken to end together: who
+// is a little shorter should not be the reason to stop who runs.
+const alike = 1.1
+
 // rank orders the jobs by what they cost until their end, and sets the share of
-// the price that will hold when each of them ends. Jobs that cost the same end
-// together.
+// the price that will hold when each of them ends.
 func (m *market) rank() {
 	cost := make([]float64, len(m.tasks))
 	for i := range m.tasks {
@@ -103,7 +106,7 @@ func (m *market) rank() {
 	all := float64(len(m.tasks) + m.more)
 	for from := 0; from < len(order); {
 		to := from + 1
-		for to < len(order) && cost[order[to]] <= cost[order[from]] {
+		for to < len(order) && cost[order[to]] <= cost[order[from]]*alike {
 			to++
 		}
 		// The middle one of those that end together stands for all of them.

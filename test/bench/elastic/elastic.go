@@ -122,7 +122,7 @@ func (s *section) print(w io.Writer) error {
 	line := func(format string, args ...any) { fmt.Fprintf(t, format, args...) } //nolint:errcheck // Flush reports it
 	line("  input\tpolicy\tmean completion s\tp99 s\tlast end h\tfairness\tGPUs used\tstops\t\n")
 	for _, r := range s.rows {
-		line("  %s\t%s\t%.0f\t%s\t%s\t", r.input, r.policy, r.mean, orNone("%.0f", r.p99), orNone("%.2f", r.makespan/3600))
+		line("  %s\t%s\t%s\t%s\t%s\t", r.input, r.policy, orNone("%.0f", r.mean), orNone("%.0f", r.p99), orNone("%.2f", r.makespan/3600))
 		if r.result == nil {
 			line("\t\t\t%s\n", r.note)
 			continue

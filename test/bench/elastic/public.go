@@ -185,8 +185,16 @@ func gavelMakespan(o Options) *section {
 		theirs(filepath.Base(gavelEnd), "min_total_duration", 0, 0, 20.71*3600),
 		theirs(filepath.Base(gavelEnd), "min_total_duration_perf", 0, 0, 17.40*3600),
 		theirs(filepath.Base(gavelEnd), "gandiva", 0, 0, 20.93*3600))
-	s.notes = append(slices.Clone(gavelNotes), "No plan can end before 17.09 h: then every kind is busy all the time with what it is best at.")
+	s.notes = slices.Clone(gavelNotes)
+	least := 0.0
+	if cfg, err := gavelRow(o, gavelEnd, "", "").config(); err == nil { // an error shows in the rows
+		least, err = bound(cfg.Nodes, cfg.Jobs)
+		if err == nil {
+			s.notes = append(s.notes, fmt.Sprintf("No plan can end before %.2f h: then every kind is busy all the time with what it is best at.", least/3600))
+		}
+	}
 	s.figures = func(rows []*row, out map[string]float64) {
+		out["gavel_makespan_bound_h"] = least / 3600
 		out["gavel_makespan_h"] = find(rows, "goodput-makespan", "").makespan / 3600
 		out["gavel_makespan_restart_h"] = find(rows, "goodput-makespan", restart).makespan / 3600
 		out["gavel_makespan_nodes_h"] = find(rows, "goodput-makespan", apart).makespan / 3600

@@ -50,7 +50,7 @@ func TestOnThePublishedLogs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Contains(text.String(), "instead: jobs") {
-		t.Skip("the public logs are not there")
+		t.Skipf("the shared data are not there: rlscheduler and swf in %s", data)
 	}
 	if got["fcfs_lublin1_bsld"] < 1 {
 		t.Errorf("FCFS on Lublin-1: %g\n%s", got["fcfs_lublin1_bsld"], &text)
