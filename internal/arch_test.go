@@ -27,10 +27,10 @@ var layers = []struct {
 	packages []string
 }{
 	{"words", true, []string{"internal/fault", "internal/clock", "internal/id"}},
-	{"nouns", true, []string{"internal/job", "internal/fleet", "internal/tenant"}},
+	{"nouns", true, []string{"internal/job", "internal/fleet", "internal/tenant", "internal/dataset", "internal/gpuspec"}},
 	{"decisions", true, []string{
 		"internal/spec", "internal/admit", "internal/queue", "internal/place", "internal/place/*",
-		"internal/formula", "internal/forecast", "internal/forecast/*", "internal/relocate", "internal/hire", "internal/share", "internal/ledger",
+		"internal/formula", "internal/forecast", "internal/forecast/*", "internal/relocate", "internal/hire", "internal/hire/*", "internal/share", "internal/ledger",
 	}},
 	{"yardmaster", true, []string{"internal/yardmaster"}},
 	{"ports and adapters", false, []string{
@@ -47,7 +47,7 @@ var layers = []struct {
 var adapters = []string{"internal/store/sql", "internal/engine/*", "internal/cloud/*"}
 
 // testKits are imported by tests, and by each other, alone.
-var testKits = []string{"internal/store/storetest", "internal/store/storetest/*"}
+var testKits = []string{"internal/cloud/cloudtest", "internal/store/storetest", "internal/store/storetest/*"}
 
 // strangers may not know each other: they talk over the API.
 var strangers = []struct {
@@ -72,7 +72,7 @@ var (
 	readsClock   = []string{"internal/clock"}
 	readsEnviron = []string{"cmd/*", "internal/cli", "internal/cli/*", "internal/agent", "internal/agent/*", "internal/agent/*/*"}
 	// thirdParty lists, for pure packages, the modules they may use.
-	thirdParty = map[string][]string{"internal/spec": {"gopkg.in/yaml.v3"}}
+	thirdParty = map[string][]string{"internal/spec": {"gopkg.in/yaml.v3"}, "internal/hire": {"gopkg.in/yaml.v3"}}
 	// hooks are variables of libraries that the library wants to be set.
 	hooks = map[string][]string{"internal/server": {"github.com/danielgtaylor/huma/v2.NewError", "github.com/danielgtaylor/huma/v2.DefaultArrayNullable"}}
 	// notPure are the exceptions within the pure layers.

@@ -96,7 +96,8 @@ type Node struct {
 	Reason    string    // why it is in this state
 	Drained   bool      // an operator lets nothing new onto it
 	Joined    time.Time
-	Key       string // names the machine's own key, so that joining twice makes one node
+	Key       string   // names the machine's own key, so that joining twice makes one node
+	Lease     id.Lease // by which it was hired, "" if it was not
 	Inventory Inventory
 }
 
@@ -145,6 +146,28 @@ type GPU struct {
 	Driver string    `json:"driver,omitempty"`
 	Fake   bool      `json:"fake,omitempty"` // declared, not real: for evaluation and tests
 	Error  string    `json:"error,omitempty"`
+	// Peak and Measured are bf16 TFLOPS, or of the next narrower number it has: by the
+	// table of what vendors say, and by a probe on this very device. 0 if unknown.
+	Peak      float64 `json:"peak_tflops,omitempty"`
+	Measured  float64 `json:"measured_tflops,omitempty"`
+	Bandwidth float64 `json:"bandwidth_gbs,omitempty"` // of its memory, GB/s
+	Watts     float64 `json:"power_limit_w,omitempty"`
+	Health    string  `json:"health,omitempty"` // evidence that something is wrong or was: Xid, ECC, heat
+}
+
+// achievable is which part of its peak a device reaches in practice.
+const achievable = 0.75
+
+// TFLOPS returns how fast the device is and how that is known: "measured", "table",
+// or "unknown" with 0.
+func (g *GPU) TFLOPS() (speed float64, origin string) {
+	switch {
+	case g.Measured > 0:
+		return g.Measured, "measured"
+	case g.Peak > 0:
+		return g.Peak * achievable, "table"
+	}
+	return 0, "unknown"
 }
 
 // GPUState is what a GPU is doing.

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// The names of things. A Job or Run is made by this package; a Node, User or
-// Project is a name that people chose and that Name accepted.
+// The names of things. A Job, Run or Lease is made by this package; a Node, User,
+// Project or Dataset is a name that people chose and that Name accepted.
 type (
 	Job     string
 	Run     string
@@ -19,6 +19,8 @@ type (
 	User    string
 	Project string
 	Token   string
+	Lease   string
+	Dataset string
 )
 
 // NewJob returns the id of the n-th job.
@@ -26,13 +28,23 @@ func NewJob(n uint64) Job { return Job("j" + strconv.FormatUint(n, 10)) }
 
 // Number returns n of NewJob(n), and false for a string that is no job id.
 func (j Job) Number() (uint64, bool) {
-	digits, ok := strings.CutPrefix(string(j), "j")
+	return number(string(j), "j")
+}
+
+func number(s, letter string) (uint64, bool) {
+	digits, ok := strings.CutPrefix(s, letter)
 	if !ok || digits == "" || digits[0] == '0' || digits[0] == '+' {
 		return 0, false
 	}
 	n, err := strconv.ParseUint(digits, 10, 64)
 	return n, err == nil
 }
+
+// NewLease returns the id of the n-th lease.
+func NewLease(n uint64) Lease { return Lease("l" + strconv.FormatUint(n, 10)) }
+
+// Number returns n of NewLease(n), and false for a string that is no lease id.
+func (l Lease) Number() (uint64, bool) { return number(string(l), "l") }
 
 // NewRun returns the id of the run of a job with this epoch.
 func NewRun(j Job, epoch int) Run { return Run(string(j) + "." + strconv.Itoa(epoch)) }

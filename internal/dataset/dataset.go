@@ -1,0 +1,48 @@
+// Package dataset holds the noun dataset: named data, the rule that says where it
+// may be, where it is, and what bringing it elsewhere costs.
+//
+// The package is pure. The yardmaster keeps the datasets and holds every start to
+// their rules; policies price the staging; the agent brings the data.
+package dataset
+
+import (
+	"time"
+
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// Dataset is named data.
+type Dataset struct {
+	ID      id.Dataset
+	Seq     uint64
+	Size    job.Bytes
+	Rule    job.Place // where it may be: local, cloud or any
+	Owner   id.User   // who registered it
+	Source  string    // where it is fetched from: a path on the nodes, or an http(s) address; "" if only copies are known
+	Copies  []Copy
+	Created time.Time
+	Removed bool
+}
+
+// Copy is a place that has the data.
+type Copy struct {
+	Node id.Node   `json:"node,omitempty"` // on this node, or
+	Pool string    `json:"pool,omitempty"` // reached by every node of this pool, or
+	At   job.Place `json:"at,omitempty"`   // by every local or by every cloud node
+	Path string    `json:"path,omitempty"` // where there
+	// Since is when it came to be there.
+	Since time.Time `json:"since,omitzero"`
+}
+
+// Narrow returns the place rule of something that has to keep to both, and false
+// if nothing can keep to both.
+func Narrow(a, b job.Place) (job.Place, bool) {
+	switch {
+	case a == b || b == job.PlaceAny || b == "":
+		return a, true
+	case a == job.PlaceAny || a == "":
+		return b, true
+	}
+	return a, false
+}

@@ -1,0 +1,70 @@
+package fleet
+
+import (
+	"time"
+
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// Offer is a kind of on-demand node that could be hired.
+type Offer struct {
+	Name      string       `json:"name"` // PROVIDER/TYPE/REGION, with /ZONE and /spot where they apply: names it to people and in plans
+	Provider  string       `json:"provider"`
+	Type      string       `json:"type"`
+	Region    string       `json:"region,omitempty"`
+	Zone      string       `json:"zone,omitempty"`
+	Spot      bool         `json:"spot,omitempty"` // cheaper, and taken back when the provider wants it
+	GPU       string       `json:"gpu,omitempty"`
+	GPUs      int          `json:"gpus,omitempty"`
+	GPUMemory job.Bytes    `json:"gpu_memory,omitempty"` // of one GPU
+	TFLOPS    float64      `json:"tflops,omitempty"`     // peak of one GPU; 0 to look it up by name
+	CPUs      job.CPUs     `json:"cpus"`
+	Memory    job.Bytes    `json:"memory"`
+	Hourly    job.Money    `json:"hourly"`           // rent for an hour
+	Boot      job.Duration `json:"boot,omitempty"`   // from the order until its agent reports
+	Bills     job.Duration `json:"bills,omitempty"`  // rent is paid for whole stretches of this length; 0 by the second
+	Least     job.Duration `json:"least,omitempty"`  // and at least for this long
+	Most      int          `json:"most,omitempty"`   // at once; 0 for no limit of ours
+	Losses    float64      `json:"losses,omitempty"` // how often a spot node is taken back, per hour; 0 if unknown
+	Fake      bool         `json:"fake,omitempty"`   // its GPUs are declared, not real
+}
+
+// NameOf returns the name of an offer by what makes it one.
+func (o *Offer) NameOf() string {
+	name := o.Provider + "/" + o.Type
+	if o.Region != "" {
+		name += "/" + o.Region
+	}
+	if o.Zone != "" {
+		name += "/" + o.Zone
+	}
+	if o.Spot {
+		name += "/spot"
+	}
+	return name
+}
+
+// Node returns what a node of this offer would be, for matching and pricing.
+func (o *Offer) Node() *Node {
+	n := &Node{ID: id.Node(o.Name), Class: OnDemand, State: Ready}
+	n.Inventory = Inventory{CPUs: o.CPUs, Memory: o.Memory}
+	for i := range o.GPUs {
+		n.Inventory.GPUs = append(n.Inventory.GPUs, GPU{Index: i, Model: o.GPU, Memory: o.GPUMemory, Peak: o.TFLOPS, Fake: o.Fake})
+	}
+	return n
+}
+
+// Rent returns what hiring a node of this offer for so long costs, in money.
+func (o *Offer) Rent(d job.Duration) float64 {
+	return float64(o.Hourly) / 1e6 * time.Duration(o.Billed(d)).Hours()
+}
+
+// Billed returns for how long rent is paid if a node is kept so long.
+func (o *Offer) Billed(d job.Duration) job.Duration {
+	d = max(d, o.Least, 0)
+	if o.Bills > 0 && d%o.Bills != 0 {
+		d += o.Bills - d%o.Bills
+	}
+	return d
+}
