@@ -30,9 +30,9 @@ var layers = []struct {
 	{"nouns", true, []string{"internal/job", "internal/fleet", "internal/tenant", "internal/dataset", "internal/gpuspec"}},
 	{"decisions", true, []string{
 		"internal/spec", "internal/admit", "internal/queue", "internal/place", "internal/place/*",
-		"internal/formula", "internal/forecast", "internal/forecast/*", "internal/relocate", "internal/hire", "internal/hire/*", "internal/share", "internal/ledger",
+		"internal/formula", "internal/books", "internal/forecast", "internal/forecast/*", "internal/relocate", "internal/hire", "internal/hire/*", "internal/share", "internal/ledger",
 	}},
-	{"yardmaster", true, []string{"internal/yardmaster"}},
+	{"yardmaster", true, []string{"internal/yardmaster", "internal/yardmaster/*"}},
 	{"ports and adapters", false, []string{
 		"internal/store", "internal/store/*", "internal/store/storetest/*", "internal/blob", "internal/runlog", "internal/engine", "internal/engine/*",
 		"internal/cloud", "internal/cloud/*", "internal/solver",

@@ -57,38 +57,25 @@ type Boot struct {
 	Script    string // the whole, as a cloud-init script; see UserData
 }
 
+// Instance is a machine as its provider shows it.
+type Instance = fleet.Instance
+
 // State is where a machine stands with its provider.
-type State string
+type State = fleet.InstanceState
 
 // The states of a machine.
 const (
-	Pending State = "pending" // created, does not run yet
-	Up      State = "up"
-	Ending  State = "ending" // is being ended
-	Gone    State = "gone"   // ended
+	Pending = fleet.InstancePending
+	Up      = fleet.InstanceUp
+	Ending  = fleet.InstanceEnding
+	Gone    = fleet.InstanceGone
 )
-
-// Instance is a machine as its provider shows it.
-type Instance struct {
-	ID       string
-	Lease    id.Lease // by its tag; "" if it carries the yard's tag and no lease's
-	Region   string
-	Zone     string
-	Type     string
-	Spot     bool
-	State    State
-	Why      string // why it ended, as far as the provider says: "spot" if it was taken back
-	Address  string
-	Launched time.Time // as the provider's clock has it
-	Ended    time.Time
-	Billed   float64 // what the provider says it has charged; negative if it does not say
-}
 
 // Codes of refusals: errors of kind fault.OverLimit carry one of them.
 const (
-	CodeCapacity = "no_capacity" // the provider has none of this type there now
-	CodeQuota    = "no_quota"    // the account may not have more
-	CodePrice    = "spot_price"  // the spot price is above what we would pay
+	CodeCapacity = fleet.RefusedCapacity
+	CodeQuota    = fleet.RefusedQuota
+	CodePrice    = fleet.RefusedPrice
 )
 
 // Tags that machines carry.

@@ -122,6 +122,9 @@ type Inventory struct {
 	GPUs    []GPU     `json:"gpus,omitempty"`
 	// Limits says how the node enforces what a run may use: "cgroup v2", "cgroup v1" or why it cannot.
 	Limits string `json:"limits,omitempty"`
+	// Draw is how many watts all GPUs together draw with 0, 1, 2, … of them in use, as
+	// measured; 0 where that has not been seen yet, nothing if it cannot be measured.
+	Draw []float64 `json:"draw_w,omitempty"`
 }
 
 // GPU returns the device with an index, nil if there is none.
@@ -148,14 +151,20 @@ type GPU struct {
 	Error  string    `json:"error,omitempty"`
 	// Peak and Measured are bf16 TFLOPS, or of the next narrower number it has: by the
 	// table of what vendors say, and by a probe on this very device. 0 if unknown.
-	Peak      float64 `json:"peak_tflops,omitempty"`
-	Measured  float64 `json:"measured_tflops,omitempty"`
-	Bandwidth float64 `json:"bandwidth_gbs,omitempty"` // of its memory, GB/s
-	Watts     float64 `json:"power_limit_w,omitempty"`
-	Health    string  `json:"health,omitempty"` // evidence that something is wrong or was: Xid, ECC, heat
+	Peak     float64 `json:"peak_tflops,omitempty"`
+	Measured float64 `json:"measured_tflops,omitempty"`
+	// Achievable is what others have measured on its kind, 0 if that is not known.
+	Achievable float64 `json:"achievable_tflops,omitempty"`
+	Bandwidth  float64 `json:"bandwidth_gbs,omitempty"` // of its memory, GB/s
+	Watts      float64 `json:"power_limit_w,omitempty"`
+	Health     string  `json:"health,omitempty"` // evidence that something is wrong or was: Xid, ECC, heat
 }
 
-// achievable is which part of its peak a device reaches in practice.
+// FakeMark ends the model of a declared GPU, so that every list shows what it is.
+const FakeMark = " (fake)"
+
+// achievable is which part of its peak a device reaches in practice, where
+// nobody has measured its kind.
 const achievable = 0.75
 
 // TFLOPS returns how fast the device is and how that is known: "measured", "table",
@@ -164,6 +173,8 @@ func (g *GPU) TFLOPS() (speed float64, origin string) {
 	switch {
 	case g.Measured > 0:
 		return g.Measured, "measured"
+	case g.Achievable > 0:
+		return g.Achievable, "table"
 	case g.Peak > 0:
 		return g.Peak * achievable, "table"
 	}

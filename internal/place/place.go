@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/queue"
+	"trainyard/internal/tenant"
 )
 
 // View is what a policy sees.
@@ -25,6 +26,14 @@ type View struct {
 	Running []*Running            // jobs that hold nodes, by order of submission
 	Usage   func(id.User) float64 // decayed use in GPU-seconds
 	Tariff  *fleet.Tariff         // what nodes cost; nil if nobody told
+	Offers  []fleet.Offer         // what may be hired now, cheapest first
+	Leases  []*fleet.Lease        // that have not ended, by number
+	// Allow tells what a job may still take by its owner's and its project's limits.
+	// Nil means that there are none.
+	Allow func(*queue.Item) tenant.Allowance
+	// Stage tells how long it takes to bring a job's data to a node, and what that
+	// costs. Nil means nothing.
+	Stage func(*queue.Item, *fleet.Node) (time.Duration, float64)
 	// Enough reports that a policy that searches has had its time and must
 	// answer with the best it has. Nil means that it is not limited by time.
 	Enough func() bool
@@ -46,6 +55,7 @@ type Policy interface {
 type Plan struct {
 	Stops  []Stop
 	Starts []Start
+	Hires  []Hire
 	// Held is the first job in line that could not be started, and the nodes
 	// that are kept for it. Nil if every job was started or none is held for.
 	Held *Reservation
@@ -66,6 +76,19 @@ type Start struct {
 	Item   *queue.Item
 	Seats  []Seat // in rank order
 	Reason string // why here, in words a researcher understands
+	// Saves is the money that this costs less than what the job would have had
+	// instead, which Instead names. 0 if nothing else came into question.
+	Saves   float64
+	Instead string
+}
+
+// Hire asks for on-demand nodes for a waiting job. All of them, or none.
+type Hire struct {
+	Item   *queue.Item
+	Offer  string // by its name
+	Count  int
+	Cost   float64 // expected, in money, until the job has ended
+	Reason string
 }
 
 // Seat is one rank's place.
@@ -73,6 +96,29 @@ type Seat struct {
 	Node  id.Node
 	GPUs  uint64
 	Share float64 // of the one GPU, if the job can do with a share of it; 0 for whole GPUs
+}
+
+// Adviser is a policy that can tell, for one job, where it could run, what that
+// would cost and when it would be done.
+type Adviser interface {
+	Options(v *View, it *queue.Item) []Option
+}
+
+// Option is one way to run a job. The first of a list is what the policy would do.
+type Option struct {
+	Class    fleet.Class
+	Nodes    []id.Node // there, or that it would wait for
+	Offer    string    // to be hired, "" if nothing is
+	Count    int       // of nodes
+	What     string    // what it would run on, in words: 2x A100 on n1
+	Start    time.Time // zero if unknown
+	Finish   time.Time // expected; zero if unknown
+	Earliest time.Time // and the interval in which it lies, four times out of five
+	Latest   time.Time
+	Cost     float64 // expected, in money
+	CostMost float64 // at the late end of the interval
+	Basis    string  // what the times rest on: "your expect", "speed in the job file", "38 earlier jobs", "nothing is known"
+	Verdict  string  // why it is taken, or why it is not
 }
 
 // Reservation keeps nodes for a job that cannot start yet.

@@ -46,26 +46,26 @@ func TestCheckOfStops(t *testing.T) {
 	}{
 		"a start takes what a stop frees": {
 			plan: func(w *world) place.Plan {
-				return place.Plan{Stops: []place.Stop{{w.j1, why}}, Starts: []place.Start{{w.waiting, []place.Seat{seat("a", 15)}, why}}}
+				return place.Plan{Stops: []place.Stop{{w.j1, why}}, Starts: []place.Start{{Item: w.waiting, Seats: []place.Seat{seat("a", 15)}, Reason: why}}}
 			},
 			stops: []id.Job{"j1"}, starts: []id.Job{"j9"},
 		},
 		"without the stop there is no room": {
 			plan: func(w *world) place.Plan {
-				return place.Plan{Starts: []place.Start{{w.waiting, []place.Seat{seat("a", 15)}, why}}}
+				return place.Plan{Starts: []place.Start{{Item: w.waiting, Seats: []place.Seat{seat("a", 15)}, Reason: why}}}
 			},
 			bad: []string{"j9 it does not fit on node a"},
 		},
 		"a job moves to where another was": {
 			plan: func(w *world) place.Plan {
-				return place.Plan{Stops: []place.Stop{{w.j1, why}, {w.j2, why}}, Starts: []place.Start{{w.j1.Item, []place.Seat{seat("b", 15)}, why}}}
+				return place.Plan{Stops: []place.Stop{{w.j1, why}, {w.j2, why}}, Starts: []place.Start{{Item: w.j1.Item, Seats: []place.Seat{seat("b", 15)}, Reason: why}}}
 			},
 			stops: []id.Job{"j1", "j2"}, starts: []id.Job{"j1"},
 		},
 		"what was freed is given away once": {
 			plan: func(w *world) place.Plan {
 				return place.Plan{Stops: []place.Stop{{w.j1, why}}, Starts: []place.Start{
-					{w.waiting, []place.Seat{seat("a", 15)}, why}, {w.small, []place.Seat{seat("a", 1)}, why}}}
+					{Item: w.waiting, Seats: []place.Seat{seat("a", 15)}, Reason: why}, {Item: w.small, Seats: []place.Seat{seat("a", 1)}, Reason: why}}}
 			},
 			stops: []id.Job{"j1"}, starts: []id.Job{"j9"}, bad: []string{"j10 it does not fit on node a"},
 		},
@@ -79,7 +79,7 @@ func TestCheckOfStops(t *testing.T) {
 		},
 		"what it holds is not free yet": {
 			plan: func(w *world) place.Plan {
-				return place.Plan{Starts: []place.Start{{w.small, []place.Seat{seat("d", 1)}, why}}}
+				return place.Plan{Starts: []place.Start{{Item: w.small, Seats: []place.Seat{seat("d", 1)}, Reason: why}}}
 			},
 			bad: []string{"j10 it does not fit on node d"},
 		},
@@ -107,23 +107,23 @@ func TestCheckOfStops(t *testing.T) {
 		},
 		"a stop falls with the start it was for": {
 			plan: func(w *world) place.Plan {
-				return place.Plan{Stops: []place.Stop{{w.j1, why}}, Starts: []place.Start{{w.j1.Item, []place.Seat{seat("x", 15)}, why}}}
+				return place.Plan{Stops: []place.Stop{{w.j1, why}}, Starts: []place.Start{{Item: w.j1.Item, Seats: []place.Seat{seat("x", 15)}, Reason: why}}}
 			},
 			bad: []string{"j1 there is no node x"},
 		},
 		"and with it goes who wanted its room": {
 			plan: func(w *world) place.Plan {
 				return place.Plan{Stops: []place.Stop{{w.j1, why}, {w.j2, why}}, Starts: []place.Start{
-					{w.small, []place.Seat{seat("a", 1)}, why},
-					{w.j1.Item, []place.Seat{seat("x", 15)}, why},
-					{w.waiting, []place.Seat{seat("b", 15)}, why}}}
+					{Item: w.small, Seats: []place.Seat{seat("a", 1)}, Reason: why},
+					{Item: w.j1.Item, Seats: []place.Seat{seat("x", 15)}, Reason: why},
+					{Item: w.waiting, Seats: []place.Seat{seat("b", 15)}, Reason: why}}}
 			},
 			stops: []id.Job{"j2"}, starts: []id.Job{"j9"}, bad: []string{"j10 it does not fit on node a", "j1 there is no node x"},
 		},
 		"stops that fall one after the other": {
 			plan: func(w *world) place.Plan { // j1 cannot start, so it stays; so j2 cannot go there, so it stays too
 				return place.Plan{Stops: []place.Stop{{w.j3, why}, {w.j1, why}, {w.j2, why}}, Starts: []place.Start{
-					{w.j1.Item, []place.Seat{seat("x", 15)}, why}, {w.j2.Item, []place.Seat{seat("a", 15)}, why}}}
+					{Item: w.j1.Item, Seats: []place.Seat{seat("x", 15)}, Reason: why}, {Item: w.j2.Item, Seats: []place.Seat{seat("a", 15)}, Reason: why}}}
 			},
 			bad: []string{"j3 it saves no checkpoint and would lose what it has done", "j1 there is no node x", "j2 it does not fit on node a"},
 		},

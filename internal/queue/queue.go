@@ -28,6 +28,8 @@ type Item struct {
 	Cost     float64       // charged to the user's share while the line is walked, in GPU-seconds
 	Prefer   id.Node       // where it ran before and left its checkpoints, "" if it has not run
 	Outlook  *job.Outlook  // what is known of how it will go
+	Spec     *job.Spec     // as submitted; never changed
+	Since    time.Time     // in line since
 }
 
 // Shape is what all waiting jobs with one need have in common.

@@ -20,6 +20,7 @@ type Batch struct {
 	Nodes  []fleet.Node
 	Users  []tenant.User
 	Tokens []tenant.Token
+	Leases []fleet.Lease
 	Events []Event
 	Orders []Order  // opened or changed
 	Closed []string // keys of orders that are done with
@@ -27,7 +28,7 @@ type Batch struct {
 
 // Empty reports whether there is nothing to commit.
 func (b *Batch) Empty() bool {
-	return len(b.Jobs)+len(b.Runs)+len(b.Nodes)+len(b.Users)+len(b.Tokens)+len(b.Events)+len(b.Orders)+len(b.Closed) == 0
+	return len(b.Jobs)+len(b.Runs)+len(b.Nodes)+len(b.Users)+len(b.Tokens)+len(b.Events)+len(b.Orders)+len(b.Closed)+len(b.Leases) == 0
 }
 
 // Event is one entry of the feed: the audit log, the live feed and the history
@@ -41,6 +42,7 @@ type Event struct {
 	Job    id.Job
 	Run    id.Run
 	Node   id.Node
+	Lease  id.Lease
 	From   string // state before and after, where it changed one
 	To     string
 	Reason string // one sentence a researcher understands
@@ -73,9 +75,11 @@ type State struct {
 	Users  []tenant.User
 	Tokens []tenant.Token
 	Orders []Order
+	Leases []fleet.Lease // not ended, and those lately ended
 	// Needs holds the states of final jobs that waiting jobs need.
 	Needs map[id.Job]job.State
-	// LastJob and LastEvent are the greatest numbers ever given.
+	// LastJob, LastEvent and LastLease are the greatest numbers ever given.
 	LastJob   uint64
 	LastEvent uint64
+	LastLease uint64
 }

@@ -48,7 +48,7 @@ func RateOf(y *Yard, u id.User) float64 { return y.user(u).rate }
 func UsageOf(y *Yard, u id.User) float64 { return y.usage(u) }
 
 // TimerCount returns how many things will fall due.
-func TimerCount(y *Yard) int { return len(y.timers) }
+func TimerCount(y *Yard) int { return y.timers.Len() }
 
 // HeldJob returns the job for which nodes are kept, "" if there is none.
 func HeldJob(y *Yard) id.Job {
@@ -245,8 +245,8 @@ func checkKeys(y *Yard) error {
 }
 
 func checkTimers(y *Yard) error {
-	if most := 64 + 2*len(y.nodes) + 8*len(y.jobs); len(y.timers) > most {
-		return fmt.Errorf("%d timers are set for %d nodes and %d jobs", len(y.timers), len(y.nodes), len(y.jobs))
+	if most := 64 + 2*len(y.nodes) + 8*len(y.jobs); y.timers.Len() > most {
+		return fmt.Errorf("%d timers are set for %d nodes and %d jobs", y.timers.Len(), len(y.nodes), len(y.jobs))
 	}
 	return nil
 }

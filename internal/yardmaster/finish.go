@@ -11,7 +11,7 @@ import (
 
 // finish ends a run whose ranks have all ended, and decides what becomes of its job.
 func (y *Yard) finish(r *jobRecord, run *runRecord) {
-	cause, rank := verdict(run)
+	cause, rank := run.Verdict()
 	run.State, run.Ended, run.Cause = job.RunEnded, y.now, cause
 	switch {
 	case cause == job.CauseNone:
@@ -19,7 +19,7 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 	case run.planned && cause == job.CausePreempted:
 		run.Reason = run.why
 	default:
-		run.Reason = describe(cause, rank)
+		run.Reason = rank.Describe(cause)
 	}
 	y.settle(r, run, cause)
 	y.notRunning(r)
@@ -31,80 +31,6 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 		To: string(cause), Reason: run.Reason})
 	y.next(r, run, cause, rank)
 	r.run = nil
-}
-
-// verdict returns why a run ended, and the rank that decided it. What the yard
-// asked for counts if the program was still running when it was told; else the
-// first failure counts.
-func verdict(run *runRecord) (job.Cause, *job.Rank) {
-	var first *job.Rank
-	signalled := false
-	for i := range run.Ranks {
-		k := &run.Ranks[i]
-		signalled = signalled || k.Signalled
-		if k.Cause != job.CauseNone && !k.Signalled && (first == nil || k.Ended.Before(first.Ended)) {
-			first = k
-		}
-	}
-	switch {
-	case first != nil && (run.StopFor == job.CauseNone || run.StopFor == first.Cause):
-		return first.Cause, first
-	case run.StopFor != job.CauseNone && signalled:
-		return run.StopFor, signalledRank(run)
-	case first != nil:
-		return first.Cause, first
-	case run.StopFor != job.CauseNone && !allStarted(run):
-		return run.StopFor, &run.Ranks[0] // stopped before it could start
-	case signalled: // its agent stopped it unasked: cut off for too long, or the machine was shut down
-		k := signalledRank(run)
-		return unasked(k), k
-	}
-	return job.CauseNone, &run.Ranks[0]
-}
-
-// signalledRank returns a rank that was stopped, the one that the others were stopped for if there is one.
-func signalledRank(run *runRecord) *job.Rank {
-	var found *job.Rank
-	for i := range run.Ranks {
-		if k := &run.Ranks[i]; k.Signalled && (found == nil || k.Cause == run.StopFor && found.Cause != run.StopFor) {
-			found = k
-		}
-	}
-	return found
-}
-
-// unasked is why a rank was stopped without the yard's order, as its agent says.
-func unasked(k *job.Rank) job.Cause {
-	if k.Cause == job.CauseNone {
-		return job.CausePreempted
-	}
-	return k.Cause
-}
-
-func allStarted(run *runRecord) bool {
-	for i := range run.Ranks {
-		if run.Ranks[i].Started.IsZero() {
-			return false
-		}
-	}
-	return true
-}
-
-// describe says in a sentence why a run ended.
-func describe(c job.Cause, k *job.Rank) string {
-	if k.Reason != "" && k.Cause == c { // the rank's own story
-		return k.Reason
-	}
-	h, _ := job.HandlingOf(c)
-	switch {
-	case c == job.CauseUserCode && k.Signal != "":
-		return fmt.Sprintf("the program was ended by %s on %s", k.Signal, k.Node)
-	case c == job.CauseUserCode:
-		return fmt.Sprintf("the program ended with exit code %d on %s", k.ExitCode, k.Node)
-	case c == job.CauseNodeLost || c == job.CauseLaunchFailed:
-		return h.Means + ": " + string(k.Node)
-	}
-	return h.Means
 }
 
 // next decides by the failure catalogue what becomes of a job whose run has ended.

@@ -38,6 +38,7 @@ func (y *Yard) describeItem(r *jobRecord) fleet.Need {
 	r.entry = &queue.Item{
 		Job: r.ID, Number: number, User: r.Owner, Priority: r.Spec.Priority, Lasts: lasts,
 		Cost: weight(&need, need.GPUs, need.Nodes) * charge.Seconds(), Prefer: r.Last, Outlook: r.outlook,
+		Spec: r.Spec, Since: y.now,
 	}
 	return need
 }
@@ -65,6 +66,7 @@ func (y *Yard) dequeue(r *jobRecord) {
 	}
 	y.line.Remove(r.item)
 	r.item = nil
+	y.unhire(r.ID)
 	// The nodes kept for the first in line are free for others if it was this one.
 	if y.held != nil && y.held.Job == r.ID {
 		y.held = nil

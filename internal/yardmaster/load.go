@@ -18,6 +18,7 @@ func (y *Yard) Load(now time.Time, s State) {
 	y.setNow(now)
 	y.ticked = y.now
 	y.lastJob, y.lastEvent = s.LastJob, s.LastEvent
+	y.loadLeases(s)
 	for _, u := range s.Users {
 		y.users[u.ID] = &userRecord{User: u}
 	}
@@ -55,11 +56,28 @@ func (y *Yard) Load(now time.Time, s State) {
 	for i := range s.Jobs {
 		y.loadJob(y.jobs[s.Jobs[i].ID], s.Needs, pipelines)
 	}
+	for _, n := range s.Nodes {
+		y.idle(n.ID)
+	}
 	y.round = true
 }
 
+// loadLeases takes up the leases, and what was hired for jobs that still wait.
+func (y *Yard) loadLeases(s State) {
+	y.leases.Load(y.now, s.Leases, s.LastLease)
+	for _, l := range y.leases.Live() {
+		y.books.Nodes(y.now, l.Owner, l.Project, 1)
+		if l.Job != "" && (l.State == fleet.LeaseAsked || l.State == fleet.LeaseBooting) {
+			y.hired[l.Job] = append(y.hired[l.Job], l.ID)
+		}
+	}
+	if len(y.leases.Live()) > 0 {
+		y.sweepLeases()
+	}
+}
+
 func (y *Yard) loadNode(n fleet.Node) {
-	y.nodes[n.ID] = &nodeRecord{Node: n, seen: y.now, runs: map[id.Run]int{}, ports: map[int]id.Run{}}
+	y.nodes[n.ID] = &nodeRecord{Node: n, seen: y.now, idle: y.now, runs: map[id.Run]int{}, ports: map[int]id.Run{}}
 	if n.State == fleet.Removed {
 		return
 	}

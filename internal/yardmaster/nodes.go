@@ -1,6 +1,7 @@
 package yardmaster
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,20 +45,31 @@ func (m Join) handle(y *Yard) (any, error) {
 		suffix := "-" + strconv.Itoa(n)
 		name = id.Node(m.Name[:min(len(m.Name), id.MaxName-len(suffix))] + suffix)
 	}
-	r := &nodeRecord{seen: y.now, runs: map[id.Run]int{}, ports: map[int]id.Run{}, Node: fleet.Node{
+	if t.Lease != "" {
+		if err := y.leases.Join(y.now, t.Lease, name); err != nil {
+			return nil, err
+		}
+	}
+	r := &nodeRecord{seen: y.now, idle: y.now, runs: map[id.Run]int{}, ports: map[int]id.Run{}, Node: fleet.Node{
 		ID: name, Class: fleet.Class(t.Class), Pool: t.Pool, State: fleet.Ready, Since: y.now, Joined: y.now,
-		Reason: "joined", Key: m.Key, Inventory: m.Inventory,
+		Reason: "joined", Key: m.Key, Lease: t.Lease, Inventory: m.Inventory,
 	}}
 	y.nodes[name] = r
 	y.changedNode(r)
 	y.watchSilence(name, y.now.Add(y.cfg.SuspectAfter))
 	y.event(Event{Kind: "node.joined", Actor: "token/" + string(m.Token), Node: name, To: string(r.State),
 		Reason: fmt.Sprintf("joined as a %s node", r.Class)})
+	y.idle(name)
 	return r.Node, nil
 }
 
+// Heard is the answer to a report of a hired node.
+type Heard struct {
+	LeaseLeft time.Duration // until the node has to end itself if it hears nothing newer
+}
+
 // NodeReport is what a node's agent tells: that it lives, and how its runs fare.
-// The answer says how long the yard waits for the next one.
+// The answer is a Heard if the node is hired.
 type NodeReport struct {
 	Node      id.Node
 	Inventory *fleet.Inventory // nil if it has not changed
@@ -86,6 +98,9 @@ func (m NodeReport) handle(y *Yard) (any, error) { //nolint:unparam // the form 
 	}
 	for i := range m.Ranks {
 		y.watch(m.Node, &m.Ranks[i])
+	}
+	if l, ok := y.leases.Get(n.Lease); ok {
+		return Heard{LeaseLeft: l.Ends.Sub(y.now)}, nil
 	}
 	return nil, nil
 }
@@ -177,7 +192,7 @@ func (m Gone) handle(y *Yard) (any, error) {
 
 // giveUp ends the ranks on a node without hearing from it.
 func (y *Yard) giveUp(n *nodeRecord, cause job.Cause, reason string) {
-	for _, runID := range slices.Sorted(maps.Keys(n.runs)) {
+	for _, runID := range sortedKeys(n.runs) {
 		run := y.runs[runID]
 		rank := &run.Ranks[n.runs[runID]]
 		y.rankEnded(y.jobs[run.Job], run, rank, &RankReport{Cause: cause, Reason: reason, Ended: y.now})
@@ -208,7 +223,7 @@ func (m Drain) handle(y *Yard) (any, error) {
 		y.event(Event{Kind: kind, Actor: string(m.By), Node: n.ID, Reason: reason})
 	}
 	if m.On && m.Stop {
-		for _, runID := range slices.Sorted(maps.Keys(n.runs)) {
+		for _, runID := range sortedKeys(n.runs) {
 			y.stop(y.runs[runID], job.StopTerm, job.CausePreempted)
 		}
 	}
@@ -227,6 +242,10 @@ func (m RemoveNode) handle(y *Yard) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, live := y.leases.Get(n.Lease); live {
+		return nil, fault.New(fault.Conflict, "node_hired", "node %s is hired and would be paid for without being used", n.ID).
+			WithRemedy("give it back: trainyard return %s", n.Lease)
+	}
 	if len(n.runs) > 0 {
 		return nil, fault.New(fault.Conflict, "node_busy", "node %s has %s on it", n.ID, count(len(n.runs), "run")).
 			WithRemedy("drain it with --stop first, and remove it when nothing runs there")
@@ -235,6 +254,9 @@ func (m RemoveNode) handle(y *Yard) (any, error) {
 	y.table.Remove(n.ID)
 	return n.Node, nil
 }
+
+// sortedKeys lists the keys of a map in order.
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 func (y *Yard) findNode(name id.Node) (*nodeRecord, error) {
 	n, ok := y.nodes[name]

@@ -34,7 +34,10 @@ func (y *Yard) View(now time.Time) *place.View {
 // glance is a view without a copy, for who is done with it before anything changes.
 func (y *Yard) glance(now time.Time) *place.View {
 	y.setNow(now)
-	return &place.View{Now: y.now, Rooms: y.table.Own(), Bands: y.table.Bands(), Line: y.line, Running: y.running, Usage: y.usage, Tariff: y.cfg.Tariff}
+	return &place.View{
+		Now: y.now, Rooms: y.table.Own(), Bands: y.table.Bands(), Line: y.line, Running: y.running, Usage: y.usage, Tariff: y.cfg.Tariff,
+		Offers: y.market.Open(y.now), Leases: y.leases.Live(), Allow: y.allow,
+	}
 }
 
 // Apply carries out a plan. What can no longer be carried out, because the yard
@@ -43,6 +46,10 @@ func (y *Yard) Apply(now time.Time, p place.Plan) {
 	y.setNow(now)
 	y.held = p.Held
 	y.askAgain(p.Again)
+	if len(p.Hires) > 0 {
+		y.hires(p.Hires)
+		y.settleLeases()
+	}
 	if len(p.Starts) == 0 && len(p.Stops) == 0 {
 		return
 	}
@@ -62,6 +69,9 @@ func (y *Yard) Apply(now time.Time, p place.Plan) {
 	y.expect(len(good.Starts))
 	for i := range good.Starts {
 		y.start(&good.Starts[i])
+	}
+	if y.leases.Pending() {
+		y.settleLeases()
 	}
 	if y.freed {
 		y.fulfil()

@@ -165,7 +165,7 @@ func (y *Yard) rankEnded(r *jobRecord, run *runRecord, k *job.Rank, rep *RankRep
 		return
 	}
 	if k.Cause != job.CauseNone || k.Signalled {
-		y.stop(run, job.StopTerm, unasked(k))
+		y.stop(run, job.StopTerm, k.Unasked())
 	}
 }
 
@@ -176,6 +176,10 @@ func (y *Yard) release(run *runRecord, k *job.Rank) {
 		delete(n.runs, run.ID)
 		if n.ports[run.port] == run.ID {
 			delete(n.ports, run.port)
+		}
+		if n.Lease != "" && len(n.runs) == 0 {
+			n.idle = y.now
+			y.idle(n.ID)
 		}
 	}
 	y.charge(y.jobs[run.Job].Owner, -rankWeight(k))

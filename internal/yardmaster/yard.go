@@ -14,11 +14,13 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/hire/leases"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
 	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster/agenda"
 )
 
 // Config is what an operator can set.
@@ -32,6 +34,9 @@ type Config struct {
 	MaxJobs      int           // jobs of one user that have not ended
 	LogLimit     int64         // bytes of output kept of each rank
 	Tariff       *fleet.Tariff // what nodes cost; nil if nobody told
+	Offers       []fleet.Offer // what can be hired
+	Hire         leases.Config
+	Keep         keepConfig
 	// Limit starts the time of a round and returns what tells a policy that it is
 	// over. Nil means that policies are not limited by time.
 	Limit func() func() bool
@@ -48,6 +53,8 @@ func Defaults(p place.Policy) Config {
 		KeepFinal:    10 * time.Minute,
 		MaxJobs:      200_000,
 		LogLimit:     1 << 30,
+		Hire:         leases.Defaults(),
+		Keep:         keepConfig{Idle: 5 * time.Minute},
 	}
 }
 
@@ -72,13 +79,19 @@ type Yard struct {
 	asked    *timer             // when the policy wants to be asked again
 	spent    []id.Job           // ended jobs to forget when they have been taken
 	held     *place.Reservation // of the last round
-	timers   timerHeap
+	timers   agenda.Agenda[func(*Yard)]
 	ticked   time.Time // last tick
 	round    bool      // something changed that may let a job start
 
+	leases  *leases.Leases
+	market  *market
+	books   *books
+	hired   map[id.Job][]id.Lease // leases for jobs that wait
+	failing map[string]string     // providers that do not answer as they should, and why
+	sweep   *timer                // of the leases
+
 	lastJob   uint64
 	lastEvent uint64
-	lastTimer uint64
 	out       pending
 }
 
@@ -115,6 +128,8 @@ type nodeRecord struct {
 	foreign uint64         // GPUs used by others
 	runs    map[id.Run]int // live runs and the rank that is here
 	ports   map[int]id.Run // on which rank 0 of some of them listens for the others
+	idle    time.Time      // nothing runs there since
+	look    *timer         // when to look whether a hired node is to be given back
 	dirty   bool
 }
 
@@ -144,6 +159,7 @@ type pending struct {
 	users  []*userRecord
 	tokens []*tokenRecord
 	orders []*orderRecord
+	leases []*fleet.Lease
 	closed []string
 	events []Event
 }
@@ -151,17 +167,22 @@ type pending struct {
 // New returns an empty yard.
 func New(cfg Config) *Yard {
 	return &Yard{
-		cfg:    cfg,
-		jobs:   map[id.Job]*jobRecord{},
-		runs:   map[id.Run]*runRecord{},
-		nodes:  map[id.Node]*nodeRecord{},
-		users:  map[id.User]*userRecord{},
-		tokens: map[id.Token]*tokenRecord{},
-		orders: map[string]*orderRecord{},
-		keys:   map[submitKey][]id.Job{},
-		needed: map[id.Job][]id.Job{},
-		table:  fleet.NewTable(),
-		line:   queue.NewLine(),
+		cfg:     cfg,
+		jobs:    map[id.Job]*jobRecord{},
+		runs:    map[id.Run]*runRecord{},
+		nodes:   map[id.Node]*nodeRecord{},
+		users:   map[id.User]*userRecord{},
+		tokens:  map[id.Token]*tokenRecord{},
+		orders:  map[string]*orderRecord{},
+		keys:    map[submitKey][]id.Job{},
+		needed:  map[id.Job][]id.Job{},
+		table:   fleet.NewTable(),
+		line:    queue.NewLine(),
+		leases:  leases.New(cfg.Hire),
+		market:  &market{offers: cfg.Offers},
+		books:   &books{},
+		hired:   map[id.Job][]id.Lease{},
+		failing: map[string]string{},
 	}
 }
 
@@ -176,6 +197,9 @@ type Message interface {
 func (y *Yard) Step(now time.Time, m Message) (any, error) {
 	y.setNow(now)
 	reply, err := m.handle(y)
+	if y.leases.Pending() {
+		y.settleLeases()
+	}
 	if y.freed {
 		y.fulfil()
 	}
@@ -224,6 +248,10 @@ func (y *Yard) TakeInto(b *Batch) {
 	for i, r := range o.tokens {
 		b.Tokens[i], r.dirty = r.Token, false
 	}
+	b.Leases = b.Leases[:0]
+	for _, l := range o.leases {
+		b.Leases = append(b.Leases, *l)
+	}
 	b.Orders = slices.Grow(b.Orders[:0], len(o.orders))
 	for _, r := range o.orders {
 		if r.dirty { // closed meanwhile otherwise
@@ -256,7 +284,9 @@ func (o *pending) reset(events int) {
 	clear(o.users)
 	clear(o.tokens)
 	clear(o.orders)
+	clear(o.leases)
 	o.jobs, o.runs, o.nodes, o.users, o.tokens, o.orders = o.jobs[:0], o.runs[:0], o.nodes[:0], o.users[:0], o.tokens[:0], o.orders[:0]
+	o.leases = o.leases[:0]
 	if o.events == nil && events > 0 {
 		o.events = make([]Event, 0, min(events, 512))
 	}

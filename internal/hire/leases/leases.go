@@ -1,0 +1,262 @@
+// Package leases keeps the yard's leases: what is being hired, what is held, and
+// what is being given back.
+//
+// A lease is written before its provider is asked, so the leases that have not
+// ended are at any time all that the yard may be paying for. What providers answer
+// and list comes in; which leases changed, what people are told and which nodes are
+// gone comes out. It decides nothing about whether to hire: policies do, and the
+// yardmaster hands their wishes in. It calls no provider: cloud.Desk does, by what
+// the leases say.
+//
+// The bound: a machine whose lease is over and that its provider lists is told to
+// end at the next list; one that the yard cannot reach ends itself when its lease
+// does. See Bound.
+package leases
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+)
+
+// Config is what an operator can set.
+type Config struct {
+	Term     time.Duration // a lease that is not renewed ends after this long, and its node with it
+	Patience time.Duration // beyond the offer's boot time, until a machine that has not joined is given back
+	Settle   time.Duration // by how much a provider's list may lag behind what it has done
+	Most     int           // machines at once; 0 for no limit
+}
+
+// Defaults returns the configuration that is used where nothing is set.
+func Defaults() Config {
+	return Config{Term: 15 * time.Minute, Patience: 10 * time.Minute, Settle: 10 * time.Minute}
+}
+
+// Every is how often Sweep wants to be called.
+func (c Config) Every() time.Duration { return max(c.Term/5, time.Second) }
+
+// Told is something that happened to a lease, for the feed.
+type Told struct {
+	Kind   string // "lease.booting"
+	Lease  *fleet.Lease
+	From   fleet.LeaseState
+	Reason string
+}
+
+// Out is what changed since the last Take.
+type Out struct {
+	Changed []*fleet.Lease
+	Told    []Told
+	Gone    []*fleet.Lease // whose node is no more
+	Closed  []*fleet.Lease // that ended or were refused
+}
+
+// Leases keeps them. It is not safe for concurrent use.
+type Leases struct {
+	cfg      Config
+	all      map[id.Lease]*record // not final
+	instance map[string]*record
+	live     []*fleet.Lease // not final, by number
+	last     uint64
+	out      Out
+	gang     uint64
+}
+
+// record is a lease with what need not be stored.
+type record struct {
+	fleet.Lease
+	number   uint64
+	tried    time.Time // when a call that may have created a machine last ended
+	accepted time.Time // when the provider last took the order to end it
+	dirty    bool
+}
+
+// New returns an empty set.
+func New(cfg Config) *Leases {
+	return &Leases{cfg: cfg, all: map[id.Lease]*record{}, instance: map[string]*record{}}
+}
+
+// Load takes over what was stored: the leases that have not ended, and the greatest
+// number ever given. It is not known which calls were under way.
+func (l *Leases) Load(now time.Time, stored []fleet.Lease, last uint64) {
+	l.last = last
+	for i := range stored {
+		if stored[i].State.Final() {
+			continue
+		}
+		r := &record{Lease: stored[i], tried: now}
+		r.number, _ = r.ID.Number()
+		l.last = max(l.last, r.number)
+		l.add(r)
+	}
+}
+
+func (l *Leases) add(r *record) {
+	l.all[r.ID] = r
+	at, _ := slices.BinarySearchFunc(l.live, r.number, func(o *fleet.Lease, n uint64) int { return cmp.Compare(l.all[o.ID].number, n) })
+	l.live = slices.Insert(l.live, at, &r.Lease)
+	if r.Instance != "" {
+		l.instance[key(r.Offer.Provider, r.Instance)] = r
+	}
+}
+
+func key(provider, instance string) string { return provider + "/" + instance }
+
+// Live returns the leases that have not ended, by number. They must not be changed.
+func (l *Leases) Live() []*fleet.Lease { return l.live }
+
+// Get returns a lease that has not ended.
+func (l *Leases) Get(name id.Lease) (*fleet.Lease, bool) {
+	r, ok := l.all[name]
+	if !ok {
+		return nil, false
+	}
+	return &r.Lease, true
+}
+
+// Take returns what changed since the last call, and forgets it.
+func (l *Leases) Take() Out {
+	o := l.out
+	for _, c := range o.Changed {
+		if r, ok := l.all[c.ID]; ok {
+			r.dirty = false
+		}
+	}
+	l.out = Out{}
+	return o
+}
+
+// Pending reports whether Take has something to return.
+func (l *Leases) Pending() bool { return len(l.out.Changed) > 0 }
+
+func (l *Leases) changed(r *record) {
+	r.Seq++
+	if !r.dirty {
+		r.dirty = true
+		l.out.Changed = append(l.out.Changed, &r.Lease)
+	}
+}
+
+// move applies an event to a lease and tells of it.
+func (l *Leases) move(now time.Time, r *record, ev fleet.LeaseEvent, reason string) bool {
+	to, err := r.State.After(ev)
+	if err != nil {
+		return false
+	}
+	from := r.State
+	if from != to {
+		r.State, r.Since = to, now
+	}
+	r.Reason = reason
+	l.changed(r)
+	l.out.Told = append(l.out.Told, Told{Kind: "lease." + string(to), Lease: &r.Lease, From: from, Reason: reason})
+	if to.Final() {
+		l.close(now, r)
+	}
+	return true
+}
+
+// close forgets a lease that has ended; the store keeps it.
+func (l *Leases) close(now time.Time, r *record) {
+	r.Ended = now
+	delete(l.all, r.ID)
+	if r.Instance != "" {
+		delete(l.instance, key(r.Offer.Provider, r.Instance))
+	}
+	l.live = slices.DeleteFunc(l.live, func(o *fleet.Lease) bool { return o == &r.Lease })
+	l.out.Closed = append(l.out.Closed, &r.Lease)
+	if r.Node != "" {
+		l.out.Gone = append(l.out.Gone, &r.Lease)
+	}
+}
+
+// Wish is what is to be hired.
+type Wish struct {
+	Offer   fleet.Offer
+	Count   int
+	Job     id.Job
+	Owner   id.User
+	Project id.Project
+	Reason  string
+}
+
+// Hire writes leases for machines that are to be asked for: all of them, or none if
+// there may not be so many.
+func (l *Leases) Hire(now time.Time, w Wish) ([]*fleet.Lease, error) {
+	if held := l.Held(); l.cfg.Most > 0 && held+w.Count > l.cfg.Most {
+		return nil, fault.New(fault.OverLimit, "too_many_hired", "the yard may hire %d nodes at once and has %d", l.cfg.Most, held)
+	}
+	gang := ""
+	if w.Count > 1 {
+		gang = fmt.Sprintf("%s-%d", w.Job, l.last+1)
+	}
+	hired := make([]*fleet.Lease, 0, w.Count)
+	for range w.Count {
+		l.last++
+		r := &record{number: l.last, Lease: fleet.Lease{
+			ID: id.NewLease(l.last), Offer: w.Offer, State: fleet.LeaseAsked, Since: now, Reason: w.Reason, Job: w.Job, Owner: w.Owner, Project: w.Project,
+			Gang: gang, Asked: now, Ends: now.Add(l.bootLimit(&w.Offer)), Billed: -1,
+		}}
+		l.add(r)
+		l.changed(r)
+		l.out.Told = append(l.out.Told, Told{Kind: "lease.asked", Lease: &r.Lease, Reason: w.Reason})
+		hired = append(hired, &r.Lease)
+	}
+	return hired, nil
+}
+
+// bootLimit is how long a machine has to join.
+func (l *Leases) bootLimit(o *fleet.Offer) time.Duration {
+	return time.Duration(o.Boot)*3/2 + l.cfg.Patience
+}
+
+// Held counts the machines that the yard has or may come to have.
+func (l *Leases) Held() int {
+	n := 0
+	for _, lease := range l.live {
+		if lease.Live() {
+			n++
+		}
+	}
+	return n
+}
+
+// Bound is by how much a machine may outlive its lease at most: its provider must
+// list it and take the order to end it within this time, or it ends itself.
+func (l *Leases) Bound() time.Duration { return l.cfg.Settle + l.cfg.Term }
+
+// Return gives a lease back. The answer is the lease.
+func (l *Leases) Return(now time.Time, name id.Lease, reason string) (*fleet.Lease, error) {
+	r, ok := l.all[name]
+	if !ok {
+		return nil, fault.New(fault.NotFound, "lease_not_found", "there is no lease %s that could still be given back", name)
+	}
+	l.giveBack(now, r, reason)
+	return &r.Lease, nil
+}
+
+func (l *Leases) giveBack(now time.Time, r *record, reason string) {
+	if l.move(now, r, fleet.LeaseReturn, reason) {
+		r.Returned = now
+	}
+}
+
+// Join ties a node to its lease: the machine that was hired has become a node.
+func (l *Leases) Join(now time.Time, name id.Lease, node id.Node) error {
+	r, ok := l.all[name]
+	if !ok || r.State == fleet.LeaseReturning || r.Node != "" && r.Node != node {
+		return fault.New(fault.Denied, "lease_over", "lease %s is over: this machine is not wanted any more", name).
+			WithRemedy("shut it down")
+	}
+	if r.Node == node {
+		return nil
+	}
+	r.Node, r.Joined, r.Ends = node, now, now.Add(l.cfg.Term)
+	l.move(now, r, fleet.LeaseJoin, fmt.Sprintf("joined as %s", node))
+	return nil
+}

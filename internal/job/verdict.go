@@ -1,0 +1,77 @@
+package job
+
+import "fmt"
+
+// Verdict returns why a run ended, and the rank that decided it. What the yard
+// asked for counts if the program was still running when it was told; else the
+// first failure counts.
+func (r *Run) Verdict() (Cause, *Rank) {
+	var first *Rank
+	signalled := false
+	for i := range r.Ranks {
+		k := &r.Ranks[i]
+		signalled = signalled || k.Signalled
+		if k.Cause != CauseNone && !k.Signalled && (first == nil || k.Ended.Before(first.Ended)) {
+			first = k
+		}
+	}
+	switch {
+	case first != nil && (r.StopFor == CauseNone || r.StopFor == first.Cause):
+		return first.Cause, first
+	case r.StopFor != CauseNone && signalled:
+		return r.StopFor, r.signalledRank()
+	case first != nil:
+		return first.Cause, first
+	case r.StopFor != CauseNone && !r.allStarted():
+		return r.StopFor, &r.Ranks[0] // stopped before it could start
+	case signalled: // its agent stopped it unasked: cut off for too long, or the machine was shut down
+		k := r.signalledRank()
+		return k.Unasked(), k
+	}
+	return CauseNone, &r.Ranks[0]
+}
+
+// signalledRank returns a rank that was stopped, the one that the others were stopped for if there is one.
+func (r *Run) signalledRank() *Rank {
+	var found *Rank
+	for i := range r.Ranks {
+		if k := &r.Ranks[i]; k.Signalled && (found == nil || k.Cause == r.StopFor && found.Cause != r.StopFor) {
+			found = k
+		}
+	}
+	return found
+}
+
+// Unasked is why a rank was stopped without the yard's order, as its agent says.
+func (k *Rank) Unasked() Cause {
+	if k.Cause == CauseNone {
+		return CausePreempted
+	}
+	return k.Cause
+}
+
+func (r *Run) allStarted() bool {
+	for i := range r.Ranks {
+		if r.Ranks[i].Started.IsZero() {
+			return false
+		}
+	}
+	return true
+}
+
+// Describe says in a sentence why a run ended whose rank this decided it.
+func (k *Rank) Describe(c Cause) string {
+	if k.Reason != "" && k.Cause == c { // the rank's own story
+		return k.Reason
+	}
+	h, _ := HandlingOf(c)
+	switch {
+	case c == CauseUserCode && k.Signal != "":
+		return fmt.Sprintf("the program was ended by %s on %s", k.Signal, k.Node)
+	case c == CauseUserCode:
+		return fmt.Sprintf("the program ended with exit code %d on %s", k.ExitCode, k.Node)
+	case c == CauseNodeLost || c == CauseLaunchFailed:
+		return h.Means + ": " + string(k.Node)
+	}
+	return h.Means
+}

@@ -1,0 +1,337 @@
+package yardmaster
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/hire/leases"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/queue"
+	"trainyard/internal/tenant"
+)
+
+// Granted says that a provider has created a machine for a lease.
+type Granted struct {
+	Lease    id.Lease
+	Provider string
+	Machine  fleet.Instance
+}
+
+func (m Granted) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
+	y.leases.Granted(y.now, m.Lease, m.Provider, m.Machine)
+	if l, ok := y.leases.Get(m.Lease); ok {
+		y.market.Granted(l.Offer.Name, y.now)
+	}
+	return nil, nil
+}
+
+// Refused says that a provider gives no machine for a lease, for certain.
+type Refused struct {
+	Lease id.Lease
+	Code  string
+	Why   string
+}
+
+func (m Refused) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
+	if l, ok := y.leases.Get(m.Lease); ok {
+		y.market.Refused(l.Offer.Name, m.Code, y.now)
+	}
+	y.leases.Refused(y.now, m.Lease, m.Why)
+	y.round = true
+	return nil, nil
+}
+
+// Unclear says that it is not known whether a provider has created a machine.
+type Unclear struct {
+	Lease id.Lease
+	Why   string
+}
+
+func (m Unclear) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
+	y.leases.Unclear(y.now, m.Lease, m.Why)
+	return nil, nil
+}
+
+// Accepted says that a provider has taken the order to end a lease's machine.
+type Accepted struct{ Lease id.Lease }
+
+func (m Accepted) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
+	y.leases.Accepted(y.now, m.Lease)
+	return nil, nil
+}
+
+// Listed is what a provider shows of the yard's machines.
+type Listed struct {
+	Provider string
+	Asked    time.Time // before the answer
+	Machines []fleet.Instance
+}
+
+func (m Listed) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
+	y.leases.Listed(y.now, m.Asked, m.Provider, m.Machines)
+	if why, failed := y.failing[m.Provider]; failed {
+		delete(y.failing, m.Provider)
+		y.event(Event{Kind: "provider.back", Actor: theYard, Reason: fmt.Sprintf("%s answers again, after: %s", m.Provider, why)})
+	}
+	return nil, nil
+}
+
+// ProviderFailed says that a call went wrong that will be made again.
+type ProviderFailed struct {
+	Provider string
+	Lease    id.Lease // "" if it was a list
+	Why      string
+}
+
+func (m ProviderFailed) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
+	if _, known := y.failing[m.Provider]; !known {
+		y.failing[m.Provider] = m.Why
+		y.event(Event{Kind: "provider.failed", Actor: theYard, Lease: m.Lease, Reason: fmt.Sprintf("%s does not answer as it should and is asked again: %s", m.Provider, m.Why)})
+	}
+	return nil, nil
+}
+
+// ReturnLease gives a hired node back. What runs there is stopped and starts again
+// elsewhere. The answer is the lease.
+type ReturnLease struct {
+	Lease id.Lease
+	By    id.User
+}
+
+func (m ReturnLease) handle(y *Yard) (any, error) {
+	l, ok := y.leases.Get(m.Lease)
+	if !ok {
+		return y.leases.Return(y.now, m.Lease, "")
+	}
+	reason := "given back by " + string(m.By)
+	if n, joined := y.nodes[l.Node]; joined && l.State == fleet.LeaseActive {
+		y.vacate(n, reason)
+		return *l, nil
+	}
+	l, err := y.leases.Return(y.now, m.Lease, reason)
+	if err != nil {
+		return nil, err
+	}
+	return *l, nil
+}
+
+// vacate gives a hired node back when nothing runs there any more.
+func (y *Yard) vacate(n *nodeRecord, reason string) {
+	if !n.Drained {
+		n.Drained, n.Since, n.Reason = true, y.now, reason
+		y.changedNode(n)
+	}
+	if len(n.runs) == 0 {
+		y.giveBack(n.Lease, reason)
+		return
+	}
+	for _, run := range sortedKeys(n.runs) {
+		y.stop(y.runs[run], job.StopTerm, job.CausePreempted)
+	}
+}
+
+// giveBack gives a lease back that may have ended already.
+func (y *Yard) giveBack(l id.Lease, reason string) {
+	if _, live := y.leases.Get(l); live {
+		_, err := y.leases.Return(y.now, l, reason)
+		y.must(err)
+	}
+}
+
+// hires writes leases for what a plan wants to hire.
+func (y *Yard) hires(list []place.Hire) {
+	for i := range list {
+		h := &list[i]
+		r, ok := y.jobs[h.Item.Job]
+		offer, offered := y.market.Offer(h.Offer)
+		why := ""
+		switch {
+		case !ok || r.item != h.Item:
+			why = "the job no longer waits"
+		case !offered:
+			why = "nobody offers " + h.Offer
+		case h.Count < 1 || h.Reason == "":
+			why = "the plan gives no count or no reason"
+		case len(y.hired[r.ID]) > 0:
+			why = "nodes were hired for the job already"
+		default:
+			why = y.mayHire(r, h)
+		}
+		if why == "" {
+			hired, err := y.leases.Hire(y.now, leases.Wish{Offer: offer, Count: h.Count, Job: r.ID, Owner: r.Owner, Project: r.Project, Reason: h.Reason})
+			if err == nil {
+				y.note(r, hired)
+				continue
+			}
+			why = err.Error()
+		}
+		y.event(Event{Kind: "plan.dropped", Actor: theYard, Job: h.Item.Job, Reason: why})
+	}
+}
+
+// note remembers what was hired for a job, and lets time pass for the leases.
+func (y *Yard) note(r *jobRecord, hired []*fleet.Lease) {
+	for _, l := range hired {
+		y.hired[r.ID] = append(y.hired[r.ID], l.ID)
+		y.books.Nodes(y.now, l.Owner, l.Project, 1)
+	}
+	y.sweepLeases()
+}
+
+// mayHire says which limit forbids to hire for a job, "" if none does.
+func (y *Yard) mayHire(r *jobRecord, h *place.Hire) string {
+	a := y.allow(h.Item)
+	switch {
+	case a.Hold != "":
+		return a.Hold
+	case a.NoRent:
+		return a.Bound + " lets it run only where no rent is paid"
+	case h.Count > a.Nodes:
+		return fmt.Sprintf("%s lets it have %d more on-demand nodes", a.Bound, a.Nodes)
+	case h.Cost > a.Money:
+		return fmt.Sprintf("%s has $%.2f left and this would cost $%.2f", a.Bound, max(a.Money, 0), h.Cost)
+	}
+	return ""
+}
+
+// allow tells what a job may still take.
+func (y *Yard) allow(it *queue.Item) tenant.Allowance {
+	r, ok := y.jobs[it.Job]
+	if !ok {
+		return tenant.Unlimited()
+	}
+	return y.books.Allow(y.now, r.Owner, r.Project, r.ID, r.Spec.Budget)
+}
+
+// unhire gives back what was hired for a job that no longer waits for it and has not come.
+func (y *Yard) unhire(j id.Job) {
+	list, ok := y.hired[j]
+	if !ok {
+		return
+	}
+	delete(y.hired, j)
+	for _, name := range list {
+		if l, live := y.leases.Get(name); live && (l.State == fleet.LeaseAsked || l.State == fleet.LeaseBooting) {
+			y.giveBack(name, "job "+string(j)+", for which it was hired, no longer waits for it")
+		}
+	}
+}
+
+// sweepLeases lets time pass for the leases as long as there are any.
+func (y *Yard) sweepLeases() {
+	if y.sweep != nil {
+		return
+	}
+	y.sweep = y.after(y.now.Add(y.cfg.Hire.Every()), func(y *Yard) {
+		y.sweep = nil
+		y.leases.Sweep(y.now, y.heard)
+		if len(y.leases.Live()) > 0 {
+			y.sweepLeases()
+		}
+	})
+}
+
+// heard reports whether a node's agent has been heard lately.
+func (y *Yard) heard(n id.Node) bool {
+	r, ok := y.nodes[n]
+	return ok && r.State == fleet.Ready
+}
+
+// settleLeases passes on what has changed among the leases.
+func (y *Yard) settleLeases() {
+	out := y.leases.Take()
+	y.out.leases = append(y.out.leases, out.Changed...)
+	for _, l := range out.Changed {
+		if !l.Live() {
+			y.unnote(l)
+		}
+	}
+	for _, t := range out.Told {
+		y.event(Event{Kind: t.Kind, Actor: theYard, Owner: t.Lease.Owner, Job: t.Lease.Job, Node: t.Lease.Node, Lease: t.Lease.ID,
+			From: string(t.From), To: string(t.Lease.State), Reason: t.Reason})
+	}
+	for _, l := range out.Closed {
+		y.closeLease(l)
+	}
+	for _, l := range out.Gone {
+		if n, ok := y.nodes[l.Node]; ok && n.State != fleet.Removed {
+			y.loseHired(n, l)
+		}
+	}
+	if len(y.leases.Live()) > 0 {
+		y.sweepLeases()
+	}
+	if len(out.Changed) > 0 {
+		y.round = true
+	}
+}
+
+// closeLease does what is left to do when a lease has ended.
+func (y *Yard) closeLease(l *fleet.Lease) {
+	if !l.Stray {
+		y.books.Nodes(y.now, l.Owner, l.Project, -1)
+	}
+	if !l.Joined.IsZero() {
+		y.market.Exposed(l.Offer.Name, l.Kept(y.now))
+	}
+}
+
+// unnote forgets a lease of which a job can expect nothing any more.
+func (y *Yard) unnote(l *fleet.Lease) {
+	if left := slices.DeleteFunc(y.hired[l.Job], func(o id.Lease) bool { return o == l.ID }); len(left) > 0 {
+		y.hired[l.Job] = left
+	} else {
+		delete(y.hired, l.Job)
+	}
+}
+
+// loseHired takes a node out of the yard whose machine is gone.
+func (y *Yard) loseHired(n *nodeRecord, l *fleet.Lease) {
+	if l.Offer.Spot && len(n.runs) > 0 {
+		y.market.Taken(l.Offer.Name, y.now)
+	}
+	if n.State != fleet.Lost {
+		y.moveNode(n, fleet.EventGone, theYard, l.Reason)
+	}
+	y.giveUp(n, job.CauseNodeLost, fmt.Sprintf("node %s is gone: %s", n.ID, l.Reason))
+	y.moveNode(n, fleet.EventRemove, theYard, l.Reason)
+	y.table.Remove(n.ID)
+}
+
+// idle looks whether a hired node on which nothing runs is to be given back.
+func (y *Yard) idle(name id.Node) {
+	n, ok := y.nodes[name]
+	if !ok || n.Lease == "" || len(n.runs) > 0 || n.State == fleet.Removed {
+		return
+	}
+	l, live := y.leases.Get(n.Lease)
+	if !live || l.State != fleet.LeaseActive {
+		return
+	}
+	if n.Drained {
+		y.giveBack(l.ID, n.Reason)
+		return
+	}
+	k := keep(y.cfg.Keep, l, n.idle, y.now, y.warm(l))
+	if k.Return {
+		y.vacate(n, k.Why)
+		return
+	}
+	y.drop(n.look)
+	n.look = y.after(k.Again, func(y *Yard) { y.idle(name) })
+}
+
+// warm counts the idle nodes of the same offer that were hired after this one.
+func (y *Yard) warm(l *fleet.Lease) int {
+	count := 0
+	for _, o := range y.leases.Live() {
+		if n, ok := y.nodes[o.Node]; ok && o.State == fleet.LeaseActive && o.Offer.Name == l.Offer.Name && o.Joined.After(l.Joined) && len(n.runs) == 0 && !n.Drained {
+			count++
+		}
+	}
+	return count
+}
