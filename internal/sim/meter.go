@@ -15,6 +15,7 @@ type meter struct {
 	price  *fleet.NodePrice
 	open   bool
 	opened time.Duration // when it came, or came back
+	least  time.Duration // for which rent is paid at least
 	used   int           // GPUs
 	users  [64]uint8     // of each GPU
 	since  time.Duration
@@ -60,13 +61,15 @@ func (m *meter) reopen(now time.Duration) {
 func (m *meter) close(now time.Duration) {
 	m.read(now)
 	m.open = false
-	if m.price == nil || m.price.Bills == 0 {
+	if m.price == nil {
 		return
 	}
-	if over := (now - m.opened) % time.Duration(m.price.Bills); over > 0 {
-		rest := time.Duration(m.price.Bills) - over
-		m.idleMoney += rest.Hours() * m.tariff.Rent(m.price, 0)
+	kept := now - m.opened
+	rest := max(m.least-kept, 0)
+	if bills := time.Duration(m.price.Bills); bills > 0 && (kept+rest)%bills > 0 {
+		rest += bills - (kept+rest)%bills
 	}
+	m.idleMoney += rest.Hours() * m.tariff.Rent(m.price, 0)
 }
 
 // boot returns how long the node needs until it can be used.

@@ -67,6 +67,9 @@ type simulation struct {
 	line    []byte // of the log
 	batch   yardmaster.Batch
 	ways    ways
+	// machines are those that a provider has given and not had back, asked the leases it was asked for.
+	machines map[id.Lease]*host
+	asked    map[id.Lease]bool
 }
 
 // life is a job on its way through the yard.
@@ -85,12 +88,23 @@ type life struct {
 func newSimulation(cfg Config) (*simulation, error) {
 	s := &simulation{
 		cfg: cfg, epoch: Epoch(), jobs: map[id.Job]*life{}, runs: map[id.Run]*model{}, hosts: map[id.Node]*host{}, users: map[id.User]bool{},
+		machines: map[id.Lease]*host{}, asked: map[id.Lease]bool{},
 	}
 	if cfg.Begin != nil {
 		s.epoch = cfg.Begin.Now
 	}
 	yc := yardmaster.Defaults(cfg.Policy)
 	yc.SuspectAfter, yc.MaxJobs, yc.KeepFinal, yc.Tariff = 0, math.MaxInt, 0, cfg.Tariff
+	yc.Hire.Term = simulatedTerm
+	if cfg.Cloud != nil {
+		yc.Offers = cfg.Cloud.Offers
+		for _, at := range cfg.Cloud.Takes {
+			s.at(at, (*simulation).takeBack)
+		}
+	}
+	if cfg.Yard != nil {
+		cfg.Yard(&yc)
+	}
 	s.yard = yardmaster.New(yc)
 	s.tally = newTally(&s.cfg)
 	state := yardmaster.State{}
@@ -113,6 +127,9 @@ func newSimulation(cfg Config) (*simulation, error) {
 	}
 	return s, s.nextChange()
 }
+
+// simulatedTerm is the term of leases whose nodes cannot fall silent unseen.
+const simulatedTerm = 24 * time.Hour
 
 func tokenOf(c fleet.Class) id.Token { return id.Token("sim-" + string(c)) }
 
@@ -310,6 +327,9 @@ func (s *simulation) carry() {
 	s.tally.decided(b.Events)
 	for i := range b.Orders {
 		s.order(&b.Orders[i])
+	}
+	if len(b.Leases) > 0 && s.cfg.Cloud != nil {
+		s.hireAll(b.Leases)
 	}
 	for i := range b.Jobs {
 		if j := &b.Jobs[i]; j.State.Final() {

@@ -107,11 +107,13 @@ type Config struct {
 	Jobs    Jobs
 	Changes Changes // nil if nodes stay as they are
 	Tariff  *fleet.Tariff
-	Network *Network      // how data and checkpoints travel; nil if that takes no time
-	Shares  bool          // fair share between users decides the order; else they submit as one
-	Until   time.Duration // end there even if jobs are left; 0 to run until all have ended
-	Detect  time.Duration // from a node's death until the yard gives it up
-	Log     io.Writer     // gets the decisions, one a line; nil for none
+	Cloud   *Cloud                   // from which nodes can be hired; nil if from none
+	Yard    func(*yardmaster.Config) // sets what else there is to set; nil for nothing
+	Network *Network                 // how data and checkpoints travel; nil if that takes no time
+	Shares  bool                     // fair share between users decides the order; else they submit as one
+	Until   time.Duration            // end there even if jobs are left; 0 to run until all have ended
+	Detect  time.Duration            // from a node's death until the yard gives it up
+	Log     io.Writer                // gets the decisions, one a line; nil for none
 	// Begin is a yard in the midst of its work to go on from; nil to begin with nothing.
 	Begin *Beginning
 	// Done is told of each job that has ended, in order; nil if nobody wants to know.

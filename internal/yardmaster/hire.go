@@ -64,6 +64,23 @@ func (m Accepted) handle(y *Yard) (any, error) { //nolint:unparam // the form of
 	return nil, nil
 }
 
+// MachineGone says that a lease's machine has ended, as its provider told of it alone.
+type MachineGone struct {
+	Lease id.Lease
+	Why   string // "spot" if the provider took it back
+}
+
+func (m MachineGone) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
+	y.leases.Gone(y.now, m.Lease, m.Why)
+	return nil, nil
+}
+
+// Lease returns a lease that has not ended, nil if there is none.
+func (y *Yard) Lease(name id.Lease) *fleet.Lease {
+	l, _ := y.leases.Get(name)
+	return l
+}
+
 // Listed is what a provider shows of the yard's machines.
 type Listed struct {
 	Provider string

@@ -117,6 +117,13 @@ func (l *Leases) seen(now time.Time, provider string, m *fleet.Instance) {
 	}
 }
 
+// Gone takes note that a lease's machine has ended.
+func (l *Leases) Gone(now time.Time, name id.Lease, why string) {
+	if r, ok := l.all[name]; ok {
+		l.gone(now, r, why)
+	}
+}
+
 // gone ends a lease whose machine the provider has no more.
 func (l *Leases) gone(now time.Time, r *record, why string) {
 	reason := "machine " + r.Instance + " is gone"
