@@ -1,0 +1,195 @@
+package dataset
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// Spot is a place where data may be wanted: a node, or what a hired one would be.
+type Spot struct {
+	Node  id.Node
+	Pool  string
+	Cloud bool
+}
+
+// Roads say how fast data travels and what that costs.
+type Roads struct {
+	In     job.Bytes // a second, within one place, from the source to a node
+	Across job.Bytes // a second, between the building and the cloud
+	PerGB  float64   // money for a gigabyte that goes between the building and the cloud
+}
+
+// DefaultRoads is what is assumed where nothing is set: a local network, a line of
+// 1 Gbit/s to the cloud, and no charge.
+func DefaultRoads() Roads { return Roads{In: 1 << 30, Across: 120 << 20} }
+
+// Catalogue is all datasets by name. It is not safe for concurrent use.
+type Catalogue struct {
+	roads  Roads
+	byName map[id.Dataset]*Dataset
+}
+
+// NewCatalogue returns an empty catalogue.
+func NewCatalogue(r Roads) *Catalogue {
+	return &Catalogue{roads: r, byName: map[id.Dataset]*Dataset{}}
+}
+
+// Get returns a dataset.
+func (c *Catalogue) Get(name id.Dataset) (*Dataset, bool) {
+	d, ok := c.byName[name]
+	return d, ok
+}
+
+// List returns all datasets by name.
+func (c *Catalogue) List() []*Dataset {
+	list := make([]*Dataset, 0, len(c.byName))
+	for _, d := range c.byName {
+		list = append(list, d)
+	}
+	slices.SortFunc(list, func(a, b *Dataset) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	return list
+}
+
+// Put adds a dataset or replaces what is known of it.
+func (c *Catalogue) Put(d Dataset) *Dataset {
+	if d.Removed {
+		delete(c.byName, d.ID)
+		return &d
+	}
+	c.byName[d.ID] = &d
+	return &d
+}
+
+// PlaceOf returns where a job may run that asks for a place and uses these datasets,
+// or which of them is unknown or keeps it from running anywhere.
+func (c *Catalogue) PlaceOf(place job.Place, names []string) (job.Place, error) {
+	who := "the job's place"
+	for _, name := range names {
+		d, ok := c.byName[id.Dataset(name)]
+		if !ok {
+			return place, c.unknown(name)
+		}
+		next, possible := Narrow(place, d.Rule)
+		if !possible {
+			return place, fault.New(fault.Invalid, "place_conflict", "dataset %s may only be used on %s nodes and %s is %s", name, d.Rule, who, place).
+				WithField("data").WithRemedy("leave one of them out, or ask the owner of the data to change its rule")
+		}
+		if next != place {
+			place, who = next, "the place of dataset "+name
+		}
+	}
+	return place, nil
+}
+
+func (c *Catalogue) unknown(name string) error {
+	e := fault.New(fault.Invalid, "no_dataset", "there is no dataset %q", name).WithField("data")
+	known := c.List()
+	if len(known) == 0 {
+		return e.WithRemedy("register it first: trainyard data add %s --size 10GB --place local", name)
+	}
+	names := make([]string, 0, 5)
+	for _, d := range known[:min(len(known), 5)] {
+		names = append(names, string(d.ID))
+	}
+	return e.WithRemedy("there are %s; register another with trainyard data add", strings.Join(names, ", "))
+}
+
+// Has reports whether a dataset can be read at a spot without bringing it there.
+func (d *Dataset) Has(s Spot) bool {
+	return slices.ContainsFunc(d.Copies, func(c Copy) bool {
+		switch {
+		case c.Node != "":
+			return c.Node == s.Node
+		case c.Pool != "":
+			return c.Pool == s.Pool
+		case c.At == job.PlaceAny:
+			return true
+		}
+		return c.At == job.PlaceCloud == s.Cloud && c.At != ""
+	})
+}
+
+// near reports whether some copy, or the source, is on the same side as a spot.
+func (d *Dataset) near(s Spot, cloud func(id.Node) bool) bool {
+	return slices.ContainsFunc(d.Copies, func(c Copy) bool {
+		if c.Node != "" {
+			return cloud(c.Node) == s.Cloud
+		}
+		return c.At == job.PlaceAny || c.At != "" && (c.At == job.PlaceCloud) == s.Cloud
+	})
+}
+
+// Stage returns how long it takes to bring datasets to a spot, and what it costs.
+// cloud tells on which side a node is.
+func (c *Catalogue) Stage(names []string, s Spot, cloud func(id.Node) bool) (d time.Duration, money float64) {
+	for _, name := range names {
+		set, ok := c.byName[id.Dataset(name)]
+		if !ok || set.Size == 0 || set.Has(s) {
+			continue
+		}
+		if set.near(s, cloud) {
+			d += travel(set.Size, c.roads.In)
+			continue
+		}
+		d += travel(set.Size, c.roads.Across)
+		money += float64(set.Size) / 1e9 * c.roads.PerGB
+	}
+	return d, money
+}
+
+func travel(size, rate job.Bytes) time.Duration {
+	if rate <= 0 {
+		return 0
+	}
+	return job.Seconds(float64(size) / float64(rate))
+}
+
+// Use is one use of a dataset by a run on a node: what the audit is made of.
+type Use struct {
+	Dataset  id.Dataset
+	Run      id.Run
+	Job      id.Job
+	Owner    id.User
+	Node     id.Node
+	Cloud    bool // the node is not in the building
+	At       time.Time
+	Override string // who let it go against the rule and why, "" if it kept to it
+}
+
+// Validate reports what is wrong with a dataset that someone wants to register.
+func (d *Dataset) Validate() error {
+	switch {
+	case !id.Name(string(d.ID)):
+		return fault.New(fault.Invalid, "dataset_name", "%q cannot name a dataset", d.ID).WithField("name").
+			WithRemedy("use lower-case letters, digits, '-', '_' and '.', at most %d", id.MaxName)
+	case d.Rule != job.PlaceAny && d.Rule != job.PlaceLocal && d.Rule != job.PlaceCloud:
+		return fault.New(fault.Invalid, "dataset_place", "%q is no place", d.Rule).WithField("place").WithRemedy("use local, cloud or any")
+	case d.Size < 0:
+		return fault.New(fault.Invalid, "dataset_size", "a dataset cannot have %d bytes", d.Size).WithField("size")
+	case len(d.Copies) > maxCopies:
+		return fault.New(fault.Invalid, "dataset_copies", "a dataset can have %d copies at most", maxCopies).WithField("copies")
+	}
+	for i, c := range d.Copies {
+		named := 0
+		for _, given := range []bool{c.Node != "", c.Pool != "", c.At != ""} {
+			if given {
+				named++
+			}
+		}
+		if named != 1 {
+			return fault.New(fault.Invalid, "dataset_copy", "a copy is on a node, in a pool, or at a place: exactly one of them").WithField(fmt.Sprintf("copies[%d]", i))
+		}
+		if d.Rule != job.PlaceAny && (c.At == job.PlaceAny || c.At != "" && c.At != d.Rule) {
+			return fault.New(fault.Invalid, "dataset_copy", "its rule is %s and this copy is at %s", d.Rule, c.At).WithField(fmt.Sprintf("copies[%d]", i))
+		}
+	}
+	return nil
+}
+
+const maxCopies = 10_000
