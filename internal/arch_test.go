@@ -85,6 +85,10 @@ const (
 	maxPackageLines = 3000
 )
 
+// larger are packages that may be larger. The yardmaster is one state machine: its
+// files are the steps of a job's path and share its state.
+var larger = map[string]int{"internal/yardmaster": 3600}
+
 // packagesOf returns the packages of a layer.
 func packagesOf(layer string) []string {
 	for _, l := range layers {

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -33,6 +34,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/auth"
 	"trainyard/internal/clock"
+	"trainyard/internal/cloud"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
@@ -70,11 +72,20 @@ type Config struct {
 	// Inventory looks at the machine; package inventory does if left out.
 	Inventory      func(context.Context) (inventory.Found, error)
 	InventoryEvery time.Duration // 30 seconds if left out
-	FakeGPUs       string        // declared GPUs, see inventory.ParseFake
+	FakeGPUs       string        // declared GPUs, see inventory.ParseFake; NoGPUs for none, whatever is there
 	Address        string        // how other nodes reach this one; found out if left out
+	CPUs           job.CPUs      // declared, for machines that are played; found out if left out
+	Memory         job.Bytes     // likewise
+	Probe          string        // whether GPUs are measured at the start: ProbeAuto, also if left out, or ProbeOff
+	ProbePython    string        // measures them if it has PyTorch; python3 if left out
 	Version        string
 
 	StoreLimit job.Bytes // of the content store; 20GB if left out
+	// OnLeaseEnd is the command that ends this machine when its lease is over, if it was
+	// hired; ExitOnLeaseEnd, or nothing, if the agent's own end is enough.
+	OnLeaseEnd string
+	// Moment is the clock that leases go by; that of the machine if left out.
+	Moment func() (cloud.Moment, error)
 	// StopRunsOnExit stops all runs before Run returns and delivers their ends.
 	// Otherwise they go on and the next agent adopts them.
 	StopRunsOnExit bool
@@ -91,12 +102,14 @@ type Agent struct {
 	clk      clock.Clock
 	boot     string
 	fake     []fleet.GPU
+	machine  *inventory.Machine // nil if the configuration brings its own Inventory
 	identity *auth.NodeIdentity
 	yard     atomic.Pointer[api.Client]
 	rt       Runtime
 	files    *files
 	contents *workdir.Store
 	fence    *fence
+	hold     *hold
 	results  *results
 	metrics  *metrics
 	memory   memory
@@ -104,6 +117,7 @@ type Agent struct {
 
 	reconcileSoon chan struct{}
 	reportSoon    chan struct{}
+	lookSoon      chan struct{} // look at the machine again
 	uploads       chan struct{} // a place for each upload at a time
 
 	starting sync.Mutex // held while a rank is given to the runtime
@@ -116,6 +130,7 @@ type Agent struct {
 	ranks    []api.RankReport  // to report next
 	taken    []api.RankReport  // what the server has
 	found    *inventory.Found  // newest look at the machine
+	had      []int             // GPUs that ranks here had at that look
 	sent     *fleet.Inventory  // what the server has, nil before the first report
 	restream func()            // ends the current stream so that a new one begins
 	behind   time.Time         // since when the server has newer assignments than we heard of
@@ -140,8 +155,11 @@ type wanted struct {
 // New checks the configuration and opens the data directory. It does not talk
 // to anyone yet.
 func New(cfg Config) (*Agent, error) {
-	fake, err := inventory.ParseFake(cfg.FakeGPUs)
+	fake, err := declaredGPUs(cfg.FakeGPUs)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkProbe(cfg.Probe); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
@@ -155,7 +173,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a := &Agent{
 		cfg: cfg, log: cfg.Log, clk: cfg.Clock, boot: hex.EncodeToString(boot[:]), fake: fake,
-		reconcileSoon: make(chan struct{}, 1), reportSoon: make(chan struct{}, 1), uploads: make(chan struct{}, maxUploads),
+		reconcileSoon: make(chan struct{}, 1), reportSoon: make(chan struct{}, 1), lookSoon: make(chan struct{}, 1), uploads: make(chan struct{}, maxUploads),
 		started: map[key]bool{}, shippers: map[key]*shipper{}, state: map[string]string{},
 		told: map[id.Run]*told{},
 	}
@@ -169,15 +187,22 @@ func New(cfg Config) (*Agent, error) {
 	}
 	if a.cfg.Inventory == nil {
 		a.cfg.Inventory = a.look
+		a.machine = inventory.Open(inventory.Options{
+			DataDir: a.cfg.Dir, Server: a.cfg.Server, Address: a.cfg.Address, Version: a.cfg.Version,
+			FakeGPUs: a.fake, NoGPUs: a.cfg.FakeGPUs == NoGPUs, Python: a.cfg.ProbePython, Clock: a.clk,
+		})
+	}
+	if a.cfg.Moment == nil {
+		a.cfg.Moment = func() (cloud.Moment, error) { return cloud.MomentOf(a.clk) }
 	}
 	return a, nil
 }
 
 // look is the inventory of this machine.
 func (a *Agent) look(ctx context.Context) (inventory.Found, error) {
-	return inventory.Take(ctx, inventory.Options{
-		DataDir: a.cfg.Dir, Server: a.cfg.Server, Address: a.cfg.Address, Version: a.cfg.Version, FakeGPUs: a.fake,
-	})
+	found, err := a.machine.Look(ctx, a.heldNow())
+	a.declare(&found)
+	return found, err
 }
 
 // Run joins if need be, adopts what an earlier agent left, and works until ctx
@@ -192,9 +217,13 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("look at this machine: %w", err)
 	}
-	a.noteInventory(found)
+	a.noteInventory(found, nil)
 	a.trouble("look at this machine", errors.Join(found.Problems...))
+	a.measure(ctx)
 	if err := a.join(ctx); err != nil {
+		if leaseEnded(err) || a.hold.over() {
+			return a.endMachine(ctx)
+		}
 		return err
 	}
 	adopted, err := a.rt.Adopt()
@@ -208,13 +237,19 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	for _, loop := range []func(context.Context){a.reconcileLoop, a.streamLoop, a.reportLoop, a.inventoryLoop, a.renewLoop} {
 		loops.Go(func() { loop(inner) })
 	}
-	<-ctx.Done()
-	if a.cfg.StopRunsOnExit {
-		a.stopRuns(inner)
+	over := a.awaitEnd(ctx)
+	switch {
+	case over:
+		a.stopRuns(inner, leaseGrace)
+	case a.cfg.StopRunsOnExit:
+		a.stopRuns(inner, math.MaxInt64)
 	}
 	cancel()
 	loops.Wait()
 	a.stopShippers()
+	if over {
+		return a.endMachine(ctx)
+	}
 	a.log.Info("agent ends", "node", a.identity.Node())
 	return nil
 }
@@ -230,6 +265,9 @@ func (a *Agent) open() error {
 	a.rt = rt
 	if a.contents, err = workdir.OpenStore(a.path("contents"), int64(a.cfg.StoreLimit), a.clk); err != nil {
 		return errors.Join(err, rt.Close())
+	}
+	if a.hold, err = openHold(a.path(cloud.DeadlineFile), a.cfg.Moment); err != nil {
+		a.trouble("the machine's lease", err)
 	}
 	if a.fence, err = openFence(a.path("fence")); err != nil {
 		return errors.Join(err, rt.Close())
@@ -248,7 +286,7 @@ func (a *Agent) close() error {
 		yard.Close()
 	}
 	a.metrics.unregister()
-	return errors.Join(a.fence.close(), a.rt.Close())
+	return errors.Join(a.closeMachine(), a.fence.close(), a.rt.Close())
 }
 
 // wake asks a loop to look again; one wish is as good as many.

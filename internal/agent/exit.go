@@ -8,15 +8,16 @@ import (
 )
 
 // stopRuns stops everything, waits until all has ended and its ends and output
-// are delivered, but no longer than the grace periods and some seconds.
-func (a *Agent) stopRuns(ctx context.Context) {
+// are delivered, but no longer than the grace periods, of which none counts as
+// longer than longest, and some seconds.
+func (a *Agent) stopRuns(ctx context.Context, longest time.Duration) {
 	a.starting.Lock()
 	a.closing = true
 	a.starting.Unlock()
 	most := 10 * time.Second
 	a.mu.Lock()
 	for _, w := range a.wanted.ranks {
-		most = max(most, time.Duration(w.Launch.Grace)+10*time.Second)
+		most = max(most, min(time.Duration(w.Launch.Grace), longest)+10*time.Second)
 	}
 	a.mu.Unlock()
 	for _, mode := range []job.StopMode{job.StopTerm, job.StopKill} {

@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/rand"
@@ -61,10 +62,12 @@ type fakeYard struct {
 	files    map[string][]byte
 	fetches  map[string]int
 	lease    time.Duration
+	left     *int64 // seconds that the machine's lease still holds, nil if it is not hired
 	// meddle, if set, is asked before and after each request is carried out; if
 	// it says so the connection is cut there.
 	meddle func(when, path string) bool
 	refuse func(path string) int // status to answer with instead, 0 for none
+	code   string                // of the errors that refuse makes; "meddled" if left out
 }
 
 func newYard(t *testing.T) *fakeYard {
@@ -161,13 +164,13 @@ func (y *fakeYard) url() string { return "https://" + y.addr }
 func (y *fakeYard) between(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		y.mu.Lock()
-		meddle, refuse := y.meddle, y.refuse
+		meddle, refuse, code := y.meddle, y.refuse, cmp.Or(y.code, "meddled")
 		y.mu.Unlock()
 		if refuse != nil {
 			if status := refuse(r.URL.Path); status != 0 {
 				kind := map[int]string{503: "unavailable", 403: "denied", 500: "internal", 429: "over_limit"}[status]
 				w.WriteHeader(status)
-				answer(w, api.Problem{Status: status, Kind: kind, Code: "meddled", Detail: "refused by the test"})
+				answer(w, api.Problem{Status: status, Kind: kind, Code: code, Detail: "refused by the test"})
 				return
 			}
 		}
@@ -276,8 +279,9 @@ func (y *fakeYard) join(w http.ResponseWriter, r *http.Request) {
 		answer(w, api.Problem{Kind: "invalid", Code: "csr", Detail: err.Error()})
 		return
 	}
-	y.change(func() { y.joins++ })
-	answer(w, api.JoinReply{Capability: api.Capability, Node: id.Node(req.Name), Certificate: string(cert), CA: string(y.ca.PEM()), Expires: expires})
+	var left *int64
+	y.change(func() { y.joins++; left = y.left })
+	answer(w, api.JoinReply{Capability: api.Capability, Node: id.Node(req.Name), Certificate: string(cert), CA: string(y.ca.PEM()), Expires: expires, LeaseLeft: left})
 }
 
 // known refuses callers without a node's certificate.
@@ -346,7 +350,7 @@ func (y *fakeYard) report(w http.ResponseWriter, r *http.Request) {
 	}
 	y.change(func() { y.reports = append(y.reports, req) })
 	y.mu.Lock()
-	reply := api.ReportReply{Interval: job.Duration(50 * time.Millisecond), Lease: job.Duration(y.lease), Generation: y.gen}
+	reply := api.ReportReply{Interval: job.Duration(50 * time.Millisecond), Lease: job.Duration(y.lease), Generation: y.gen, LeaseLeft: y.left}
 	y.mu.Unlock()
 	answer(w, reply)
 }

@@ -93,6 +93,7 @@ func (a *Agent) enrol(ctx context.Context, half *auth.NodeIdentity) (*auth.NodeI
 	}
 	yard := api.NewClient(a.cfg.Server, "", identity.TLS())
 	defer yard.Close()
+	renew := a.hold.asking()
 	reply, err := yard.Join(ctx, api.JoinRequest{
 		Capability: api.Capability, Token: strings.TrimSpace(a.cfg.JoinToken), Name: name, CSR: string(csr), Inventory: a.inventory(),
 	})
@@ -103,6 +104,14 @@ func (a *Agent) enrol(ctx context.Context, half *auth.NodeIdentity) (*auth.NodeI
 		return nil, err
 	}
 	if err := identity.Save(a.path("identity")); err != nil {
+		return nil, err
+	}
+	if reply.LeaseLeft == nil {
+		err = a.hold.drop() // of an earlier life of this data folder
+	} else {
+		err = renew(reply.LeaseLeft)
+	}
+	if err != nil {
 		return nil, err
 	}
 	a.log.Info("joined the yard", "node", reply.Node, "server", a.cfg.Server, "certificate_until", reply.Expires)

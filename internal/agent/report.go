@@ -8,7 +8,6 @@ import (
 	"syscall"
 	"time"
 
-	"trainyard/internal/agent/inventory"
 	"trainyard/internal/agent/runtime"
 	"trainyard/internal/api"
 	"trainyard/internal/clock"
@@ -93,7 +92,7 @@ func (a *Agent) report(ctx context.Context, seq uint64) (api.ReportReply, error)
 	r := api.Report{Capability: api.Capability, Boot: a.boot, Seq: seq}
 	a.mu.Lock()
 	ranks, server := a.ranks, a.wanted.server
-	r.Foreign = a.foreign()
+	r.Foreign, r.ForeignProcesses = a.foreign()
 	inv := a.found.Inventory
 	if a.sent == nil || !reflect.DeepEqual(*a.sent, inv) {
 		r.Inventory = &inv
@@ -102,8 +101,12 @@ func (a *Agent) report(ctx context.Context, seq uint64) (api.ReportReply, error)
 	r.Ranks = a.addProgress(ranks, server)
 	call, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
+	renew := a.hold.asking()
 	reply, err := a.yard.Load().Report(call, r)
 	if err != nil {
+		if leaseEnded(err) {
+			return reply, errors.Join(err, a.hold.end())
+		}
 		if ctx.Err() == nil && vouches(err) && a.memory.Lease > 0 {
 			err = errors.Join(err, a.rt.Renew(time.Duration(a.memory.Lease)))
 		}
@@ -120,6 +123,8 @@ func (a *Agent) report(ctx context.Context, seq uint64) (api.ReportReply, error)
 	if reply.Lease > 0 {
 		err = errors.Join(a.rt.Renew(time.Duration(reply.Lease)), a.remember(reply.Lease))
 	}
+	err = errors.Join(err, renew(reply.LeaseLeft))
+	a.release(reply.Release)
 	if a.heard(reply.Generation, now) {
 		a.log.Warn("stream of assignments hangs, opening another")
 		a.newStream()
@@ -142,22 +147,6 @@ func vouches(err error) bool {
 	return f.Kind == fault.Unavailable || f.Kind == fault.OverLimit
 }
 
-// foreign lists the GPUs on which processes run that are not the yard's: those
-// in use that no rank here has. Before the assignments are known nothing can be
-// told. The caller holds mu.
-func (a *Agent) foreign() []int {
-	if !a.wanted.known {
-		return nil
-	}
-	ours := map[int]bool{}
-	for _, r := range a.ranks {
-		for _, gpu := range a.wanted.ranks[key{r.Run, r.Rank}].Launch.GPUs {
-			ours[gpu] = true
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(a.found.Busy), func(gpu int) bool { return ours[gpu] })
-}
-
 // reported says whether the server has heard of every end.
 func (a *Agent) reported() bool {
 	list := a.rt.List()
@@ -174,31 +163,6 @@ func (a *Agent) reported() bool {
 		}
 	}
 	return true
-}
-
-// inventoryLoop looks at the machine every so often.
-func (a *Agent) inventoryLoop(ctx context.Context) {
-	for clock.Sleep(ctx, a.cfg.InventoryEvery) {
-		found, err := a.cfg.Inventory(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if err == nil {
-			a.noteInventory(found)
-		}
-		a.trouble("look at this machine", errors.Join(append(found.Problems, err)...))
-	}
-}
-
-// noteInventory keeps what was found and reports it if it is new.
-func (a *Agent) noteInventory(found inventory.Found) {
-	found.Inventory.Limits = a.rt.Limits()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.found == nil || !reflect.DeepEqual(*a.found, found) {
-		a.found = &found
-		wake(a.reportSoon)
-	}
 }
 
 // inventory returns the newest look at the machine.

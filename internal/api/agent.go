@@ -13,7 +13,8 @@ import (
 //
 //	1  first version
 //	2  the report of a rank may carry the progress of its program
-const Capability = 2
+//	3  the answers to a join and to a report may say how long the machine's lease holds
+const Capability = 3
 
 // JoinRequest asks to become a node. It carries the join token's text and a
 // certificate request; the key never leaves the machine.
@@ -32,6 +33,8 @@ type JoinReply struct {
 	Certificate string    `json:"certificate" doc:"PEM"`
 	CA          string    `json:"ca" doc:"PEM"`
 	Expires     time.Time `json:"expires"`
+	// LeaseLeft is that of ReportReply.
+	LeaseLeft *int64 `json:"lease_left,omitempty" doc:"seconds that the lease of a hired machine still holds"`
 }
 
 // RenewRequest asks for a new certificate over a connection that the old one made.
@@ -93,6 +96,24 @@ type Report struct {
 	Inventory  *fleet.Inventory `json:"inventory,omitempty" doc:"sent with the first report of a boot and when it changed"`
 	Ranks      []RankReport     `json:"ranks,omitempty" maxItems:"10000"`
 	Foreign    []int            `json:"foreign,omitempty" doc:"indices of GPUs that processes outside the yard use"`
+	// ForeignProcesses are those processes, as far as they can be seen, so that people
+	// can be told who is at work there.
+	ForeignProcesses []ForeignProcess `json:"foreign_processes,omitempty" maxItems:"1000"`
+}
+
+// ForeignProcess is a process outside the yard that uses a GPU.
+type ForeignProcess struct {
+	GPU     int       `json:"gpu"`
+	PID     int       `json:"pid"`
+	User    string    `json:"user,omitempty" maxLength:"200" doc:"on that machine; left out if it cannot be told"`
+	Program string    `json:"program,omitempty" maxLength:"200"`
+	Memory  job.Bytes `json:"memory,omitempty" doc:"of the GPU"`
+}
+
+// GPURelease is an operator's word that a GPU may be used again.
+type GPURelease struct {
+	UUID string    `json:"uuid"`
+	At   time.Time `json:"at" doc:"names the release: an agent heeds each once, however often it is told"`
 }
 
 // RankReport is how far one rank of a run has come.
@@ -123,7 +144,18 @@ type ReportReply struct {
 	Lease job.Duration `json:"lease"`
 	// Generation is that of the newest assignments, so that an agent notices a stream that hangs.
 	Generation uint64 `json:"generation"`
+	// Release lists the newest release of each GPU that an operator let out of quarantine.
+	Release []GPURelease `json:"release,omitempty"`
+	// LeaseLeft is for how many seconds more the yard holds this machine, left out for
+	// one that was not hired. A machine that hears nothing newer for that long ends
+	// itself: nobody may be left who would. Seconds, not a time, because
+	// the clocks of hired machines cannot be trusted.
+	LeaseLeft *int64 `json:"lease_left,omitempty" doc:"seconds that the lease of a hired machine still holds"`
 }
+
+// CodeLeaseEnded is the code of the error that a hired machine gets whose lease is over,
+// when it joins or reports. It ends itself then.
+const CodeLeaseEnded = "lease_ended"
 
 // LogReply answers an upload of output: how many bytes the server holds now.
 // An upload at another offset than that is not taken; the agent goes on from here.

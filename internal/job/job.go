@@ -42,6 +42,16 @@ type Job struct {
 	Done      float64       // units of work that its ended runs have done and saved
 	Served    float64       // GPU-seconds of its ended runs
 	Stops     int           // how often a plan has stopped it
+	Cost      float64       // money that it has cost by now, as far as it is posted
+	Override  Override      // of the place rules of its data
+}
+
+// Override lets a job run against the place rules of its data.
+type Override struct {
+	Place Place     `json:"place,omitempty"` // where it may run instead; "" if nothing is overridden
+	By    id.User   `json:"by,omitempty"`
+	Why   string    `json:"why,omitempty"`
+	At    time.Time `json:"at,omitzero"`
 }
 
 // Floor is what a job needs at least after it ran out of memory.
@@ -106,4 +116,6 @@ type Rank struct {
 	// Signalled says that the program was still running when it was told to stop,
 	// so that its exit is the answer to that and not its own end.
 	Signalled bool `json:"signalled,omitempty"`
+	// Hourly is the money that it costs in an hour, as its limits count it.
+	Hourly float64 `json:"hourly,omitempty"`
 }

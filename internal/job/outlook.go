@@ -36,6 +36,21 @@ func (o *Outlook) Takes(rate float64) (time.Duration, bool) {
 	return time.Duration(o.Speed.Start) + Seconds(left/rate), true
 }
 
+// Declare replaces what was known of a job's speed by what its program says.
+func (o *Outlook) Declare(p *Progress) {
+	next := Speed{Work: p.Work, Rates: p.Rates}
+	if old := o.Speed; old != nil {
+		next.Start, next.Save = old.Start, old.Save
+		if next.Work == 0 {
+			next.Work = old.Work
+		}
+		if len(next.Rates) == 0 {
+			next.Rates = old.Rates
+		}
+	}
+	o.Speed = NewSpeed(next.Work, time.Duration(next.Start), time.Duration(next.Save), next.Rates...)
+}
+
 // Seconds turns seconds into a duration, at most the longest there is.
 func Seconds(s float64) time.Duration {
 	const most = float64(1<<63 - 1)

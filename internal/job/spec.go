@@ -13,6 +13,8 @@ const (
 	PlaceAny   Place = "any"
 	PlaceLocal Place = "local"
 	PlaceCloud Place = "cloud"
+	// PlaceNowhere is the place of a job whose data may be nowhere that it may.
+	PlaceNowhere Place = "nowhere"
 )
 
 // Objective says what the researcher cares about in this job.

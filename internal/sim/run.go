@@ -95,7 +95,7 @@ func newSimulation(cfg Config) (*simulation, error) {
 	}
 	yc := yardmaster.Defaults(cfg.Policy)
 	yc.SuspectAfter, yc.MaxJobs, yc.KeepFinal, yc.Tariff = 0, math.MaxInt, 0, cfg.Tariff
-	yc.Hire.Term = simulatedTerm
+	yc.Hire.Term, yc.Unmetered = simulatedTerm, true
 	if cfg.Cloud != nil {
 		yc.Offers = cfg.Cloud.Offers
 		for _, at := range cfg.Cloud.Takes {

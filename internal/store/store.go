@@ -10,8 +10,11 @@ import (
 	"context"
 	"time"
 
+	"trainyard/internal/dataset"
+	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/ledger"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -51,6 +54,18 @@ type Store interface {
 	Users(ctx context.Context, after id.User, limit int) ([]tenant.User, error)
 	Tokens(ctx context.Context, owner id.User, after id.Token, limit int) ([]tenant.Token, error)
 
+	// Leases lists leases that the filter lets through, newest first.
+	Leases(ctx context.Context, f LeaseFilter) ([]fleet.Lease, error)
+	// Lease returns one lease, or fault.NotFound with code "lease_not_found".
+	Lease(ctx context.Context, l id.Lease) (fleet.Lease, error)
+	// Postings hands out the lines of the books that reach into a period, in their
+	// order. A zero end is no end. It stops at the first error of yield and returns it.
+	Postings(ctx context.Context, from, to time.Time, yield func(*ledger.Posting) error) error
+	// Savings returns what decisions of a period saved, oldest first.
+	Savings(ctx context.Context, from, to time.Time) ([]ledger.Saving, error)
+	// Uses returns where a dataset was used, newest first.
+	Uses(ctx context.Context, d id.Dataset, limit int) ([]dataset.Use, error)
+
 	// Ping answers whether the store can write and read now.
 	Ping(ctx context.Context) error
 	Close() error
@@ -65,6 +80,18 @@ type JobFilter struct {
 	Node    id.Node   // has or had a run there
 	Since   time.Time // submitted at or after
 	Before  uint64    // only jobs with a number below this: the page after the last one seen
+	Limit   int       // at most this many; required
+}
+
+// LeaseFilter chooses leases. A zero field lets all through.
+type LeaseFilter struct {
+	Owner   id.User
+	Project id.Project
+	Job     id.Job
+	Live    bool      // only those that have not ended
+	From    time.Time // not ended, or ended at or after
+	To      time.Time // asked for before
+	Before  uint64    // only leases with a number below this
 	Limit   int       // at most this many; required
 }
 

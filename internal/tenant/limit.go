@@ -70,7 +70,7 @@ func (p Period) End(t time.Time) time.Time {
 // AtLimit is what happens when money or GPU-hours of a period are used up.
 type AtLimit string
 
-// What happens at a limit. Nothing new starts at any of them but warn.
+// What happens at a limit. Nothing new that costs rent starts at any of them but warn.
 const (
 	LimitWarn      AtLimit = "warn"      // people are told, and all goes on
 	LimitAsk       AtLimit = "ask"       // nothing new starts until the limit is raised; what runs goes on
@@ -102,13 +102,41 @@ type Limit struct {
 // Allowance is what a job may still take by all limits that bind it.
 type Allowance struct {
 	GPUs     int     // more at once; NoLimit if that is not limited
+	Part     float64 // of one GPU, besides: what is left for a share
 	Nodes    int     // more on-demand nodes at once; NoLimit if that is not limited
-	Money    float64 // more in this period; infinite if that is not limited
-	GPUHours float64
-	Borrow   bool   // GPUs beyond may be borrowed while nobody else waits
-	NoRent   bool   // only where no rent is paid: the budget says downgrade
-	Hold     string // why nothing may start at all, in a sentence; "" if it may
-	Bound    string // the limit that binds, in words: "ann's limit of 4 GPUs"
+	Money    float64 // more in this period, after what runs is paid; infinite if that is not limited
+	GPUHours float64 // the same
+	Borrow   bool    // GPUs beyond may be borrowed while nobody else waits
+	Ceiling  int     // GPUs with what may be borrowed; NoLimit if that is not limited
+	NoRent   bool    // only where no rent is paid: the budget says downgrade
+	Hold     string  // why nothing may start at all, in a sentence; "" if it may
+	Bound    string  // the limit that binds first, in words: "ann's limit of 4 GPUs at once"
+	By       Bounds  // the one that binds each number
+}
+
+// Bounds names the limits that bind the numbers of an allowance, "" where none does.
+type Bounds struct {
+	GPUs     string
+	Nodes    string
+	Money    string // and NoRent
+	GPUHours string
+}
+
+// Affords reports whether a job may go where it costs so much rent per hour for so
+// many hours. Where no rent is paid it always may. Of a job of unknown length, with
+// no hours, it is asked only that something is left.
+func (a Allowance) Affords(rentPerHour, hours float64) bool {
+	switch {
+	case a.Hold != "":
+		return false
+	case rentPerHour <= 0:
+		return true
+	case a.NoRent:
+		return false
+	case hours <= 0:
+		return a.Money > 0
+	}
+	return rentPerHour*hours <= a.Money
 }
 
 // NoLimit is a count that is not limited.
@@ -116,5 +144,5 @@ const NoLimit = math.MaxInt
 
 // Unlimited is the allowance of who has no limits.
 func Unlimited() Allowance {
-	return Allowance{GPUs: NoLimit, Nodes: NoLimit, Money: math.Inf(1), GPUHours: math.Inf(1)}
+	return Allowance{GPUs: NoLimit, Ceiling: NoLimit, Nodes: NoLimit, Money: math.Inf(1), GPUHours: math.Inf(1)}
 }

@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"time"
 
+	"trainyard/internal/books"
+	"trainyard/internal/dataset"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -15,20 +17,25 @@ import (
 // closed. The store commits it in one transaction before anyone is told and
 // anything is done. Committing the same batch twice is the same as once.
 type Batch struct {
-	Jobs   []job.Job
-	Runs   []job.Run
-	Nodes  []fleet.Node
-	Users  []tenant.User
-	Tokens []tenant.Token
-	Leases []fleet.Lease
-	Events []Event
-	Orders []Order  // opened or changed
-	Closed []string // keys of orders that are done with
+	Jobs     []job.Job
+	Runs     []job.Run
+	Nodes    []fleet.Node
+	Users    []tenant.User
+	Tokens   []tenant.Token
+	Leases   []fleet.Lease
+	Limits   []tenant.Limit
+	Datasets []dataset.Dataset
+	Uses     []dataset.Use
+	Books    books.Out
+	Events   []Event
+	Orders   []Order  // opened or changed
+	Closed   []string // keys of orders that are done with
 }
 
 // Empty reports whether there is nothing to commit.
 func (b *Batch) Empty() bool {
-	return len(b.Jobs)+len(b.Runs)+len(b.Nodes)+len(b.Users)+len(b.Tokens)+len(b.Events)+len(b.Orders)+len(b.Closed)+len(b.Leases) == 0
+	return len(b.Jobs)+len(b.Runs)+len(b.Nodes)+len(b.Users)+len(b.Tokens)+len(b.Events)+len(b.Orders)+len(b.Closed)+
+		len(b.Leases)+len(b.Limits)+len(b.Datasets)+len(b.Uses) == 0 && b.Books.Empty()
 }
 
 // Event is one entry of the feed: the audit log, the live feed and the history
@@ -69,13 +76,15 @@ func orderKey(run id.Run, rank int) string { return string(run) + "/" + strconv.
 // State is all that the yardmaster needs to go on after a restart, as the
 // store rebuilt it: everything that has not ended, in any order.
 type State struct {
-	Jobs   []job.Job // not final, and those lately final
-	Runs   []job.Run // of these jobs, not ended
-	Nodes  []fleet.Node
-	Users  []tenant.User
-	Tokens []tenant.Token
-	Orders []Order
-	Leases []fleet.Lease // not ended, and those lately ended
+	Jobs     []job.Job // not final, and those lately final
+	Runs     []job.Run // of these jobs, not ended
+	Nodes    []fleet.Node
+	Users    []tenant.User
+	Tokens   []tenant.Token
+	Orders   []Order
+	Leases   []fleet.Lease // not ended, and those lately ended
+	Datasets []dataset.Dataset
+	Books    books.Stored
 	// Needs holds the states of final jobs that waiting jobs need.
 	Needs map[id.Job]job.State
 	// LastJob, LastEvent and LastLease are the greatest numbers ever given.

@@ -23,6 +23,10 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 	}
 	y.settle(r, run, cause)
 	y.notRunning(r)
+	if y.limited() {
+		y.commit(r)
+		y.letBack()
+	}
 	y.changedRun(run)
 	delete(y.runs, run.ID)
 	y.drop(run.limit)
@@ -82,6 +86,9 @@ func (y *Yard) ended(r *jobRecord) {
 	r.Ended = y.now
 	y.dequeue(r)
 	y.user(r.Owner).alive--
+	if r.Spec.Budget > 0 {
+		y.budgets--
+	}
 	y.settleNeeds(r)
 	if y.cfg.KeepFinal == 0 {
 		y.spent = append(y.spent, r.ID)

@@ -5,13 +5,13 @@ import (
 	"slices"
 	"time"
 
+	"trainyard/internal/admit"
 	"trainyard/internal/fleet"
+	"trainyard/internal/hire"
 	"trainyard/internal/hire/leases"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/queue"
-	"trainyard/internal/tenant"
 )
 
 // Granted says that a provider has created a machine for a lease.
@@ -40,7 +40,7 @@ func (m Refused) handle(y *Yard) (any, error) { //nolint:unparam // the form of 
 	if l, ok := y.leases.Get(m.Lease); ok {
 		y.market.Refused(l.Offer.Name, m.Code, y.now)
 	}
-	y.leases.Refused(y.now, m.Lease, m.Why)
+	y.leases.Refused(y.now, m.Lease, m.Code+": "+m.Why)
 	y.round = true
 	return nil, nil
 }
@@ -194,14 +194,14 @@ func (y *Yard) hires(list []place.Hire) {
 func (y *Yard) note(r *jobRecord, hired []*fleet.Lease) {
 	for _, l := range hired {
 		y.hired[r.ID] = append(y.hired[r.ID], l.ID)
-		y.books.Nodes(y.now, l.Owner, l.Project, 1)
+		y.books.Limits.Nodes(y.now, payer(l), 1)
 	}
 	y.sweepLeases()
 }
 
 // mayHire says which limit forbids to hire for a job, "" if none does.
 func (y *Yard) mayHire(r *jobRecord, h *place.Hire) string {
-	a := y.allow(h.Item)
+	a := y.allowance(r)
 	switch {
 	case a.Hold != "":
 		return a.Hold
@@ -213,15 +213,6 @@ func (y *Yard) mayHire(r *jobRecord, h *place.Hire) string {
 		return fmt.Sprintf("%s has $%.2f left and this would cost $%.2f", a.Bound, max(a.Money, 0), h.Cost)
 	}
 	return ""
-}
-
-// allow tells what a job may still take.
-func (y *Yard) allow(it *queue.Item) tenant.Allowance {
-	r, ok := y.jobs[it.Job]
-	if !ok {
-		return tenant.Unlimited()
-	}
-	return y.books.Allow(y.now, r.Owner, r.Project, r.ID, r.Spec.Budget)
 }
 
 // unhire gives back what was hired for a job that no longer waits for it and has not come.
@@ -263,6 +254,12 @@ func (y *Yard) settleLeases() {
 	out := y.leases.Take()
 	y.out.leases = append(y.out.leases, out.Changed...)
 	for _, l := range out.Changed {
+		if !y.cfg.Unmetered {
+			y.books.Lease(y.now, l)
+		}
+		if l.Node != "" {
+			y.touch(l.Node)
+		}
 		if !l.Live() {
 			y.unnote(l)
 		}
@@ -290,12 +287,13 @@ func (y *Yard) settleLeases() {
 // closeLease does what is left to do when a lease has ended.
 func (y *Yard) closeLease(l *fleet.Lease) {
 	if !l.Stray {
-		y.books.Nodes(y.now, l.Owner, l.Project, -1)
+		y.books.Limits.Nodes(y.now, payer(l), -1)
 	}
-	if !l.Joined.IsZero() {
-		y.market.Exposed(l.Offer.Name, l.Kept(y.now))
-	}
+	y.market.Ended(l)
 }
+
+// payer is on whose account a lease is.
+func payer(l *fleet.Lease) admit.Who { return admit.Who{Owner: l.Owner, Project: l.Project} }
 
 // unnote forgets a lease of which a job can expect nothing any more.
 func (y *Yard) unnote(l *fleet.Lease) {
@@ -308,9 +306,6 @@ func (y *Yard) unnote(l *fleet.Lease) {
 
 // loseHired takes a node out of the yard whose machine is gone.
 func (y *Yard) loseHired(n *nodeRecord, l *fleet.Lease) {
-	if l.Offer.Spot && len(n.runs) > 0 {
-		y.market.Taken(l.Offer.Name, y.now)
-	}
 	if n.State != fleet.Lost {
 		y.moveNode(n, fleet.EventGone, theYard, l.Reason)
 	}
@@ -333,22 +328,25 @@ func (y *Yard) idle(name id.Node) {
 		y.giveBack(l.ID, n.Reason)
 		return
 	}
-	k := keep(y.cfg.Keep, l, n.idle, y.now, y.warm(l))
-	if k.Return {
-		y.vacate(n, k.Why)
-		return
-	}
-	y.drop(n.look)
-	n.look = y.after(k.Again, func(y *Yard) { y.idle(name) })
-}
-
-// warm counts the idle nodes of the same offer that were hired after this one.
-func (y *Yard) warm(l *fleet.Lease) int {
-	count := 0
-	for _, o := range y.leases.Live() {
-		if n, ok := y.nodes[o.Node]; ok && o.State == fleet.LeaseActive && o.Offer.Name == l.Offer.Name && o.Joined.After(l.Joined) && len(n.runs) == 0 && !n.Drained {
-			count++
+	for _, k := range hire.Keep(y.idlers(), y.now, y.cfg.Keep) {
+		switch {
+		case k.Lease != l.ID:
+		case k.Return:
+			y.vacate(n, k.Why)
+		case !k.Again.IsZero():
+			y.drop(n.look)
+			n.look = y.after(k.Again, func(y *Yard) { y.idle(name) })
 		}
 	}
-	return count
+}
+
+// idlers lists the hired nodes on which nothing runs.
+func (y *Yard) idlers() []hire.Idle {
+	var list []hire.Idle
+	for _, l := range y.leases.Live() {
+		if n, ok := y.nodes[l.Node]; ok && l.State == fleet.LeaseActive && len(n.runs) == 0 && !n.Drained {
+			list = append(list, hire.Idle{Lease: l, Since: n.idle})
+		}
+	}
+	return list
 }

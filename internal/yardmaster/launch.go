@@ -32,6 +32,10 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 	y.nowRunning(r, run, s.Seats)
 	y.hold(r, run)
 	y.charge(r.Owner, runWeight(&run.Run))
+	for i := range run.Ranks {
+		y.use(r, &run.Ranks[i], 1)
+	}
+	y.used(r, run)
 	y.changedRun(run)
 	run.port = y.masterPort(run)
 	for i := range run.Ranks {
@@ -57,6 +61,10 @@ func (y *Yard) hold(r *jobRecord, run *runRecord) {
 		if n, ok := y.nodes[k.Node]; ok {
 			n.runs[run.ID] = i
 		}
+		y.touch(k.Node)
+	}
+	if y.limited() {
+		y.commit(r)
 	}
 }
 

@@ -18,6 +18,10 @@ func (y *Yard) enqueue(r *jobRecord) {
 		return
 	}
 	need := y.describeItem(r)
+	if why := y.barred(r, need.GPUs*need.Nodes); why != "" {
+		y.setAside(r, why)
+		return
+	}
 	r.item = r.entry
 	y.line.Add(r.item, need)
 	y.round = true
@@ -29,7 +33,7 @@ func (y *Yard) enqueue(r *jobRecord) {
 // describeItem makes a job's entry for the line.
 func (y *Yard) describeItem(r *jobRecord) fleet.Need {
 	number, _ := r.ID.Number()
-	need := fleet.NeedOf(r.Spec, r.Floor, r.Avoid)
+	need := y.need(r)
 	lasts := r.lasts(&need)
 	charge := lasts
 	if charge == 0 {
@@ -61,6 +65,7 @@ func (y *Yard) forgive(it *queue.Item) {
 // dequeue takes a job out of the line.
 func (y *Yard) dequeue(r *jobRecord) {
 	y.unpromise(r)
+	y.bringBack(r)
 	if r.item == nil {
 		return
 	}

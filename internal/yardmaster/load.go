@@ -18,7 +18,12 @@ func (y *Yard) Load(now time.Time, s State) {
 	y.setNow(now)
 	y.ticked = y.now
 	y.lastJob, y.lastEvent = s.LastJob, s.LastEvent
+	for _, d := range s.Datasets {
+		y.data.Put(d)
+	}
+	y.must(y.books.Load(s.Books))
 	y.loadLeases(s)
+	y.keepBooks()
 	for _, u := range s.Users {
 		y.users[u.ID] = &userRecord{User: u}
 	}
@@ -65,8 +70,9 @@ func (y *Yard) Load(now time.Time, s State) {
 // loadLeases takes up the leases, and what was hired for jobs that still wait.
 func (y *Yard) loadLeases(s State) {
 	y.leases.Load(y.now, s.Leases, s.LastLease)
+	y.market.Replay(s.Leases)
 	for _, l := range y.leases.Live() {
-		y.books.Nodes(y.now, l.Owner, l.Project, 1)
+		y.books.Limits.Nodes(y.now, payer(l), 1)
 		if l.Job != "" && (l.State == fleet.LeaseAsked || l.State == fleet.LeaseBooting) {
 			y.hired[l.Job] = append(y.hired[l.Job], l.ID)
 		}
@@ -110,6 +116,9 @@ func (y *Yard) loadRun(run job.Run) {
 	live := rec.Run
 	live.Ranks = slices.DeleteFunc(slices.Clone(run.Ranks), func(k job.Rank) bool { return k.State == job.RunEnded })
 	y.user(r.Owner).rate += runWeight(&live)
+	for i := range live.Ranks {
+		y.use(r, &live.Ranks[i], 1)
+	}
 	if d := time.Duration(r.Spec.MaxDuration); d > 0 && !run.Started.IsZero() {
 		y.limit(run.ID, d)
 	}
@@ -129,6 +138,9 @@ func (y *Yard) loadJob(r *jobRecord, needs map[id.Job]job.State, pipelines map[s
 		return
 	}
 	y.user(r.Owner).alive++
+	if r.Spec.Budget > 0 {
+		y.budgets++
+	}
 	for _, n := range r.Needs {
 		state := needs[n]
 		if d, ok := y.jobs[n]; ok {

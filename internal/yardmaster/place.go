@@ -36,7 +36,7 @@ func (y *Yard) glance(now time.Time) *place.View {
 	y.setNow(now)
 	return &place.View{
 		Now: y.now, Rooms: y.table.Own(), Bands: y.table.Bands(), Line: y.line, Running: y.running, Usage: y.usage, Tariff: y.cfg.Tariff,
-		Offers: y.market.Open(y.now), Leases: y.leases.Live(), Allow: y.allow,
+		Offers: y.market.Open(y.now), Leases: y.leases.Live(), Allow: y.allow, Stage: y.stage,
 	}
 }
 
@@ -76,6 +76,7 @@ func (y *Yard) Apply(now time.Time, p place.Plan) {
 	if y.freed {
 		y.fulfil()
 	}
+	y.account()
 }
 
 // start launches a job of a plan, or promises it its seats until they are free.
@@ -83,7 +84,13 @@ func (y *Yard) start(s *place.Start) {
 	r, ok := y.jobs[s.Item.Job]
 	switch {
 	case ok && r.item == s.Item && r.State.Waiting():
+		if why := y.barred(r, gpusOf(s)); why != "" {
+			y.dequeue(r)
+			y.setAside(r, why)
+			return
+		}
 		if y.free(s) {
+			y.saved(r, s)
 			y.launch(r, s)
 			return
 		}

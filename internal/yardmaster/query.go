@@ -46,7 +46,10 @@ func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 	case r.NotBefore.After(y.now):
 		return WhyReport{Why: place.Why{Blocker: place.BlockBackoff, Sentence: r.Reason, Start: r.NotBefore}}, true
 	}
-	need := fleet.NeedOf(r.Spec, r.Floor, r.Avoid)
+	if r.aside != "" {
+		return WhyReport{Why: place.Why{Blocker: place.BlockLimit, Sentence: r.aside}}, true
+	}
+	need := y.need(r)
 	w := WhyReport{Why: place.Explain(y.glance(now), need, lasts(r.Spec), j, y.held), Position: y.position(j)}
 	if w.Position > 1 {
 		w.Sentence += fmt.Sprintf("; %s ahead of it in line", count(w.Position-1, "job"))

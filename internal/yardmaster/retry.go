@@ -64,7 +64,8 @@ func (y *Yard) avoid(r *jobRecord, n id.Node) {
 		return
 	}
 	avoid := append(slices.Clone(r.Avoid), n)
-	if y.fits(fleet.NeedOf(r.Spec, r.Floor, avoid)) {
+	need := y.need(r)
+	if need.Avoid = fleet.NeedOf(r.Spec, r.Floor, avoid).Avoid; y.fits(need) {
 		r.Avoid = avoid
 	} else {
 		r.Avoid = nil // better a node that failed it once than none
@@ -91,7 +92,8 @@ func (y *Yard) escalate(r *jobRecord, cause job.Cause, rank *job.Rank, reason st
 	if floor == r.Floor { // it had no GPU, or its node is unknown
 		return false, reason
 	}
-	if !y.fits(fleet.NeedOf(r.Spec, floor, r.Avoid)) {
+	need := fleet.NeedOf(r.Spec, floor, r.Avoid)
+	if need.Place = y.placeOf(r); !y.fits(need) {
 		return false, fmt.Sprintf("%s; no node that it may use has %s", reason, more)
 	}
 	r.Floor = floor

@@ -68,6 +68,9 @@ func (m Submit) handle(y *Yard) (any, error) {
 			Pipeline: pipeline, State: job.Pending, Submitted: y.now, Since: y.now,
 		}}
 		r.outlook = newOutlook(&r.Job)
+		if _, err := y.data.PlaceOf(nj.Spec.Place, nj.Spec.Data); err != nil {
+			return nil, err
+		}
 		for _, name := range nj.Spec.Needs {
 			need, known := byName[name]
 			if !known {
@@ -85,6 +88,9 @@ func (m Submit) handle(y *Yard) (any, error) {
 	for _, r := range records {
 		y.jobs[r.ID] = r
 		user.alive++
+		if r.Spec.Budget > 0 {
+			y.budgets++
+		}
 		y.admit(r)
 		y.changedJob(r)
 		y.event(Event{Kind: "job.submitted", Actor: string(m.Owner), Owner: m.Owner, Job: r.ID, To: string(r.State), Reason: r.Reason})

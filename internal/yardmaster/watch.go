@@ -172,6 +172,8 @@ func (y *Yard) rankEnded(r *jobRecord, run *runRecord, k *job.Rank, rep *RankRep
 // release frees what a rank held.
 func (y *Yard) release(run *runRecord, k *job.Rank) {
 	y.table.Release(k.Node, run.ID)
+	y.touch(k.Node)
+	y.use(y.jobs[run.Job], k, -1)
 	if n, ok := y.nodes[k.Node]; ok {
 		delete(n.runs, run.ID)
 		if n.ports[run.port] == run.ID {

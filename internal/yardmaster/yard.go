@@ -13,7 +13,10 @@ import (
 	"slices"
 	"time"
 
+	"trainyard/internal/books"
+	"trainyard/internal/dataset"
 	"trainyard/internal/fleet"
+	"trainyard/internal/hire"
 	"trainyard/internal/hire/leases"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -36,7 +39,9 @@ type Config struct {
 	Tariff       *fleet.Tariff // what nodes cost; nil if nobody told
 	Offers       []fleet.Offer // what can be hired
 	Hire         leases.Config
-	Keep         keepConfig
+	Keep         hire.KeepConfig
+	Roads        dataset.Roads // by which data travels
+	Unmetered    bool          // no books are kept of what nodes are used for
 	// Limit starts the time of a round and returns what tells a policy that it is
 	// over. Nil means that policies are not limited by time.
 	Limit func() func() bool
@@ -54,7 +59,8 @@ func Defaults(p place.Policy) Config {
 		MaxJobs:      200_000,
 		LogLimit:     1 << 30,
 		Hire:         leases.Defaults(),
-		Keep:         keepConfig{Idle: 5 * time.Minute},
+		Keep:         hire.KeepConfig{Idle: 5 * time.Minute, Margin: time.Minute},
+		Roads:        dataset.DefaultRoads(),
 	}
 }
 
@@ -84,8 +90,12 @@ type Yard struct {
 	round    bool      // something changed that may let a job start
 
 	leases  *leases.Leases
-	market  *market
-	books   *books
+	market  *hire.Market
+	books   *books.Books
+	data    *dataset.Catalogue
+	aside   queue.Aside           // jobs that a limit keeps out of the line
+	budgets int                   // live jobs with a budget of their own
+	touched map[id.Node]bool      // whose meters have to be read
 	hired   map[id.Job][]id.Lease // leases for jobs that wait
 	failing map[string]string     // providers that do not answer as they should, and why
 	sweep   *timer                // of the leases
@@ -108,6 +118,7 @@ type jobRecord struct {
 	run     *runRecord  // live run, nil if none
 	running *place.Running
 	promise *promise // seats that are kept for it, nil if none
+	aside   string   // the limit that keeps it out of the line, "" if none does
 	outlook *job.Outlook
 	dirty   bool
 }
@@ -153,20 +164,23 @@ type orderRecord struct {
 // pending collects what changed since the last Take. A thing that changes
 // several times is stored once, with its last value.
 type pending struct {
-	jobs   []*jobRecord
-	runs   []*runRecord
-	nodes  []*nodeRecord
-	users  []*userRecord
-	tokens []*tokenRecord
-	orders []*orderRecord
-	leases []*fleet.Lease
-	closed []string
-	events []Event
+	jobs     []*jobRecord
+	runs     []*runRecord
+	nodes    []*nodeRecord
+	users    []*userRecord
+	tokens   []*tokenRecord
+	orders   []*orderRecord
+	leases   []*fleet.Lease
+	limits   []tenant.Limit
+	datasets []dataset.Dataset
+	uses     []dataset.Use
+	closed   []string
+	events   []Event
 }
 
 // New returns an empty yard.
 func New(cfg Config) *Yard {
-	return &Yard{
+	y := &Yard{
 		cfg:     cfg,
 		jobs:    map[id.Job]*jobRecord{},
 		runs:    map[id.Run]*runRecord{},
@@ -179,11 +193,14 @@ func New(cfg Config) *Yard {
 		table:   fleet.NewTable(),
 		line:    queue.NewLine(),
 		leases:  leases.New(cfg.Hire),
-		market:  &market{offers: cfg.Offers},
-		books:   &books{},
+		market:  hire.NewMarket(cfg.Offers),
+		data:    dataset.NewCatalogue(cfg.Roads),
+		touched: map[id.Node]bool{},
 		hired:   map[id.Job][]id.Lease{},
 		failing: map[string]string{},
 	}
+	y.books = books.New(cfg.Tariff, y.charged)
+	return y
 }
 
 // Message is something that reaches the yardmaster. Handling one returns what
@@ -203,6 +220,7 @@ func (y *Yard) Step(now time.Time, m Message) (any, error) {
 	if y.freed {
 		y.fulfil()
 	}
+	y.account()
 	return reply, err
 }
 
@@ -248,6 +266,10 @@ func (y *Yard) TakeInto(b *Batch) {
 	for i, r := range o.tokens {
 		b.Tokens[i], r.dirty = r.Token, false
 	}
+	b.Limits, o.limits = o.limits, nil
+	b.Datasets, o.datasets = o.datasets, nil
+	b.Uses, o.uses = o.uses, nil
+	b.Books = y.books.Take()
 	b.Leases = b.Leases[:0]
 	for _, l := range o.leases {
 		b.Leases = append(b.Leases, *l)
@@ -315,6 +337,7 @@ func (y *Yard) changedNode(r *nodeRecord) {
 		y.out.nodes = append(y.out.nodes, r)
 	}
 	node := r.Node
+	y.touch(r.ID)
 	y.table.Put(&node, r.foreign)
 	y.round = true
 	y.freed = y.freed || len(y.promises) > 0

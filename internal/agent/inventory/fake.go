@@ -7,6 +7,7 @@ import (
 
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
+	"trainyard/internal/gpuspec"
 	"trainyard/internal/job"
 )
 
@@ -15,7 +16,7 @@ const maxFake = 1024
 
 // ParseFake reads declared GPUs, such as "8xA100:80GB" or "4xA100:40GB,2xH100:80GB".
 // They are for evaluation and tests: runs are given them as if they were there,
-// and every list shows that they are not.
+// and every list shows that they are not. They are as fast as their model.
 func ParseFake(text string) ([]fleet.GPU, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -32,10 +33,10 @@ func ParseFake(text string) ([]fleet.GPU, error) {
 		}
 		for range count {
 			index := len(all)
-			all = append(all, fleet.GPU{
-				Index: index, UUID: "FAKE-" + strconv.Itoa(index), Model: kind.Model + " (fake)",
+			all = append(all, gpuspec.Describe(fleet.GPU{
+				Index: index, UUID: "FAKE-" + strconv.Itoa(index), Model: kind.Model + fleet.FakeMark,
 				Memory: kind.Memory, Driver: "fake", Fake: true,
-			})
+			}))
 		}
 	}
 	return all, nil

@@ -4,8 +4,10 @@ package inventory
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -13,71 +15,231 @@ import (
 	"trainyard/internal/job"
 )
 
-// gpus lists the machine's GPUs and the indices of those in use, through the
-// driver's own library. A machine that lacks it has no GPUs.
-func gpus(ctx context.Context) (all []fleet.GPU, busy []int, err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, nil, err
-	}
-	lib := nvml.New()
-	if ret := lib.Init(); ret != nvml.SUCCESS {
-		if ret == nvml.ERROR_LIBRARY_NOT_FOUND || ret == nvml.ERROR_DRIVER_NOT_LOADED {
-			return nil, nil, nil
-		}
-		return nil, nil, fmt.Errorf("open NVML: %w", ret)
-	}
-	defer func() {
-		if ret := lib.Shutdown(); ret != nvml.SUCCESS {
-			err = errors.Join(err, fmt.Errorf("close NVML: %w", ret))
-		}
-	}()
-	return viaNVML(lib)
+// newDriver returns the way to the GPUs of this machine.
+func newDriver() driver { return &library{lib: nvml.New()} }
+
+// library is the driver through its own library. It stays open between looks,
+// because the driver keeps events only for those who wait for them.
+type library struct {
+	lib  nvml.Interface
+	open bool
+	set  nvml.EventSet // nil if events cannot be had
 }
 
-func viaNVML(lib nvml.Interface) (all []fleet.GPU, busy []int, err error) {
-	count, ret := lib.DeviceGetCount()
-	if ret != nvml.SUCCESS {
-		return nil, nil, fmt.Errorf("count GPUs: %w", ret)
+// maxEvents bounds how many events one look takes.
+const maxEvents = 1000
+
+// devices lists the machine's GPUs. A machine without the library has none.
+func (l *library) devices(ctx context.Context) ([]device, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
-	driver, ret := lib.SystemGetDriverVersion()
+	if !l.open {
+		ret := l.lib.Init()
+		if ret == nvml.ERROR_LIBRARY_NOT_FOUND || ret == nvml.ERROR_DRIVER_NOT_LOADED {
+			return nil, nil
+		}
+		if ret != nvml.SUCCESS {
+			return nil, fmt.Errorf("open NVML: %w", ret)
+		}
+		l.open = true
+		l.listen()
+	}
+	all, err := l.list()
+	if err != nil { // a driver that was replaced needs a new start
+		err = errors.Join(err, l.close())
+	}
+	return all, err
+}
+
+// listen asks for the errors of every device. Devices that tell of none are
+// left out: the kernel's log is the other source.
+func (l *library) listen() {
+	set, ret := l.lib.EventSetCreate()
+	if ret != nvml.SUCCESS {
+		return
+	}
+	l.set = set
+	count, ret := l.lib.DeviceGetCount()
+	for i := range count {
+		if ret == nvml.SUCCESS {
+			if device, ret := l.lib.DeviceGetHandleByIndex(i); ret == nvml.SUCCESS {
+				device.RegisterEvents(nvml.EventTypeXidCriticalError, set)
+			}
+		}
+	}
+}
+
+// xids returns the errors since the last call.
+func (l *library) xids() []xid {
+	var all []xid
+	for l.set != nil && len(all) < maxEvents {
+		event, ret := l.set.Wait(0)
+		if ret != nvml.SUCCESS {
+			break // none is left, or a device was lost, which the list shows
+		}
+		uuid, ret := event.Device.GetUUID()
+		if ret == nvml.SUCCESS && event.EventType == nvml.EventTypeXidCriticalError {
+			all = append(all, xid{uuid: word(uuid), code: int(event.EventData)})
+		}
+	}
+	return all
+}
+
+func (l *library) close() error {
+	var errs []error
+	if l.set != nil {
+		if ret := l.set.Free(); ret != nvml.SUCCESS {
+			errs = append(errs, fmt.Errorf("close events of NVML: %w", ret))
+		}
+		l.set = nil
+	}
+	if l.open {
+		if ret := l.lib.Shutdown(); ret != nvml.SUCCESS {
+			errs = append(errs, fmt.Errorf("close NVML: %w", ret))
+		}
+		l.open = false
+	}
+	return errors.Join(errs...)
+}
+
+func (l *library) list() ([]device, error) {
+	count, ret := l.lib.DeviceGetCount()
+	if ret != nvml.SUCCESS {
+		return nil, fmt.Errorf("count GPUs: %w", ret)
+	}
+	driver, ret := l.lib.SystemGetDriverVersion()
 	if ret != nvml.SUCCESS {
 		driver = ""
 	}
+	var all []device
 	for i := range min(count, maxGPUs) {
-		gpu := fleet.GPU{Index: i, UUID: fmt.Sprintf("index-%d", i), Driver: word(driver)}
-		device, ret := lib.DeviceGetHandleByIndex(i)
+		d := device{gpu: fleet.GPU{Index: i, UUID: unnamedID(i), Driver: word(driver)}, draw: -1, uncorrected: -1}
+		handle, ret := l.lib.DeviceGetHandleByIndex(i)
 		if ret != nvml.SUCCESS {
-			gpu.Error = "the driver cannot reach it: " + word(ret.Error())
-		} else if readDevice(device, &gpu) {
-			busy = append(busy, i)
+			d.gpu.Error = "the driver cannot reach it: " + word(ret.Error())
+		} else {
+			d.read(handle)
 		}
-		all = append(all, gpu)
+		all = append(all, d)
 	}
-	return all, busy, nil
+	return all, nil
 }
 
-// readDevice fills in one GPU and reports whether a process runs on it.
-func readDevice(device nvml.Device, gpu *fleet.GPU) (busy bool) {
-	name, ret := device.GetName()
+// read fills in one device. What it does not support is left out.
+func (d *device) read(handle nvml.Device) {
+	if name, ret := handle.GetName(); ret == nvml.SUCCESS {
+		d.gpu.Model = word(name)
+	}
+	if uuid, ret := handle.GetUUID(); ret == nvml.SUCCESS {
+		d.gpu.UUID = word(uuid)
+	} else {
+		d.gpu.Error = "its UUID cannot be read: " + word(ret.Error())
+	}
+	if pci, ret := handle.GetPciInfo(); ret == nvml.SUCCESS {
+		d.bus = fmt.Sprintf("%04x:%02x:%02x", pci.Domain, pci.Bus, pci.Device)
+	}
+	used, ret := d.readMemory(handle)
+	if ret != nvml.SUCCESS {
+		d.gpu.Error = "its memory cannot be read: " + word(ret.Error())
+	}
+	d.readErrors(handle)
+	d.readHeat(handle)
+	if limit, ret := handle.GetEnforcedPowerLimit(); ret == nvml.SUCCESS {
+		d.gpu.Watts = float64(limit) / 1000
+	}
+	if draw, ret := handle.GetPowerUsage(); ret == nvml.SUCCESS {
+		d.draw = float64(draw) / 1000
+	}
+	mig, _, ret := handle.GetMigMode()
+	d.use(d.readProcesses(handle), used, ret == nvml.SUCCESS && mig == nvml.DEVICE_MIG_ENABLE)
+}
+
+// readMemory notes the size and returns what is used. The newer call is asked
+// first: the older one counts the driver's own reserve as used.
+func (d *device) readMemory(handle nvml.Device) (used job.Bytes, ret nvml.Return) {
+	if memory, ret := handle.GetMemoryInfo_v2(); ret == nvml.SUCCESS {
+		d.gpu.Memory = job.Bytes(memory.Total)
+		return job.Bytes(memory.Used), ret
+	}
+	memory, ret := handle.GetMemoryInfo()
 	if ret == nvml.SUCCESS {
-		gpu.Model = word(name)
+		d.gpu.Memory = job.Bytes(memory.Total)
 	}
-	if uuid, ret := device.GetUUID(); ret == nvml.SUCCESS {
-		gpu.UUID = word(uuid)
-	} else {
-		gpu.Error = "its UUID cannot be read: " + word(ret.Error())
+	return 0, ret
+}
+
+func (d *device) readErrors(handle nvml.Device) {
+	if _, _, pending, failed, ret := handle.GetRemappedRows(); ret == nvml.SUCCESS {
+		if pending {
+			d.gpu.Error = remapPending
+		}
+		if failed {
+			d.gpu.Error = remapFailed
+		}
 	}
-	if memory, ret := device.GetMemoryInfo(); ret == nvml.SUCCESS {
-		gpu.Memory = job.Bytes(memory.Total)
-	} else {
-		gpu.Error = "its memory cannot be read: " + word(ret.Error())
+	if pending, ret := handle.GetRetiredPagesPendingStatus(); ret == nvml.SUCCESS && pending == nvml.FEATURE_ENABLED {
+		d.gpu.Error = retiring
 	}
-	if _, _, _, failed, ret := device.GetRemappedRows(); ret == nvml.SUCCESS && failed {
-		gpu.Error = "its memory has rows that could not be remapped"
+	if n, ret := handle.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.AGGREGATE_ECC); ret == nvml.SUCCESS {
+		d.uncorrected = int64(n)
 	}
-	if pending, ret := device.GetRetiredPagesPendingStatus(); ret == nvml.SUCCESS && pending == nvml.FEATURE_ENABLED {
-		gpu.Error = "its memory has pages that wait to be retired; it needs a reset"
+	fields := []nvml.FieldValue{{FieldId: nvml.FI_DEV_GET_GPU_RECOVERY_ACTION}}
+	if ret := handle.GetFieldValues(fields); ret == nvml.SUCCESS && nvml.Return(fields[0].NvmlReturn) == nvml.SUCCESS {
+		d.recovery = recoveryName(binary.NativeEndian.Uint32(fields[0].Value[:]))
 	}
-	procs, ret := device.GetComputeRunningProcesses()
-	return ret == nvml.SUCCESS && len(procs) > 0
+}
+
+// recoveryName says what the driver asks for, "" for nothing.
+func recoveryName(action uint32) string {
+	switch action {
+	case 0:
+		return ""
+	case 1:
+		return "GPU reset"
+	case 2:
+		return "node reboot"
+	case 3:
+		return "drain of its peers"
+	case 4:
+		return "drain and reset"
+	}
+	return fmt.Sprintf("action %d", action)
+}
+
+func (d *device) readHeat(handle nvml.Device) {
+	now, ret1 := handle.GetTemperature(nvml.TEMPERATURE_GPU)
+	slow, ret2 := handle.GetTemperatureThreshold(nvml.TEMPERATURE_THRESHOLD_SLOWDOWN)
+	if ret1 == nvml.SUCCESS && ret2 == nvml.SUCCESS && slow > 0 && now >= slow {
+		d.hot = fmt.Sprintf("at %d °C", slow)
+		return
+	}
+	const thermal = 0x40 // the clock is held down by hardware for heat
+	if reasons, ret := handle.GetCurrentClocksEventReasons(); ret == nvml.SUCCESS && reasons&thermal != 0 {
+		d.hot = "as its clock shows"
+	}
+}
+
+func (d *device) readProcesses(handle nvml.Device) []Process {
+	var all []Process
+	add := func(list []nvml.ProcessInfo, ret nvml.Return, paints bool) {
+		if ret != nvml.SUCCESS {
+			return
+		}
+		for _, p := range list {
+			if slices.ContainsFunc(all, func(o Process) bool { return o.PID == int(p.Pid) }) {
+				continue // it computes and draws
+			}
+			memory := p.UsedGpuMemory
+			if memory > 1<<50 { // not told
+				memory = 0
+			}
+			all = append(all, Process{GPU: d.gpu.Index, PID: int(p.Pid), Memory: job.Bytes(memory), paints: paints})
+		}
+	}
+	computes, ret := handle.GetComputeRunningProcesses()
+	add(computes, ret, false)
+	paints, ret := handle.GetGraphicsRunningProcesses()
+	add(paints, ret, true)
+	return all
 }

@@ -2,11 +2,5 @@
 
 package inventory
 
-import (
-	"context"
-
-	"trainyard/internal/fleet"
-)
-
-// gpus lists the machine's GPUs and the indices of those in use.
-func gpus(ctx context.Context) ([]fleet.GPU, []int, error) { return viaSMI(ctx, "nvidia-smi") }
+// newDriver returns the way to the GPUs of this machine.
+func newDriver() driver { return smi{"nvidia-smi"} }

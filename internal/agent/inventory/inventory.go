@@ -1,59 +1,120 @@
-// Package inventory finds out what a machine has: processors, memory, disk and
-// GPUs.
+// Package inventory finds out what a machine has and how its GPUs fare.
 //
 // It reads what the kernel and the GPU driver say and changes nothing. A
 // machine without GPUs is no error; a GPU driver that answers nonsense is
 // reported with the machine's other parts and stops nobody. Declared GPUs that do not
-// exist are marked as such in every field that people see. The agent calls
-// Take at its start and every so often; the server places jobs by the result.
+// exist are marked as such in every field that people see. What a GPU has
+// suffered is remembered over restarts of the agent, and one that failed is kept
+// out of use until it has been well for a while; the agent never resets a GPU.
+// The agent calls Look at its start and every so often; the server places jobs
+// by the result.
 package inventory
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"trainyard/internal/clock"
 	"trainyard/internal/fleet"
+	"trainyard/internal/gpuspec"
 	"trainyard/internal/job"
 )
 
 // Options says where to look.
 type Options struct {
-	DataDir  string      // the disk of which is counted
+	DataDir  string      // the disk of which is counted, and where what is known is kept
 	Server   string      // URL of the yard: the address on the way to it is the node's
 	Address  string      // how other nodes reach this one, if it is not that address
 	Version  string      // of the agent
 	Limits   string      // how the runtime enforces what a run may use
 	FakeGPUs []fleet.GPU // declared GPUs, see ParseFake; real ones are not looked for then
+	NoGPUs   bool        // GPUs are not looked for
+	Python   string      // measures GPUs if it has PyTorch; python3 if left out
 	Root     string      // "/" outside of tests
+	Clock    clock.Clock // the machine's if left out
 }
 
 // Found is what a machine has and what is wrong with it.
 type Found struct {
 	Inventory fleet.Inventory
-	// Busy lists the indices of the GPUs on which a process runs, whoever's it is.
+	// Busy lists the indices of the GPUs that are in use, whoever's the processes are.
 	Busy []int
+	// Processes are those that are known to use GPUs.
+	Processes []Process
 	// Problems says what could not be found out.
 	Problems []error
 }
 
-// Take looks at the machine. It fails only if ctx ends or the machine's
-// processors, memory or disk cannot be told, without which it cannot be used.
-func Take(ctx context.Context, opts Options) (Found, error) {
+// Machine is the machine that the agent works on. It may be used by several
+// goroutines.
+type Machine struct {
+	opts Options
+
+	mu       sync.Mutex
+	driver   driver
+	log      *kernelLog
+	read     time.Time // when the log was last read
+	health   *health
+	measures *measures
+	meter    meter
+	busy     []int // at the newest answer of the driver
+	procs    []Process
+	gpus     []fleet.GPU // at the newest look
+	problem  error       // met when it was opened, told with the first look
+}
+
+// Open reads what is known about the machine from before.
+func Open(opts Options) *Machine {
 	if opts.Root == "" {
 		opts.Root = "/"
 	}
+	if opts.Clock == nil {
+		opts.Clock = clock.Wall{}
+	}
+	if dir, err := filepath.Abs(opts.DataDir); err == nil {
+		opts.DataDir = dir
+	}
+	m := &Machine{opts: opts, driver: newDriver(), log: &kernelLog{root: opts.Root, fd: -1}}
+	var err1, err2 error
+	m.health, err1 = openHealth(filepath.Join(opts.DataDir, "gpu-health.json"), bootID(opts.Root))
+	m.measures, err2 = openMeasures(filepath.Join(opts.DataDir, "gpu-speed.json"))
+	m.problem = errors.Join(err1, err2)
+	return m
+}
+
+// Close ends the connections to driver and kernel.
+func (m *Machine) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return errors.Join(m.driver.close(), m.log.close())
+}
+
+// Look looks at the machine; held are the GPUs that its runs have. It fails only
+// if ctx ends or the machine's processors, memory or disk cannot be told,
+// without which it cannot be used.
+func (m *Machine) Look(ctx context.Context, held []int) (Found, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	opts := &m.opts
 	inv := fleet.Inventory{OS: osName(opts.Root), Arch: goruntime.GOARCH, Version: opts.Version, Limits: opts.Limits, Address: opts.Address}
 	found := Found{}
+	if m.problem != nil {
+		found.Problems, m.problem = []error{m.problem}, nil
+	}
 	var err error
 	if inv.Memory, err = memory(opts.Root); err != nil {
 		return Found{}, fmt.Errorf("find memory: %w", err)
@@ -70,16 +131,141 @@ func Take(ctx context.Context, opts Options) (Found, error) {
 			found.Problems = append(found.Problems, err)
 		}
 	}
-	if len(opts.FakeGPUs) > 0 {
-		inv.GPUs = opts.FakeGPUs
-	} else if inv.GPUs, found.Busy, err = gpus(ctx); err != nil {
-		found.Problems = append(found.Problems, err)
+	switch {
+	case len(opts.FakeGPUs) > 0:
+		inv.GPUs = slices.Clone(opts.FakeGPUs)
+	case !opts.NoGPUs:
+		found.Problems = append(found.Problems, m.lookAtGPUs(ctx, held)...)
+		inv.GPUs, inv.Draw = slices.Clone(m.gpus), m.meter.draw(opts.Clock.Now())
+		found.Busy, found.Processes = slices.Clone(m.busy), slices.Clone(m.procs)
 	}
 	if ctx.Err() != nil {
 		return Found{}, ctx.Err()
 	}
 	found.Inventory = inv
 	return found, nil
+}
+
+// lookAtGPUs asks the driver and takes in what it says. If it does not answer,
+// what it said last stands for a while.
+func (m *Machine) lookAtGPUs(ctx context.Context, held []int) (problems []error) {
+	devices, err := m.driver.devices(ctx)
+	if ctx.Err() != nil {
+		return nil // the agent ends; that says nothing about the driver
+	}
+	now := m.opts.Clock.Now()
+	switch {
+	case err != nil:
+		problems = append(problems, err)
+		m.gpus = m.health.unanswered(now)
+	case len(devices) == 0 && m.health.knows():
+		problems = append(problems, errors.New("look for GPUs: the driver has none any more"))
+		m.gpus = m.health.unanswered(now)
+	case len(devices) == 0:
+		return nil
+	default:
+		devices = m.health.settle(devices)
+		errs, err := m.xids(now)
+		if err != nil {
+			problems = append(problems, err)
+		}
+		m.gpus = m.health.judge(now, devices, errs)
+		m.observeUse(devices, held)
+	}
+	for i := range m.gpus {
+		m.gpus[i] = gpuspec.Describe(m.gpus[i])
+		m.gpus[i].Measured = m.measures.of(&m.gpus[i])
+	}
+	if err := m.health.save(); err != nil {
+		problems = append(problems, err)
+	}
+	return problems
+}
+
+// observeUse notes who uses the devices and what they draw.
+func (m *Machine) observeUse(devices []device, held []int) {
+	m.busy, m.procs = nil, nil
+	used, watts := 0, 0.0
+	for i := range devices {
+		d := &devices[i]
+		if d.busy() {
+			m.busy = append(m.busy, d.gpu.Index)
+		}
+		for _, p := range d.procs {
+			p.introduce(m.opts.Root, m.opts.DataDir)
+			m.procs = append(m.procs, p)
+		}
+		if d.busy() || slices.Contains(held, d.gpu.Index) {
+			used++
+		}
+		if d.draw < 0 || watts < 0 {
+			watts = -1 // one that does not tell spoils the sum
+		} else {
+			watts += d.draw
+		}
+	}
+	slices.Sort(m.busy)
+	if watts >= 0 {
+		m.meter.add(used, watts)
+	}
+}
+
+// xids collects what the driver and the kernel's log tell of since the last look.
+func (m *Machine) xids(now time.Time) ([]xid, error) {
+	all := m.driver.xids()
+	for i := range all {
+		all[i].at = now // the driver does not say when
+	}
+	up, err := uptime(m.opts.Root)
+	if err != nil {
+		return all, err
+	}
+	messages, err := m.log.since(m.health.state.Log)
+	for _, msg := range messages {
+		m.health.state.Log = max(m.health.state.Log, msg.seq)
+		if x, ok := parseXid(msg.text); ok {
+			// The kernel's count stands still while a machine sleeps, and then a message
+			// seems older than the last look, at which it was not there yet.
+			if x.at = now.Add(msg.at - up); x.at.Before(m.read) {
+				x.at = now
+			}
+			all = append(all, x)
+		}
+	}
+	if err == nil {
+		m.read = now
+	}
+	return all, err
+}
+
+// Release lets a GPU back into use because an operator says so, and reports
+// whether that is news. at names the release: one that was heeded before, or is
+// older, changes nothing.
+func (m *Machine) Release(uuid string, at time.Time) (news bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.health.release(m.opts.Clock.Now(), uuid, at)
+}
+
+// Probe measures the GPUs that were found idle and in order by the newest look
+// and have not been measured with this driver, and returns how many it
+// measured; the next look has the result. The caller sees to it that nothing is
+// started meanwhile. A machine without a framework to measure with is no error.
+func (m *Machine) Probe(ctx context.Context) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	idle := slices.DeleteFunc(slices.Clone(m.gpus), func(g fleet.GPU) bool {
+		return g.Error != "" || g.Measured > 0 || slices.Contains(m.busy, g.Index)
+	})
+	if len(idle) == 0 {
+		return 0, nil
+	}
+	found, err := probe(ctx, pythons(m.opts.Python), idle, m.opts.Clock.Now())
+	if len(found) == 0 {
+		return 0, err
+	}
+	maps.Copy(m.measures.all, found)
+	return len(found), errors.Join(err, m.measures.save())
 }
 
 // disk returns the size of the file system that dir lies on.

@@ -1,13 +1,12 @@
 package inventory
 
 import (
-	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -15,92 +14,6 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
 )
-
-func TestSMIAnswerIsRead(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("testdata/smi.xml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, busy, err := parseSMI(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []fleet.GPU{
-		{Index: 0, UUID: "GPU-00000000-0000-0000-0000-000000000000", Model: "NVIDIA H200", Memory: 143771 << 20, Driver: "580.159.04"},
-		{Index: 1, UUID: "GPU-11111111-1111-1111-1111-111111111111", Model: "NVIDIA A100-SXM4-80GB", Memory: 80 << 30, Driver: "580.159.04"},
-		{Index: 2, UUID: "GPU-22222222-2222-2222-2222-222222222222", Model: "NVIDIA A100-SXM4-80GB", Driver: "580.159.04", Error: "its memory cannot be read: [Unknown Error]"},
-		{Index: 3, UUID: "GPU-33333333-3333-3333-3333-333333333333", Model: "NVIDIA A100-SXM4-80GB", Memory: 80 << 30, Driver: "580.159.04", Error: "its memory has rows that could not be remapped"},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("GPUs (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]int{1}, busy); diff != "" {
-		t.Errorf("busy (-want +got):\n%s", diff)
-	}
-}
-
-// script writes a program that stands in for nvidia-smi.
-func script(t *testing.T, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "nvidia-smi")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-func TestSMICommand(t *testing.T) {
-	t.Parallel()
-	xml, err := filepath.Abs("testdata/smi.xml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tests := []struct {
-		name, command string
-		gpus          int
-		problem       string
-	}{
-		{"no nvidia-smi means no GPUs", "nvidia-smi-that-is-not-there", 0, ""},
-		{"an answer", script(t, "cat "+xml), 4, ""},
-		{"a driver that does not work", script(t, "echo Failed to initialize NVML; exit 9"), 0, "Failed to initialize NVML"},
-		{"an answer that is no XML", script(t, "echo hello"), 0, "read answer of nvidia-smi"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			got, _, err := viaSMI(t.Context(), tt.command)
-			if len(got) != tt.gpus {
-				t.Errorf("%d GPUs, want %d", len(got), tt.gpus)
-			}
-			if (err == nil) != (tt.problem == "") || err != nil && !strings.Contains(err.Error(), tt.problem) {
-				t.Errorf("err = %v, want %q", err, tt.problem)
-			}
-		})
-	}
-}
-
-func TestSMIThatHangsIsEnded(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	started := filepath.Join(t.TempDir(), "started")
-	if out, err := exec.Command("mkfifo", started).CombinedOutput(); err != nil {
-		t.Fatalf("mkfifo: %v %s", err, out)
-	}
-	command := script(t, "echo > "+started+"; exec sleep 1000")
-	result := make(chan error, 1)
-	go func() {
-		_, _, err := viaSMI(ctx, command)
-		result <- err
-	}()
-	if _, err := os.ReadFile(started); err != nil { // until the script runs
-		t.Fatal(err)
-	}
-	cancel()
-	if err := <-result; err == nil {
-		t.Error("no error")
-	}
-}
 
 func TestFakeGPUs(t *testing.T) {
 	t.Parallel()
@@ -115,6 +28,9 @@ func TestFakeGPUs(t *testing.T) {
 		if !gpu.Fake || !strings.Contains(gpu.Model, "(fake)") || !strings.Contains(gpu.UUID, "FAKE") || gpu.Index != i || gpu.Error != "" {
 			t.Errorf("not plainly labelled: %+v", gpu)
 		}
+	}
+	if all[0].Peak != 312 || all[0].Bandwidth != 2039 || all[0].Watts != 400 {
+		t.Errorf("a declared A100 is not as fast as one: %+v", all[0])
 	}
 	if kind := (job.GPUKind{Model: "A100", Memory: 80 << 30}); !kind.Matches(all[0].Model, all[0].Memory) || kind.Matches(all[2].Model, all[2].Memory) {
 		t.Error("a fake A100 must match A100, and a fake H100 must not")
@@ -186,8 +102,9 @@ func TestThisMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, declared := range [][]fleet.GPU{nil, fake} {
-		found, err := Take(t.Context(), Options{DataDir: t.TempDir(), Server: "https://127.0.0.1:7443", Version: "test", FakeGPUs: declared})
-		if err != nil {
+		m := Open(Options{DataDir: t.TempDir(), Server: "https://127.0.0.1:7443", Version: "test", FakeGPUs: declared})
+		found, err := m.Look(t.Context(), nil)
+		if err := errors.Join(err, m.Close()); err != nil {
 			t.Fatal(err)
 		}
 		inv := found.Inventory
@@ -205,36 +122,4 @@ func TestThisMachine(t *testing.T) {
 			t.Error("the driver is there and no GPU was found")
 		}
 	}
-}
-
-func FuzzSMI(f *testing.F) {
-	text, err := os.ReadFile("testdata/smi.xml")
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(text)
-	f.Add([]byte("<nvidia_smi_log><gpu/></nvidia_smi_log>"))
-	f.Add([]byte("<nvidia_smi_log><gpu><uuid>GPU-1</uuid><fb_memory_usage><total>9999999999 TiB</total></fb_memory_usage></gpu></nvidia_smi_log>"))
-	f.Add([]byte("No devices were found\n"))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		all, busy, err := parseSMI(text)
-		if err != nil {
-			return
-		}
-		for i, gpu := range all {
-			if gpu.Index != i || gpu.UUID == "" || gpu.Memory < 0 || gpu.Error == "" && gpu.Memory == 0 {
-				t.Errorf("GPU %d: %+v", i, gpu)
-			}
-			for _, s := range []string{gpu.UUID, gpu.Model, gpu.Driver} {
-				if len(s) > maxWord || !utf8.ValidString(s) || strings.ContainsAny(s, "\n\r") {
-					t.Errorf("GPU %d has the text %q", i, s)
-				}
-			}
-		}
-		for _, i := range busy {
-			if i < 0 || i >= len(all) {
-				t.Errorf("busy GPU %d of %d", i, len(all))
-			}
-		}
-	})
 }

@@ -20,41 +20,85 @@ const (
 	smiTimeout = 20 * time.Second
 	// smiOutput bounds what is read of its answer.
 	smiOutput = 16 << 20
-	// maxGPUs bounds how many devices are believed.
-	maxGPUs = 256
-	// maxWord bounds each text that is taken over.
-	maxWord = 200
 )
 
-// smiLog is the part of `nvidia-smi -q -x` that is used.
+// smi is the driver as nvidia-smi shows it. It tells of no Xid: those are read
+// in the kernel's log.
+type smi struct{ command string }
+
+func (s smi) devices(ctx context.Context) ([]device, error) { return viaSMI(ctx, s.command) }
+func (smi) xids() []xid                                     { return nil }
+func (smi) close() error                                    { return nil }
+
+// smiLog is the part of `nvidia-smi -q -x` that is used. Where drivers of
+// several ages write the same thing in several places, each is read.
 type smiLog struct {
 	Driver string   `xml:"driver_version"`
 	GPUs   []smiGPU `xml:"gpu"`
 }
 
 type smiGPU struct {
+	ID     string `xml:"id,attr"`
 	Name   string `xml:"product_name"`
 	UUID   string `xml:"uuid"`
 	Memory string `xml:"fb_memory_usage>total"`
-	// Pending says that memory pages failed and wait for a reset.
-	Pending  string       `xml:"retired_pages>pending_retirement"`
-	Remap    string       `xml:"remapped_rows>remapped_row_failure"`
-	Recovery string       `xml:"gpu_recovery_action"`
-	Procs    []smiProcess `xml:"processes>process_info"`
+	Used   string `xml:"fb_memory_usage>used"`
+	MIG    string `xml:"mig_mode>current_mig"`
+	// Retiring says that memory pages failed and wait for a reset.
+	Retiring     string       `xml:"retired_pages>pending_retirement"`
+	RemapFailed  string       `xml:"remapped_rows>remapped_row_failure"`
+	RemapPending string       `xml:"remapped_rows>remapped_row_pending"`
+	Unrepairable string       `xml:"ecc_errors>unrepairable_memory"`
+	Aggregate    smiErrors    `xml:"ecc_errors>aggregate"`
+	Recovery     string       `xml:"gpu_recovery_action"`
+	Heat         smiHeat      `xml:"temperature"`
+	Slowed       string       `xml:"clocks_event_reasons>clocks_event_reason_hw_thermal_slowdown"`
+	SlowedOld    string       `xml:"clocks_throttle_reasons>clocks_throttle_reason_hw_thermal_slowdown"`
+	Power        smiPower     `xml:"gpu_power_readings"`
+	PowerOld     smiPower     `xml:"power_readings"`
+	Procs        []smiProcess `xml:"processes>process_info"`
+}
+
+type smiErrors struct {
+	Parity string `xml:"sram_uncorrectable_parity"`
+	SecDed string `xml:"sram_uncorrectable_secded"`
+	SRAM   string `xml:"sram_uncorrectable"`
+	DRAM   string `xml:"dram_uncorrectable"`
+	Double string `xml:"double_bit>total"`
+	// Exceeded says that its caches have had more errors than they may.
+	Exceeded string `xml:"sram_threshold_exceeded"`
+}
+
+type smiHeat struct {
+	Now       string `xml:"gpu_temp"`
+	Slow      string `xml:"gpu_temp_slow_threshold"`
+	Left      string `xml:"gpu_temp_tlimit"` // degrees left until it must slow down
+	SlowsLeft string `xml:"gpu_temp_slow_tlimit_threshold"`
+}
+
+type smiPower struct {
+	Limit    string `xml:"current_power_limit"`
+	LimitOld string `xml:"power_limit"`
+	Instant  string `xml:"instant_power_draw"`
+	Average  string `xml:"average_power_draw"`
+	Draw     string `xml:"power_draw"`
 }
 
 type smiProcess struct {
-	PID string `xml:"pid"`
+	PID    string `xml:"pid"`
+	Type   string `xml:"type"` // C for compute, G for graphics, C+G for both
+	Name   string `xml:"process_name"`
+	Memory string `xml:"used_memory"`
 }
 
 // viaSMI asks nvidia-smi. A machine that lacks it has no GPUs.
-func viaSMI(ctx context.Context, command string) ([]fleet.GPU, []int, error) {
+func viaSMI(ctx context.Context, command string) ([]device, error) {
 	path, err := exec.LookPath(command)
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, exec.ErrDot) {
-		return nil, nil, nil
+		return nil, nil
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("find %s: %w", command, err)
+		return nil, fmt.Errorf("find %s: %w", command, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, smiTimeout)
 	defer cancel()
@@ -62,69 +106,129 @@ func viaSMI(ctx context.Context, command string) ([]fleet.GPU, []int, error) {
 	cmd.WaitDelay = time.Second // a child of a killed script may hold the pipe
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, nil, fmt.Errorf("run %s: %w", command, err)
+		return nil, fmt.Errorf("run %s: %w", command, err)
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, nil, fmt.Errorf("run %s: %w", command, err)
+		return nil, fmt.Errorf("run %s: %w", command, err)
 	}
 	text, readErr := io.ReadAll(io.LimitReader(out, smiOutput))
 	if err := cmd.Wait(); err != nil {
 		if ctx.Err() != nil {
 			err = fmt.Errorf("it did not answer within %s", smiTimeout)
 		}
-		return nil, nil, fmt.Errorf("ask %s for GPUs: %w: %.200s", command, err, firstLine(text))
+		return nil, fmt.Errorf("ask %s for GPUs: %w: %.200s", command, err, firstLine(text))
 	}
 	if readErr != nil {
-		return nil, nil, fmt.Errorf("ask %s for GPUs: %w", command, readErr)
+		return nil, fmt.Errorf("ask %s for GPUs: %w", command, readErr)
 	}
 	return parseSMI(text)
 }
 
-// parseSMI reads the answer of nvidia-smi: the GPUs and the indices of those on
-// which a process runs.
-func parseSMI(text []byte) ([]fleet.GPU, []int, error) {
+// parseSMI reads the answer of nvidia-smi.
+func parseSMI(text []byte) ([]device, error) {
 	var log smiLog
 	if err := xml.Unmarshal(text, &log); err != nil {
-		return nil, nil, fmt.Errorf("read answer of nvidia-smi: %w", err)
+		return nil, fmt.Errorf("read answer of nvidia-smi: %w", err)
 	}
 	if len(log.GPUs) > maxGPUs {
-		return nil, nil, fmt.Errorf("read answer of nvidia-smi: it names %d GPUs", len(log.GPUs))
+		return nil, fmt.Errorf("read answer of nvidia-smi: it names %d GPUs", len(log.GPUs))
 	}
-	var all []fleet.GPU
-	var busy []int
-	for i, g := range log.GPUs {
-		all = append(all, g.gpu(i, log.Driver))
-		if len(g.Procs) > 0 {
-			busy = append(busy, i)
-		}
+	var all []device
+	for i := range log.GPUs {
+		all = append(all, log.GPUs[i].device(i, log.Driver))
 	}
-	return all, busy, nil
+	return all, nil
 }
 
-// gpu takes over one device. One whose memory cannot be read is kept, with the
+// device takes over one GPU. One whose memory cannot be read is kept, with the
 // error, so that people see it and no job gets it.
-func (g smiGPU) gpu(index int, driver string) fleet.GPU {
-	out := fleet.GPU{Index: index, UUID: word(g.UUID), Model: word(g.Name), Driver: word(driver)}
+func (g *smiGPU) device(index int, driver string) device {
+	d := device{
+		gpu: fleet.GPU{Index: index, UUID: word(g.UUID), Model: word(g.Name), Driver: word(driver)},
+		bus: busName(g.ID), draw: -1, uncorrected: g.Aggregate.uncorrected(), hot: g.hot(),
+	}
+	if needsRecovery(g.Recovery) {
+		d.recovery = word(g.Recovery)
+	}
 	memory, err := job.ParseBytes(strings.TrimSpace(g.Memory))
 	switch {
 	case err != nil || memory <= 0:
-		out.Error = fmt.Sprintf("its memory cannot be read: %s", word(g.Memory))
-	case out.UUID == "" || !strings.HasPrefix(out.UUID, "GPU-"):
-		out.Error = "its UUID cannot be read"
-	case strings.EqualFold(strings.TrimSpace(g.Remap), "yes"):
-		out.Error = "its memory has rows that could not be remapped"
-	case strings.EqualFold(strings.TrimSpace(g.Pending), "yes"):
-		out.Error = "its memory has pages that wait to be retired; it needs a reset"
-	case needsRecovery(g.Recovery):
-		out.Error = "it asks for recovery: " + word(g.Recovery)
+		d.gpu.Error = fmt.Sprintf("its memory cannot be read: %s", word(g.Memory))
+	case !strings.HasPrefix(d.gpu.UUID, "GPU-"):
+		d.gpu.Error = "its UUID cannot be read"
+	case yes(g.RemapFailed):
+		d.gpu.Error = remapFailed
+	case yes(g.Unrepairable), yes(g.Aggregate.Exceeded):
+		d.gpu.Error = unrepairable
+	case yes(g.RemapPending):
+		d.gpu.Error = remapPending
+	case yes(g.Retiring):
+		d.gpu.Error = retiring
 	}
 	if err == nil {
-		out.Memory = memory
+		d.gpu.Memory = memory
 	}
-	if out.UUID == "" {
-		out.UUID = "index-" + strconv.Itoa(index)
+	if !strings.HasPrefix(d.gpu.UUID, "GPU-") {
+		d.gpu.UUID = unnamedID(index)
 	}
-	return out
+	for _, p := range []smiPower{g.PowerOld, g.Power} {
+		for _, limit := range []string{p.LimitOld, p.Limit} {
+			if w, ok := amount(limit); ok && w > 0 {
+				d.gpu.Watts = w
+			}
+		}
+		for _, draw := range []string{p.Draw, p.Average, p.Instant} {
+			if w, ok := amount(draw); ok && w >= 0 {
+				d.draw = w
+			}
+		}
+	}
+	d.use(g.processes(index), bytes(g.Used), strings.EqualFold(strings.TrimSpace(g.MIG), "enabled"))
+	return d
+}
+
+func (g *smiGPU) processes(index int) []Process {
+	var all []Process
+	for _, p := range g.Procs {
+		pid, err := strconv.ParseInt(strings.TrimSpace(p.PID), 10, 32)
+		if err != nil || pid <= 0 {
+			continue // a row without a process
+		}
+		all = append(all, Process{
+			GPU: index, PID: int(pid), Program: word(p.Name), Memory: bytes(p.Memory),
+			paints: strings.TrimSpace(p.Type) == "G",
+		})
+	}
+	return all
+}
+
+// hot says from when on the GPU slows itself down, if it does for heat.
+func (g *smiGPU) hot() string {
+	now, ok1 := amount(g.Heat.Now)
+	slow, ok2 := amount(g.Heat.Slow)
+	if ok1 && ok2 && slow > 0 && now >= slow {
+		return fmt.Sprintf("at %.0f °C", slow)
+	}
+	left, ok1 := amount(g.Heat.Left)
+	slow, ok2 = amount(g.Heat.SlowsLeft)
+	if ok1 && ok2 && left <= slow {
+		return "at its limit"
+	}
+	if active(g.Slowed) || active(g.SlowedOld) {
+		return "as its clock shows"
+	}
+	return ""
+}
+
+// uncorrected sums up the errors, -1 if none are told.
+func (e *smiErrors) uncorrected() int64 {
+	sum := int64(-1)
+	for _, s := range []string{e.Parity, e.SecDed, e.SRAM, e.DRAM, e.Double} {
+		if n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 48); err == nil && n >= 0 {
+			sum = max(sum, 0) + n
+		}
+	}
+	return sum
 }
 
 func needsRecovery(action string) bool {
@@ -135,13 +239,23 @@ func needsRecovery(action string) bool {
 	return true
 }
 
-// word makes a text from outside short, and one line.
-func word(s string) string {
-	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "?")), " ")
-	if len(s) > maxWord {
-		s = strings.ToValidUTF8(s[:maxWord], "")
+func yes(s string) bool    { return strings.EqualFold(strings.TrimSpace(s), "yes") }
+func active(s string) bool { return strings.EqualFold(strings.TrimSpace(s), "active") }
+
+// amount reads a number with a unit, as in 84.28 W; false for N/A.
+func amount(s string) (float64, bool) {
+	number, _, _ := strings.Cut(strings.TrimSpace(s), " ")
+	v, err := strconv.ParseFloat(number, 64)
+	return v, err == nil && v > -1e6 && v < 1e6
+}
+
+// bytes reads an amount of memory, 0 if it is not told.
+func bytes(s string) job.Bytes {
+	b, err := job.ParseBytes(strings.TrimSpace(s))
+	if err != nil {
+		return 0
 	}
-	return s
+	return b
 }
 
 func firstLine(text []byte) string {

@@ -122,10 +122,14 @@ func (s *Store) Commit(ctx context.Context, batches ...*yardmaster.Batch) error 
 	if s.term == 0 {
 		return notWriter()
 	}
-	return failure("commit", s.commit(ctx, fold(batches)))
+	books, err := foldBooks(batches)
+	if err != nil {
+		return failure("commit", fault.New(fault.Internal, "bad_value", "a value cannot be stored: %s", err).WithCause(err))
+	}
+	return failure("commit", s.commit(ctx, fold(batches), books))
 }
 
-func (s *Store) commit(ctx context.Context, c changes) error {
+func (s *Store) commit(ctx context.Context, c changes, books bookChanges) error {
 	steps := []step{
 		put(jobTable, c.jobs, jobRow),
 		put(runTable, c.runs, runRow),
@@ -139,6 +143,7 @@ func (s *Store) commit(ctx context.Context, c changes) error {
 			return append(args, clean(*c.closed[i])), nil
 		}},
 	}
+	steps = append(steps, books.steps()...)
 	for _, step := range steps {
 		if err := s.prepareStep(ctx, step); err != nil {
 			return fmt.Errorf("prepare for %s: %w", step.key.table.name, err)

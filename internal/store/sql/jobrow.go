@@ -14,7 +14,7 @@ var jobTable = &table{
 		"num", "id", "seq", "owner", "project", "name", "workdir", "idem_key", "key_hash", "pipeline",
 		"state", "cause", "reason", "submitted", "since", "started", "ended", "exit_code", "epoch",
 		"needs", "tried", "not_before", "avoid", "floor_memory", "floor_gpu_memory", "last_node",
-		"done", "served", "stops", "spec",
+		"done", "served", "stops", "cost", "place_override", "spec",
 	},
 	fixed: []string{"num", "id", "spec"},
 }
@@ -50,13 +50,21 @@ func jobRow(args []any, j *job.Job) ([]any, error) {
 			return nil, fmt.Errorf("encode job %s: %w", j.ID, err)
 		}
 	}
+	override := ""
+	if j.Override != (job.Override{}) {
+		text, err := json.Marshal(j.Override)
+		if err != nil {
+			return nil, fmt.Errorf("encode job %s: %w", j.ID, err)
+		}
+		override = clean(string(text))
+	}
 	return append(args,
 		num, string(j.ID), int64(j.Seq), clean(string(j.Owner)), clean(string(j.Project)), clean(name), clean(j.Workdir),
 		clean(j.Key), clean(j.KeyHash), clean(j.Pipeline),
 		string(j.State), string(j.Cause), clean(j.Reason),
 		micros(j.Submitted), micros(j.Since), micros(j.Started), micros(j.Ended), int64(j.ExitCode), int64(j.Epoch),
 		lists[0], lists[1], micros(j.NotBefore), lists[2], int64(j.Floor.Memory), int64(j.Floor.GPUMemory), clean(string(j.Last)),
-		j.Done, j.Served, int64(j.Stops), string(spec)), nil
+		j.Done, j.Served, int64(j.Stops), j.Cost, override, string(spec)), nil
 }
 
 // storedJob is a job whose lists and spec have not been decoded yet; that is
@@ -64,6 +72,7 @@ func jobRow(args []any, j *job.Job) ([]any, error) {
 type storedJob struct {
 	job                       job.Job
 	needs, tried, avoid, spec string
+	override                  string
 }
 
 func scanJob(row scanner) (storedJob, error) {
@@ -76,7 +85,7 @@ func scanJob(row scanner) (storedJob, error) {
 		(*string)(&j.State), (*string)(&j.Cause), &j.Reason,
 		timeColumn{&j.Submitted}, timeColumn{&j.Since}, timeColumn{&j.Started}, timeColumn{&j.Ended}, &j.ExitCode, &j.Epoch,
 		&s.needs, &s.tried, timeColumn{&j.NotBefore}, &s.avoid, (*int64)(&j.Floor.Memory), (*int64)(&j.Floor.GPUMemory), (*string)(&j.Last),
-		&j.Done, &j.Served, &j.Stops, &s.spec)
+		&j.Done, &j.Served, &j.Stops, &j.Cost, &s.override, &s.spec)
 	return s, err
 }
 
@@ -85,7 +94,7 @@ func (s *storedJob) decode() (job.Job, error) {
 	for _, part := range []struct {
 		text string
 		into any
-	}{{s.needs, &j.Needs}, {s.tried, &j.Tried}, {s.avoid, &j.Avoid}, {s.spec, &j.Spec}} {
+	}{{s.needs, &j.Needs}, {s.tried, &j.Tried}, {s.avoid, &j.Avoid}, {s.override, &j.Override}, {s.spec, &j.Spec}} {
 		if err := decodeList(part.text, part.into); err != nil {
 			return job.Job{}, fmt.Errorf("decode job %s: %w", j.ID, err)
 		}

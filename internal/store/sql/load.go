@@ -58,6 +58,7 @@ func load(ctx context.Context, tx *dbsql.Tx, recent time.Time) (state yardmaster
 			state.LastEvent, err = greatest(ctx, tx, `SELECT MAX(seq) FROM events`)
 			return err
 		},
+		func() error { return loadBooks(ctx, tx, &state, recent.Add(-leaseMemory)) },
 	}
 	for _, part := range parts {
 		if err := part(); err != nil {
@@ -66,6 +67,10 @@ func load(ctx context.Context, tx *dbsql.Tx, recent time.Time) (state yardmaster
 	}
 	return state, nil
 }
+
+// leaseMemory is how much longer than ended jobs ended leases are read: the market
+// learns from them what can be had.
+const leaseMemory = 24 * time.Hour
 
 func greatest(ctx context.Context, q querier, query string) (uint64, error) {
 	var n dbsql.NullInt64

@@ -26,6 +26,7 @@ func released() map[string]string {
 	return map[string]string{
 		"migrations/0001_first.sql":    "3cd05c91dbcedb8456bc598f3174902a9997eb4ac871cee27759884d94a912e2",
 		"migrations/0002_progress.sql": "0bb0c4a0fea34eb540ca71e8999da9ef8eb88fd169dcebcf2972d58f3772faaf",
+		"migrations/0003_books.sql":    "116ea32ca2be916d7236ebb16b81c15f47ce9bf10323a09487411e455e041e86",
 	}
 }
 
@@ -104,6 +105,7 @@ func TestEveryEarlierSchemaMigrates(t *testing.T) {
 				s := writer(t, t.url, "server-2")
 				checkFixture(t.T, s)
 				checkProgress(t.T, s, version)
+				checkBooks(t.T, s, version)
 				if err := s.Commit(t.Context(), batchOf(100)); err != nil {
 					t.Errorf("commit after the migration: %v", err)
 				}
@@ -163,6 +165,23 @@ func checkProgress(t *testing.T, s *Store, version int) {
 	}
 	if got := (progress{j.Done, j.Served, j.Stops}); got != want {
 		t.Errorf("progress = %+v, want %+v", got, want)
+	}
+}
+
+// checkBooks checks the fixture's books: earlier schemas kept none.
+func checkBooks(t *testing.T, s *Store, version int) {
+	t.Helper()
+	state, err := s.Load(t.Context(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []int{0, 0, 0, 0, 0}
+	if version >= 3 {
+		want = []int{1, 1, 1, 1, 7}
+	}
+	got := []int{len(state.Leases), len(state.Datasets), len(state.Books.Limits), len(state.Books.Meters), int(state.Books.LastPosting)}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("leases, datasets, limits, meters, last posting (-want +got):\n%s", diff)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 var nodeTable = &table{
 	name: "nodes", key: "id", guard: true,
-	columns: []string{"id", "seq", "class", "pool", "state", "since", "reason", "drained", "joined", "machine_key", "inventory"},
+	columns: []string{"id", "seq", "class", "pool", "state", "since", "reason", "drained", "joined", "machine_key", "inventory", "lease"},
 	fixed:   []string{"id"},
 }
 
@@ -21,14 +21,14 @@ func nodeRow(args []any, n *fleet.Node) ([]any, error) {
 		return nil, fmt.Errorf("encode node %s: %w", n.ID, err)
 	}
 	return append(args, clean(string(n.ID)), int64(n.Seq), string(n.Class), clean(n.Pool), string(n.State), micros(n.Since),
-		clean(n.Reason), n.Drained, micros(n.Joined), clean(n.Key), string(inventory)), nil
+		clean(n.Reason), n.Drained, micros(n.Joined), clean(n.Key), string(inventory), string(n.Lease)), nil
 }
 
 func readNode(row scanner) (fleet.Node, error) {
 	var n fleet.Node
 	var inventory string
 	err := row.Scan((*string)(&n.ID), &n.Seq, (*string)(&n.Class), &n.Pool, (*string)(&n.State), timeColumn{&n.Since},
-		&n.Reason, &n.Drained, timeColumn{&n.Joined}, &n.Key, &inventory)
+		&n.Reason, &n.Drained, timeColumn{&n.Joined}, &n.Key, &inventory, (*string)(&n.Lease))
 	if err != nil {
 		return fleet.Node{}, err
 	}
@@ -57,37 +57,37 @@ func readUser(row scanner) (tenant.User, error) {
 var tokenTable = &table{
 	name: "tokens", key: "id", guard: true,
 	columns: []string{
-		"id", "seq", "kind", "owner", "hash", "scope", "note", "class", "pool", "uses_left", "created", "expires", "revoked",
+		"id", "seq", "kind", "owner", "hash", "scope", "note", "class", "pool", "uses_left", "created", "expires", "revoked", "lease",
 	},
 	fixed: []string{"id"},
 }
 
 func tokenRow(args []any, t *tenant.Token) ([]any, error) {
 	return append(args, clean(string(t.ID)), int64(t.Seq), string(t.Kind), clean(string(t.Owner)), clean(t.Hash), string(t.Scope),
-		clean(t.Note), clean(t.Class), clean(t.Pool), int64(t.UsesLeft), micros(t.Created), micros(t.Expires), t.Revoked), nil
+		clean(t.Note), clean(t.Class), clean(t.Pool), int64(t.UsesLeft), micros(t.Created), micros(t.Expires), t.Revoked, clean(string(t.Lease))), nil
 }
 
 func readToken(row scanner) (tenant.Token, error) {
 	var t tenant.Token
 	err := row.Scan((*string)(&t.ID), &t.Seq, (*string)(&t.Kind), (*string)(&t.Owner), &t.Hash, (*string)(&t.Scope), &t.Note,
-		&t.Class, &t.Pool, &t.UsesLeft, timeColumn{&t.Created}, timeColumn{&t.Expires}, &t.Revoked)
+		&t.Class, &t.Pool, &t.UsesLeft, timeColumn{&t.Created}, timeColumn{&t.Expires}, &t.Revoked, (*string)(&t.Lease))
 	return t, err
 }
 
 var eventTable = &table{
 	name: "events", key: "seq", frozen: true,
-	columns: []string{"seq", "at", "kind", "actor", "owner", "job", "run", "node", "from_state", "to_state", "reason"},
+	columns: []string{"seq", "at", "kind", "actor", "owner", "job", "run", "node", "from_state", "to_state", "reason", "lease"},
 }
 
 func eventRow(args []any, e *yardmaster.Event) ([]any, error) {
 	return append(args, int64(e.Seq), micros(e.At), clean(e.Kind), clean(e.Actor), clean(string(e.Owner)), clean(string(e.Job)),
-		clean(string(e.Run)), clean(string(e.Node)), clean(e.From), clean(e.To), clean(e.Reason)), nil
+		clean(string(e.Run)), clean(string(e.Node)), clean(e.From), clean(e.To), clean(e.Reason), clean(string(e.Lease))), nil
 }
 
 func readEvent(row scanner) (yardmaster.Event, error) {
 	var e yardmaster.Event
 	err := row.Scan(&e.Seq, timeColumn{&e.At}, &e.Kind, &e.Actor, (*string)(&e.Owner), (*string)(&e.Job), (*string)(&e.Run),
-		(*string)(&e.Node), &e.From, &e.To, &e.Reason)
+		(*string)(&e.Node), &e.From, &e.To, &e.Reason, (*string)(&e.Lease))
 	return e, err
 }
 

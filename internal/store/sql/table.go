@@ -59,9 +59,19 @@ func (t *table) insert(rows int, mark func(int) string) string {
 
 // remove is the statement that deletes a number of rows by their key.
 func (t *table) remove(rows int, mark func(int) string) string {
+	keys := strings.Split(t.key, ", ")
 	marks := make([]string, rows)
 	for i := range marks {
-		marks[i] = mark(i + 1)
+		columns := make([]string, len(keys))
+		for k := range columns {
+			columns[k] = mark(i*len(keys) + k + 1)
+		}
+		if marks[i] = strings.Join(columns, ", "); len(keys) > 1 {
+			marks[i] = "(" + marks[i] + ")"
+		}
+	}
+	if len(keys) > 1 {
+		return "DELETE FROM " + t.name + " WHERE (" + t.key + ") IN (VALUES " + strings.Join(marks, ", ") + ")"
 	}
 	return "DELETE FROM " + t.name + " WHERE " + t.key + " IN (" + strings.Join(marks, ", ") + ")"
 }

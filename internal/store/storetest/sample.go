@@ -5,9 +5,12 @@ import (
 	"reflect"
 	"time"
 
+	"trainyard/internal/admit"
+	"trainyard/internal/books"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/ledger"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -57,6 +60,10 @@ func (f *filler) fill(v reflect.Value) {
 	case reflect.Struct:
 		for _, field := range v.Fields() {
 			f.fill(field)
+		}
+	case reflect.Array:
+		for i := range v.Len() {
+			f.fill(v.Index(i))
 		}
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
@@ -130,6 +137,31 @@ func sampleOrder(j id.Job, rank int) yardmaster.Order {
 	o := full[yardmaster.Order](rank + 1)
 	o.Job, o.Epoch, o.Run, o.Rank, o.Stop = j, 1, id.NewRun(j, 1), rank, job.StopKill
 	return o
+}
+
+func sampleLease(n uint64, state fleet.LeaseState) fleet.Lease {
+	l := full[fleet.Lease](int(n))
+	l.ID, l.State = id.NewLease(n), state
+	return l
+}
+
+// samplePosting is one of an hour, that many hours after dayOne.
+func samplePosting(n uint64) ledger.Posting {
+	p := full[ledger.Posting](int(n))
+	p.Seq, p.Job = n, "j7"
+	p.From = dayOne.Truncate(time.Hour).Add(time.Duration(n) * time.Hour)
+	p.To = p.From.Add(time.Hour)
+	return p
+}
+
+// sampleBooks is one of each line of the books.
+func sampleBooks() books.Out {
+	saving := full[ledger.Saving](1)
+	saving.At = dayOne
+	return books.Out{
+		Postings: []ledger.Posting{samplePosting(1)}, Meters: []ledger.State{full[ledger.State](1)}, Savings: []ledger.Saving{saving},
+		Totals: []admit.Total{full[admit.Total](1)}, Told: []admit.Told{full[admit.Told](1)},
+	}
 }
 
 // plainJob returns a job with little in it, to be filtered by.

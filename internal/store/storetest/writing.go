@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"trainyard/internal/dataset"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
@@ -38,6 +39,8 @@ func everything() *yardmaster.Batch {
 		Tokens: []tenant.Token{sampleToken("t1", "ada", tenant.AccessToken)},
 		Events: []yardmaster.Event{sampleEvent(31)},
 		Orders: []yardmaster.Order{sampleOrder("j7", 0)},
+		Leases: []fleet.Lease{sampleLease(3, fleet.LeaseActive)}, Limits: []tenant.Limit{full[tenant.Limit](1)},
+		Datasets: []dataset.Dataset{full[dataset.Dataset](1)}, Uses: []dataset.Use{full[dataset.Use](1)}, Books: sampleBooks(),
 	}
 }
 
@@ -51,6 +54,21 @@ func (h *harness) holds(s store.Store, b *yardmaster.Batch) {
 	h.same("users", state.Users, b.Users)
 	h.same("tokens", state.Tokens, b.Tokens)
 	h.same("orders", state.Orders, b.Orders)
+	h.same("leases", state.Leases, b.Leases)
+	h.same("limits", state.Books.Limits, b.Limits)
+	h.same("datasets", state.Datasets, b.Datasets)
+	h.same("meters", state.Books.Meters, b.Books.Meters)
+	h.same("totals", state.Books.Totals, b.Books.Totals)
+	h.same("what was told", state.Books.Told, b.Books.Told)
+	h.same("postings", h.postings(s, time.Time{}, time.Time{}), b.Books.Postings)
+	savings, err := s.Savings(h.context(), time.Time{}, time.Time{})
+	h.must(err)
+	h.same("savings", savings, b.Books.Savings)
+	for _, u := range b.Uses {
+		uses, err := s.Uses(h.context(), u.Dataset, 10)
+		h.must(err)
+		h.same("uses", uses, []dataset.Use{u})
+	}
 	events, err := s.Events(h.context(), store.EventFilter{Limit: 1000})
 	h.must(err)
 	h.same("events", events, b.Events)
@@ -105,6 +123,9 @@ func keepsEveryState(h *harness) {
 	}
 	for i, kind := range []tenant.TokenKind{tenant.AccessToken, tenant.BootstrapToken, tenant.JoinToken} {
 		b.Tokens = append(b.Tokens, sampleToken(id.Token(fmt.Sprintf("t%d", i)), "ada", kind))
+	}
+	for i, state := range fleet.LeaseStates() {
+		b.Leases = append(b.Leases, sampleLease(uint64(i+1), state))
 	}
 	h.must(s.Commit(h.context(), b))
 	state := h.load(s, time.Time{})

@@ -1,0 +1,151 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+
+	"trainyard/internal/agent/inventory"
+	"trainyard/internal/api"
+	"trainyard/internal/clock"
+	"trainyard/internal/fault"
+)
+
+// Whether the GPUs of a machine are measured when its agent starts.
+const (
+	ProbeAuto = "auto" // where PyTorch is there to do it
+	ProbeOff  = "off"
+)
+
+// maxForeign bounds how many processes a report names, by the contract.
+const maxForeign = 1000
+
+func checkProbe(probe string) error {
+	if probe != "" && probe != ProbeAuto && probe != ProbeOff {
+		return fault.New(fault.Invalid, "bad_setting", "%.40q does not say whether GPUs are measured", probe).
+			WithField("probe").WithRemedy("write %s or %s", ProbeAuto, ProbeOff)
+	}
+	return nil
+}
+
+// measure finds out how fast the GPUs are, if that is not known. It is called
+// before the yard can give this machine anything to run, so that no run starts
+// meanwhile; GPUs on which an adopted run or anybody else works are left alone until
+// the agent starts again.
+func (a *Agent) measure(ctx context.Context) {
+	if a.machine == nil || a.cfg.Probe == ProbeOff {
+		return
+	}
+	count, err := a.machine.Probe(ctx)
+	a.trouble("measure GPUs", err)
+	if count == 0 {
+		return
+	}
+	a.log.Info("GPUs measured", "count", count)
+	a.lookAgain(ctx)
+}
+
+// inventoryLoop looks at the machine every so often, and when it is asked to.
+func (a *Agent) inventoryLoop(ctx context.Context) {
+	for clock.Wait(ctx, a.cfg.InventoryEvery, a.lookSoon) != clock.Ended {
+		a.lookAgain(ctx)
+	}
+}
+
+func (a *Agent) lookAgain(ctx context.Context) {
+	had := a.heldNow()
+	found, err := a.cfg.Inventory(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	if err == nil {
+		a.noteInventory(found, had)
+	}
+	a.trouble("look at this machine", errors.Join(append(found.Problems, err)...))
+}
+
+// noteInventory keeps what was found and reports it if it is new. had are the
+// GPUs that ranks here had when the look began.
+func (a *Agent) noteInventory(found inventory.Found, had []int) {
+	found.Inventory.Limits = a.rt.Limits()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.had = append(had, a.held()...)
+	if a.found == nil || !reflect.DeepEqual(*a.found, found) {
+		a.found = &found
+		wake(a.reportSoon)
+	}
+}
+
+// held lists the GPUs that ranks here have. The caller holds mu.
+func (a *Agent) held() []int {
+	var all []int
+	for _, r := range a.ranks {
+		all = append(all, a.wanted.ranks[key{r.Run, r.Rank}].Launch.GPUs...)
+	}
+	return all
+}
+
+func (a *Agent) heldNow() []int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.held()
+}
+
+// foreign lists the GPUs that processes outside the yard use, and those
+// processes as far as they can be seen. A GPU that a rank has stays that rank's,
+// and one that it had at the newest look was in use by it; there only a process that
+// is plainly not of a run is foreign. Before the assignments are known nothing
+// can be told. The caller holds mu.
+func (a *Agent) foreign() (gpus []int, procs []api.ForeignProcess) {
+	if !a.wanted.known {
+		return nil, nil
+	}
+	held := a.held()
+	ours := slices.Concat(held, a.had)
+	for _, gpu := range a.found.Busy {
+		if !slices.Contains(ours, gpu) {
+			gpus = append(gpus, gpu)
+		}
+	}
+	for _, p := range a.found.Processes {
+		if slices.Contains(ours, p.GPU) {
+			if p.Ours || !p.Seen {
+				continue
+			}
+			if !slices.Contains(held, p.GPU) {
+				gpus = append(gpus, p.GPU)
+			}
+		}
+		if len(procs) < maxForeign {
+			procs = append(procs, api.ForeignProcess{GPU: p.GPU, PID: p.PID, User: p.User, Program: p.Program, Memory: p.Memory})
+		}
+	}
+	slices.Sort(gpus)
+	return slices.Compact(gpus), procs
+}
+
+// release lets GPUs out of quarantine that an operator has released. The server
+// tells of a release again and again; the machine knows which it has heeded.
+func (a *Agent) release(list []api.GPURelease) {
+	if a.machine == nil {
+		return
+	}
+	var errs []error
+	for _, r := range list {
+		news, err := a.machine.Release(r.UUID, r.At)
+		if errs = append(errs, err); news {
+			a.log.Info("GPU released by an operator", "gpu", r.UUID)
+			wake(a.lookSoon)
+		}
+	}
+	a.trouble("release of GPUs", errors.Join(errs...))
+}
+
+func (a *Agent) closeMachine() error {
+	if a.machine == nil {
+		return nil
+	}
+	return a.machine.Close()
+}

@@ -1,0 +1,359 @@
+package inventory
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
+)
+
+const (
+	// Quarantine is for how long a GPU must be without fault before it is used again.
+	Quarantine = 30 * time.Minute
+	// noteFor is for how long evidence is shown, and maxNotes how much of it.
+	noteFor  = 24 * time.Hour
+	maxNotes = 4
+	// hotReadings is how many looks in a row must find a GPU too hot: a short peak is
+	// what its own protection is for.
+	hotReadings = 3
+	// silentLooks is after how many looks without an answer the driver is given up.
+	silentLooks = 3
+)
+
+// What is wrong with a GPU's memory.
+const (
+	remapFailed  = "its memory has rows that could not be remapped"
+	remapPending = "its memory has rows that wait to be remapped; it needs a reset"
+	retiring     = "its memory has pages that wait to be retired; it needs a reset"
+	unrepairable = "its memory has errors that cannot be repaired"
+)
+
+// health keeps what is known about the GPUs over time: which there were, what
+// went wrong and since when all has been well. It lies in a file, because a
+// restart of the agent heals no GPU.
+type health struct {
+	path   string
+	state  healthState
+	saved  string // what the file holds
+	silent int    // looks in a row without an answer of the driver
+}
+
+type healthState struct {
+	Boot string              `json:"boot"`       // start of the machine that this is about
+	Log  uint64              `json:"kernel_log"` // newest message of the kernel that was read
+	GPUs map[string]*history `json:"gpus"`       // by UUID
+}
+
+// history is the history of one GPU.
+type history struct {
+	GPU    fleet.GPU `json:"gpu"` // as it was last seen
+	Bus    string    `json:"bus,omitempty"`
+	Listed bool      `json:"listed"` // seen since the machine was started
+	// Fault is what keeps it out of use, "" if nothing does; it began at Since and was
+	// last seen at Bad.
+	Fault string    `json:"fault,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+	Bad   time.Time `json:"bad,omitzero"`
+	// Uncorrected is the newest count of its memory errors, -1 if it is not known.
+	Uncorrected int64     `json:"uncorrected"`
+	Hot         int       `json:"hot,omitempty"` // looks in a row that found it too hot
+	Notes       []note    `json:"notes,omitempty"`
+	Released    time.Time `json:"released,omitzero"` // newest release by an operator
+
+	holds bool // the fault was there at the newest look
+}
+
+type note struct {
+	At   time.Time `json:"at"`
+	Text string    `json:"text"`
+}
+
+// openHealth reads what is known. A file that cannot be read is told of and
+// begun anew: it must not keep the machine out of the yard.
+func openHealth(path, boot string) (*health, error) {
+	h := &health{path: path}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	} else if err == nil {
+		err = json.Unmarshal(text, &h.state)
+	}
+	if err != nil {
+		h.state, err = healthState{}, fmt.Errorf("read the history of the GPUs: %w", err)
+	}
+	for id, p := range h.state.GPUs {
+		if p == nil {
+			delete(h.state.GPUs, id)
+		}
+	}
+	if h.state.GPUs == nil {
+		h.state.GPUs = map[string]*history{}
+	}
+	if h.state.Boot != boot { // devices may have been taken out or have moved
+		h.state.Boot, h.state.Log = boot, 0
+		for _, p := range h.state.GPUs {
+			p.Listed = false
+		}
+	}
+	return h, err
+}
+
+// save writes the file if anything changed.
+func (h *health) save() error {
+	text, err := json.Marshal(h.state)
+	if err == nil && string(text) != h.saved {
+		if err = replaceFile(h.path, text); err == nil {
+			h.saved = string(text)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("keep the history of the GPUs: %w", err)
+	}
+	return nil
+}
+
+// knows reports whether there were GPUs since the machine was started.
+func (h *health) knows() bool {
+	for _, p := range h.state.GPUs {
+		if p.Listed {
+			return true
+		}
+	}
+	return false
+}
+
+// settle gives every device the index that it had before. A driver numbers
+// those that it still has from 0 on, but a run was given its GPUs by number.
+// Devices that no longer tell which they are stand for those that are missing.
+func (h *health) settle(devices []device) []device {
+	listed := map[string]bool{}
+	for i := range devices {
+		d := &devices[i]
+		if !d.named() && d.bus != "" {
+			for id, p := range h.state.GPUs {
+				if p.Listed && p.Bus == d.bus {
+					d.gpu.UUID = id
+				}
+			}
+		}
+		listed[d.gpu.UUID] = true
+	}
+	missing := 0
+	taken := map[int]bool{}
+	for id, p := range h.state.GPUs {
+		switch {
+		case listed[id] && p.Listed:
+			taken[p.GPU.Index] = true
+		case strings.HasPrefix(id, unnamed):
+			delete(h.state.GPUs, id) // it tells its name now, or stood for one that is missing
+		case p.Listed:
+			taken[p.GPU.Index] = true
+			missing++
+		}
+	}
+	devices = slices.DeleteFunc(devices, func(d device) bool {
+		stands := !d.named() && missing > 0
+		if stands {
+			missing--
+		}
+		return stands
+	})
+	for i := range devices {
+		d := &devices[i]
+		if p := h.state.GPUs[d.gpu.UUID]; p != nil && p.Listed {
+			d.gpu.Index = p.GPU.Index
+		} else {
+			for taken[d.gpu.Index] {
+				d.gpu.Index++
+			}
+			taken[d.gpu.Index] = true
+		}
+		for j := range d.procs {
+			d.procs[j].GPU = d.gpu.Index
+		}
+	}
+	return devices
+}
+
+// judge takes in one look and returns all GPUs with what is wrong with them, by
+// index. The devices have been settled.
+func (h *health) judge(now time.Time, devices []device, errs []xid) []fleet.GPU {
+	h.silent = 0
+	listed := map[string]bool{}
+	for i := range devices {
+		d := &devices[i]
+		p := h.state.GPUs[d.gpu.UUID]
+		if p == nil {
+			p = &history{Uncorrected: -1}
+			h.state.GPUs[d.gpu.UUID] = p
+		}
+		p.observe(now, d)
+		listed[d.gpu.UUID] = true
+	}
+	for id, p := range h.state.GPUs {
+		if p.Listed && !listed[id] {
+			p.hold(now, "fell off the bus: the driver lists it no more")
+		}
+	}
+	h.suffer(now, errs)
+	return h.verdicts(now)
+}
+
+// unanswered takes in a look that the driver did not answer.
+func (h *health) unanswered(now time.Time) []fleet.GPU {
+	if h.silent++; h.silent >= silentLooks {
+		for _, p := range h.state.GPUs {
+			if p.Listed {
+				p.hold(now, "its driver answers no more")
+			}
+		}
+	}
+	return h.verdicts(now)
+}
+
+// suffer takes in the errors that the driver told of.
+func (h *health) suffer(now time.Time, errs []xid) {
+	for i := range errs {
+		for id, p := range h.state.GPUs {
+			if p.Listed && errs[i].uuid == "" && errs[i].bus != "" && p.Bus == errs[i].bus {
+				errs[i].uuid = id
+			}
+		}
+	}
+	for _, x := range mergeXids(errs) {
+		p := h.state.GPUs[x.uuid]
+		if p == nil {
+			continue // a device that is not ours to use
+		}
+		if x.fatal() && now.Sub(x.at) < Quarantine {
+			p.mark(x.at, x.evidence())
+		} else {
+			p.note(x.at, x.evidence())
+		}
+	}
+}
+
+// verdicts returns the GPUs since the machine's start, by index.
+func (h *health) verdicts(now time.Time) []fleet.GPU {
+	var all []fleet.GPU
+	for _, p := range h.state.GPUs {
+		if p.Listed {
+			all = append(all, p.verdict(now))
+		}
+	}
+	slices.SortFunc(all, func(a, b fleet.GPU) int { return a.Index - b.Index })
+	return all
+}
+
+// release lets a GPU back into use because an operator says so. A release is
+// heeded once, whenever it comes; what is still wrong shows at the next look.
+func (h *health) release(now time.Time, uuid string, at time.Time) (news bool, err error) {
+	p := h.state.GPUs[uuid]
+	if p == nil {
+		return false, fault.New(fault.NotFound, "gpu_unknown", "this node has no GPU %.80q", uuid)
+	}
+	if !at.After(p.Released) {
+		return false, nil
+	}
+	p.Released = at
+	if p.Fault != "" {
+		p.Fault, p.Hot, p.holds = "", 0, false
+		p.note(now, "released by an operator, "+moment(now))
+	}
+	return true, h.save()
+}
+
+// observe takes in how a device was found.
+func (p *history) observe(now time.Time, d *device) {
+	kept := d.gpu
+	kept.Error = ""
+	if p.Listed && kept.Memory == 0 { // it told more when it was well
+		kept.Model, kept.Memory = p.GPU.Model, p.GPU.Memory
+	}
+	p.GPU, p.Listed, p.holds = kept, true, false
+	if d.bus != "" {
+		p.Bus = d.bus
+	}
+	if d.uncorrected >= 0 {
+		if more := d.uncorrected - p.Uncorrected; p.Uncorrected >= 0 && more > 0 {
+			p.mark(now, fmt.Sprintf("%d memory errors that could not be corrected, %s", more, moment(now)))
+		}
+		p.Uncorrected = d.uncorrected
+	}
+	if p.Hot++; d.hot == "" {
+		p.Hot = 0
+	}
+	switch {
+	case d.gpu.Error != "":
+		p.hold(now, d.gpu.Error)
+	case d.recovery != "":
+		p.hold(now, "it asks for recovery: "+d.recovery)
+	case p.Hot >= hotReadings:
+		p.hold(now, "too hot: it slows itself down "+d.hot)
+	}
+}
+
+// mark keeps the GPU out of use for something that happened once.
+func (p *history) mark(at time.Time, evidence string) {
+	if p.Fault == "" {
+		p.Since = at
+	}
+	if !p.holds || p.Fault == "" { // what still holds says more than what happened
+		p.Fault = evidence
+	}
+	if at.After(p.Bad) {
+		p.Bad = at
+	}
+	p.note(at, evidence)
+}
+
+// hold keeps the GPU out of use for something that is wrong with it now.
+func (p *history) hold(now time.Time, what string) {
+	p.holds, p.Bad = true, now
+	if strings.HasPrefix(p.Fault, what+", since ") {
+		return
+	}
+	p.Since = now
+	p.Fault = what + ", since " + moment(now)
+	p.note(now, p.Fault)
+}
+
+// note keeps evidence, the newest last.
+func (p *history) note(at time.Time, text string) {
+	if slices.ContainsFunc(p.Notes, func(n note) bool { return n.Text == text }) {
+		return
+	}
+	p.Notes = append(p.Notes, note{at, text})
+	slices.SortStableFunc(p.Notes, func(a, b note) int { return a.At.Compare(b.At) })
+	p.Notes = p.Notes[max(0, len(p.Notes)-maxNotes):]
+}
+
+// verdict returns the GPU with what keeps it out of use and what is known against it.
+func (p *history) verdict(now time.Time) fleet.GPU {
+	if p.Fault != "" && !p.holds && now.Sub(p.Bad) >= Quarantine {
+		p.Fault = ""
+		p.note(now, "without fault and in use again, "+moment(now))
+	}
+	p.Notes = slices.DeleteFunc(p.Notes, func(n note) bool { return now.Sub(n.At) > noteFor })
+	gpu := p.GPU
+	switch {
+	case p.Fault == "":
+	case p.holds:
+		gpu.Error = p.Fault
+	default:
+		gpu.Error = p.Fault + "; without fault it is used again from " + moment(p.Bad.Add(Quarantine)) + " on"
+	}
+	texts := make([]string, len(p.Notes))
+	for i, n := range p.Notes {
+		texts[i] = n.Text
+	}
+	gpu.Health = strings.Join(texts, "; ")
+	return gpu
+}

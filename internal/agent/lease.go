@@ -1,0 +1,201 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	"trainyard/internal/api"
+	"trainyard/internal/clock"
+	"trainyard/internal/cloud"
+	"trainyard/internal/fault"
+)
+
+const (
+	// ExitOnLeaseEnd as what is run at the end of the lease means that the agent ends
+	// and does nothing else: whoever started it ends the machine.
+	ExitOnLeaseEnd = "exit"
+
+	// leaseGrace is how long runs get at most when the lease is over, however long
+	// their own grace is: the dead man's switch does not wait for ever.
+	leaseGrace = 2 * time.Minute
+	// leaseLook is how often the lease is looked at: timers stand still while the machine sleeps.
+	leaseLook = 10 * time.Second
+	// endRetry is how long a command that ends the machine has before it is run again.
+	endRetry = time.Minute
+)
+
+// hold is the yard's hold on this machine, if it was hired: until when it may go on
+// without hearing from the yard. It lies in a file, so that an agent that
+// starts anew obeys it and the dead man's switch sees it. Of a machine that was not hired
+// there is none. It is safe for concurrent use.
+type hold struct {
+	path   string
+	moment func() (cloud.Moment, error)
+	woken  chan struct{} // it has changed; holds at most one
+
+	mu      sync.Mutex
+	hired   bool
+	until   cloud.Deadline
+	written cloud.Deadline // what the file says, in whole seconds
+}
+
+// openHold reads what an earlier agent, or the machine's boot script, left. A file that
+// cannot be read is an error that stops nobody: the next answer of the yard replaces
+// it, and the dead man's switch does not depend on it.
+func openHold(path string, moment func() (cloud.Moment, error)) (*hold, error) {
+	h := &hold{path: path, moment: moment, woken: make(chan struct{}, 1)}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return h, nil
+	}
+	if err == nil {
+		h.until, err = cloud.ParseDeadline(string(text))
+	}
+	if err != nil {
+		return h, fmt.Errorf("read when this machine's lease ends: %w", err)
+	}
+	h.hired, h.written = true, h.until
+	return h, nil
+}
+
+// asking is called before the yard is asked, and what it returns with the answer. The time
+// counts from before the question: the yard looked at its clock after that, so
+// the machine never goes on for longer than the yard holds it. An answer that says
+// nothing about a lease changes nothing.
+func (h *hold) asking() func(left *int64) error {
+	asked, err := h.moment()
+	return func(left *int64) error {
+		if left == nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return h.set(asked.In(time.Duration(min(max(*left, 0), int64(maxLease/time.Second))) * time.Second))
+	}
+}
+
+// maxLease bounds what is believed: a lease that is longer holds this long.
+const maxLease = 10 * 365 * 24 * time.Hour
+
+// end makes the lease be over now: the yard has said so.
+func (h *hold) end() error {
+	now, err := h.moment()
+	if err != nil {
+		return err
+	}
+	return h.set(now.In(0))
+}
+
+// drop forgets the lease: this machine has joined anew and was not hired.
+func (h *hold) drop() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.hired, h.until, h.written = false, cloud.Deadline{}, cloud.Deadline{}
+	wake(h.woken)
+	return removeIfThere(h.path)
+}
+
+// set takes a new end over. It counts in memory even if the file cannot be written.
+func (h *hold) set(d cloud.Deadline) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.hired, h.until = true, d
+	wake(h.woken)
+	if moved := d.Until - h.written.Until; h.written.Boot == d.Boot && moved >= 0 && moved < time.Second {
+		return nil // the file knows whole seconds, and may say less but never more
+	}
+	if err := replaceFile(h.path, []byte(d.String())); err != nil {
+		return fmt.Errorf("write when this machine's lease ends: %w", err)
+	}
+	h.written = d
+	h.written.Until = d.Until.Truncate(time.Second)
+	return nil
+}
+
+// left returns how long the lease still holds, and whether there is one.
+func (h *hold) left() (time.Duration, bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.hired {
+		return 0, false, nil
+	}
+	now, err := h.moment()
+	if err != nil {
+		return 0, true, err
+	}
+	return h.until.Left(now), true, nil
+}
+
+// over reports whether the lease has ended.
+func (h *hold) over() bool {
+	left, hired, err := h.left()
+	return hired && err == nil && left <= 0
+}
+
+// wait waits until the lease is over and reports that it is; false if ctx ends first.
+func (h *hold) wait(ctx context.Context, failed func(error)) bool {
+	for {
+		left, hired, err := h.left()
+		failed(err)
+		switch {
+		case hired && err == nil && left <= 0:
+			return true
+		case !hired || err != nil:
+			left = leaseLook
+		}
+		if clock.Wait(ctx, min(left, leaseLook), h.woken) == clock.Ended {
+			return false
+		}
+	}
+}
+
+// leaseEnded reports whether the yard said that this machine's lease is over.
+func leaseEnded(err error) bool {
+	var f *fault.Error
+	return errors.As(err, &f) && f.Code == api.CodeLeaseEnded
+}
+
+// awaitEnd waits until the agent is told to stop, or the lease is over, which it reports.
+func (a *Agent) awaitEnd(ctx context.Context) bool {
+	over := a.hold.over() || a.hold.wait(ctx, func(err error) { a.trouble("the machine's lease", err) })
+	if over {
+		a.log.Warn("the lease of this machine is over: what runs is stopped, then the machine ends", "grace", leaseGrace)
+	}
+	return over
+}
+
+// endMachine ends the machine by the command that was set, until that has happened.
+func (a *Agent) endMachine(ctx context.Context) error {
+	if a.cfg.OnLeaseEnd == "" || a.cfg.OnLeaseEnd == ExitOnLeaseEnd {
+		a.log.Warn("the lease of this machine is over, the agent ends")
+		return nil
+	}
+	for {
+		a.log.Warn("the lease of this machine is over, it is ended", "command", a.cfg.OnLeaseEnd)
+		if err := runShell(ctx, a.cfg.OnLeaseEnd); err != nil {
+			a.log.Error("the machine cannot be ended", "error", err, "next_try", endRetry)
+		}
+		if !clock.Sleep(ctx, endRetry) {
+			return nil
+		}
+	}
+}
+
+// runShell runs a command line and says what it printed if it fails.
+func runShell(ctx context.Context, line string) error {
+	ctx, cancel := context.WithTimeout(ctx, endRetry)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "/bin/sh", "-c", line).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %.500s", line, err, bytes.TrimSpace(out))
+	}
+	return nil
+}

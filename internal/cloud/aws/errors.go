@@ -1,0 +1,129 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/aws/smithy-go"
+
+	"trainyard/internal/cloud"
+	"trainyard/internal/fault"
+)
+
+// meaning is what an error code of the API says.
+type meaning struct {
+	kind   fault.Kind
+	code   string
+	remedy string
+}
+
+const (
+	askForMore = "ask Amazon for a higher quota under Service Quotas, or hire in another region"
+	seeRights  = "see docs on the rights that the account's role needs"
+	seeKeys    = "look at the profile or the environment from which the credentials come"
+)
+
+// meanings has the codes that say for certain that nothing was done. Codes that are not in
+// it, and failures on Amazon's side, leave it open. A shortage of machines is answered
+// with status 500, so codes decide and statuses do not.
+var meanings = map[string]meaning{
+	"InsufficientInstanceCapacity":         {fault.OverLimit, cloud.CodeCapacity, ""},
+	"InsufficientHostCapacity":             {fault.OverLimit, cloud.CodeCapacity, ""},
+	"InsufficientReservedInstanceCapacity": {fault.OverLimit, cloud.CodeCapacity, ""},
+	"InsufficientCapacityOnHost":           {fault.OverLimit, cloud.CodeCapacity, ""},
+	"UnfulfillableCapacity":                {fault.OverLimit, cloud.CodeCapacity, ""},
+	"InsufficientFreeAddressesInSubnet":    {fault.OverLimit, cloud.CodeCapacity, "name a larger subnet, or one in another zone"},
+
+	"SpotMaxPriceTooLow": {fault.OverLimit, cloud.CodePrice, ""},
+
+	"InstanceLimitExceeded":            {fault.OverLimit, cloud.CodeQuota, askForMore},
+	"VcpuLimitExceeded":                {fault.OverLimit, cloud.CodeQuota, askForMore},
+	"MaxSpotInstanceCountExceeded":     {fault.OverLimit, cloud.CodeQuota, askForMore},
+	"VolumeLimitExceeded":              {fault.OverLimit, cloud.CodeQuota, askForMore},
+	"AddressLimitExceeded":             {fault.OverLimit, cloud.CodeQuota, askForMore},
+	"NetworkInterfaceLimitExceeded":    {fault.OverLimit, cloud.CodeQuota, askForMore},
+	"SecurityGroupLimitExceeded":       {fault.OverLimit, cloud.CodeQuota, askForMore},
+	"SecurityGroupsPerVpcLimitReached": {fault.OverLimit, cloud.CodeQuota, askForMore},
+	"PendingVerification":              {fault.OverLimit, cloud.CodeQuota, "Amazon is still checking the account; this may take hours"},
+
+	"UnauthorizedOperation":       {fault.Denied, "denied", seeRights},
+	"AccessDenied":                {fault.Denied, "denied", seeRights},
+	"AccessDeniedException":       {fault.Denied, "denied", seeRights},
+	"OptInRequired":               {fault.Denied, "denied", "the account is not signed up for this service or region"},
+	"Blocked":                     {fault.Denied, "denied", "Amazon has blocked the account"},
+	"AuthFailure":                 {fault.Denied, "denied", seeKeys},
+	"InvalidClientTokenId":        {fault.Denied, "denied", seeKeys},
+	"UnrecognizedClientException": {fault.Denied, "denied", seeKeys},
+	"SignatureDoesNotMatch":       {fault.Denied, "denied", seeKeys},
+	"IncompleteSignature":         {fault.Denied, "denied", seeKeys},
+	"MissingAuthenticationToken":  {fault.Denied, "denied", seeKeys},
+	"ExpiredToken":                {fault.Denied, "denied", seeKeys},
+	"ExpiredTokenException":       {fault.Denied, "denied", seeKeys},
+	"RequestExpired":              {fault.Denied, "denied", "the clock of this machine differs from Amazon's"},
+
+	"Unsupported":          {fault.Invalid, "bad_offer", "the zone or region has no such type; take the offer out"},
+	"UnsupportedOperation": {fault.Invalid, "bad_offer", ""},
+	"MissingParameter":     {fault.Invalid, "bad_offer", ""},
+	"MissingInput":         {fault.Invalid, "bad_offer", ""},
+	"MalformedQueryString": {fault.Invalid, "bad_offer", ""},
+	"ValidationError":      {fault.Invalid, "bad_offer", ""},
+	"VPCIdNotSpecified":    {fault.Invalid, "bad_offer", "the region has no default network: name a subnet"},
+	"DefaultVpcDoesNotExist": {
+		fault.Invalid, "bad_offer", "the region has no default network: name a subnet",
+	},
+
+	"RequestLimitExceeded":  {fault.Unavailable, "provider_busy", ""},
+	"Throttling":            {fault.Unavailable, "provider_busy", ""},
+	"ThrottlingException":   {fault.Unavailable, "provider_busy", ""},
+	"EC2ThrottledException": {fault.Unavailable, "provider_busy", ""},
+}
+
+// translate makes an error of the SDK one of ours: what was being done, and what is known
+// of its outcome.
+func translate(ctx context.Context, doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var ours *fault.Error
+	if errors.As(err, &ours) {
+		return err
+	}
+	var api smithy.APIError
+	if !errors.As(err, &api) {
+		return unclear(ctx, doing, err)
+	}
+	m, known := meanings[api.ErrorCode()]
+	switch {
+	case known:
+	case strings.HasSuffix(api.ErrorCode(), ".NotFound") && strings.HasPrefix(api.ErrorCode(), "InvalidInstanceID"):
+		m = meaning{fault.NotFound, "no_such_machine", ""}
+	case strings.HasPrefix(api.ErrorCode(), "Invalid"):
+		m = meaning{fault.Invalid, "bad_offer", ""}
+	default:
+		return unclear(ctx, doing, err)
+	}
+	f := fault.New(m.kind, m.code, "%s: %s: %s", doing, api.ErrorCode(), strings.TrimSuffix(api.ErrorMessage(), "."))
+	if m.remedy != "" {
+		f = f.WithRemedy("%s", m.remedy)
+	}
+	return f.WithCause(err)
+}
+
+// unclear is an error after which nobody knows whether the call was carried out. Its
+// cause is found by errors.Is to be the end of the context, where it was that.
+func unclear(ctx context.Context, doing string, err error) error {
+	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
+		err = errors.Join(ended, err)
+	}
+	return fault.New(fault.Unavailable, "provider_unreachable", "%s: %v", doing, err).WithCause(err)
+}
+
+// codeOf returns the API's code of an error, "" if it has none.
+func codeOf(err error) string {
+	var api smithy.APIError
+	if errors.As(err, &api) {
+		return api.ErrorCode()
+	}
+	return ""
+}

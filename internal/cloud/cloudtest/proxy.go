@@ -1,0 +1,204 @@
+package cloudtest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Proxy stands before an API server and makes trouble for whoever speaks to it. What no
+// rule is about goes through unchanged.
+type Proxy struct {
+	URL string
+
+	target *url.URL
+	client *http.Client
+
+	mu    sync.Mutex
+	rules []*rule
+}
+
+// rule is trouble for some requests.
+type rule struct {
+	match func(*Asked) bool
+	do    Trouble
+	once  bool
+}
+
+// Asked is a request with its body, and the body's form where it is one.
+type Asked struct {
+	*http.Request
+	Body []byte
+	Form url.Values
+}
+
+// Answer is what the API server answered.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// Trouble answers a request in place of the API server, or does not.
+type Trouble func(w http.ResponseWriter, a *Asked)
+
+// NewProxy starts a proxy before the server at this address. It ends with t.
+func NewProxy(t *testing.T, target string) *Proxy {
+	t.Helper()
+	u, err := url.Parse(target)
+	if err != nil {
+		t.Fatalf("address of the API server: %v", err)
+	}
+	p := &Proxy{target: u, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}}
+	server := httptest.NewServer(http.HandlerFunc(p.serve))
+	p.URL = server.URL
+	t.Cleanup(func() {
+		server.CloseClientConnections() // those that hang too
+		server.Close()
+		p.client.CloseIdleConnections()
+	})
+	return p
+}
+
+// Next makes trouble for the next request that matches.
+func (p *Proxy) Next(match func(*Asked) bool, do Trouble) {
+	p.add(&rule{match: match, do: do, once: true})
+}
+
+// While makes trouble for every request that matches, until stop is called.
+func (p *Proxy) While(match func(*Asked) bool, do Trouble) (stop func()) {
+	r := &rule{match: match, do: do}
+	p.add(r)
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.rules = slices.DeleteFunc(p.rules, func(other *rule) bool { return other == r })
+	}
+}
+
+func (p *Proxy) add(r *rule) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rules = append(p.rules, r)
+}
+
+// take returns the trouble for a request: by the newest rule that is about it.
+func (p *Proxy) take(a *Asked) Trouble {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, r := range slices.Backward(p.rules) {
+		if r.match(a) {
+			if r.once {
+				p.rules = slices.Delete(p.rules, i, i+1)
+			}
+			return r.do
+		}
+	}
+	return nil
+}
+
+func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		Cut(w, nil)
+		return
+	}
+	a := &Asked{Request: r, Body: body}
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
+		if a.Form, err = url.ParseQuery(string(body)); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+	}
+	if do := p.take(a); do != nil {
+		do(w, a)
+		return
+	}
+	p.Through(w, a)
+}
+
+// Forward asks the API server.
+func (p *Proxy) Forward(a *Asked) (*Answer, error) {
+	u := *a.URL
+	u.Scheme, u.Host = p.target.Scheme, p.target.Host
+	r, err := http.NewRequestWithContext(a.Context(), a.Method, u.String(), bytes.NewReader(a.Body))
+	if err != nil {
+		return nil, fmt.Errorf("pass a request on: %w", err)
+	}
+	r.Header = a.Header.Clone()
+	r.Header.Del("Accept-Encoding") // the transport undoes what it asked for itself
+	res, err := p.client.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("pass a request on: %w", err)
+	}
+	body, err := io.ReadAll(res.Body)
+	if closed := res.Body.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the API server's answer: %w", err)
+	}
+	return &Answer{Status: res.StatusCode, Header: res.Header, Body: body}, nil
+}
+
+// Through asks the API server and passes its answer back.
+func (p *Proxy) Through(w http.ResponseWriter, a *Asked) {
+	if answer, err := p.Forward(a); err == nil {
+		answer.Write(w)
+	} else {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+	}
+}
+
+// Lose lets the API server carry a request out and cuts the connection in place of its answer.
+func (p *Proxy) Lose(w http.ResponseWriter, a *Asked) {
+	if _, err := p.Forward(a); err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	Cut(w, a)
+}
+
+// Write gives the answer to whoever asked.
+func (answer *Answer) Write(w http.ResponseWriter) {
+	for name, values := range answer.Header {
+		if name != "Content-Length" && name != "Connection" && name != "Transfer-Encoding" {
+			w.Header()[name] = values
+		}
+	}
+	w.WriteHeader(answer.Status)
+	_, _ = w.Write(answer.Body) // whoever asked may be gone
+}
+
+// Cut closes the connection without an answer.
+func Cut(http.ResponseWriter, *Asked) { panic(http.ErrAbortHandler) }
+
+// Say answers with a status and a text.
+func Say(status int, contentType, body string) Trouble {
+	return func(w http.ResponseWriter, _ *Asked) {
+		w.Header().Set("Content-Type", contentType)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body) // whoever asked may be gone
+	}
+}
+
+// Hang answers nothing until the channel is closed or whoever asked has gone, and cuts the connection then.
+func Hang(until <-chan struct{}) Trouble {
+	return func(w http.ResponseWriter, a *Asked) {
+		select {
+		case <-until:
+		case <-a.Context().Done():
+		}
+		Cut(w, a)
+	}
+}
+
+// Any matches every request.
+func Any(*Asked) bool { return true }

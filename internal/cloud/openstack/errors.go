@@ -1,0 +1,59 @@
+package openstack
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/gophercloud/gophercloud/v2"
+
+	"trainyard/internal/fault"
+)
+
+// answer returns status and message of an error that is an API's answer; 0 if there was none.
+func answer(err error) (status int, message string) {
+	// Asked for a new token, the library hides both errors; what Keystone said is what counts.
+	var reauth *gophercloud.ErrUnableToReauthenticate
+	if errors.As(err, &reauth) {
+		err = reauth.ErrReauth
+	}
+	var got gophercloud.ErrUnexpectedResponseCode
+	if !errors.As(err, &got) {
+		return 0, ""
+	}
+	// Nova: {"forbidden": {"code": 403, "message": …}}; Keystone: {"error": {…}}; Neutron: {"NeutronError": {…}}.
+	var body map[string]struct {
+		Message string `json:"message"`
+	}
+	if json.Unmarshal(got.Body, &body) == nil {
+		for _, part := range body {
+			return got.Actual, part.Message
+		}
+	}
+	return got.Actual, fmt.Sprintf("%.200s", got.Body)
+}
+
+// callFault tells what a failed call means where nothing special is known about it: it is
+// not known whether it was carried out, unless whoever asked was turned away.
+func callFault(ctx context.Context, doing string, err error) error {
+	var known *fault.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	status, message := answer(err)
+	switch {
+	case ctx.Err() != nil:
+		return fault.New(fault.Unavailable, "openstack_timeout", "OpenStack had not answered when the time was over: %s", doing).
+			WithCause(errors.Join(context.Cause(ctx), err))
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return fault.New(fault.Denied, "openstack_denied", "OpenStack does not let us %s: %s", doing, message).
+			WithRemedy("look at the credentials and at the roles that they have in the project").WithCause(err)
+	case status == http.StatusNotAcceptable:
+		return fault.New(fault.Invalid, "openstack_too_old", "this OpenStack is too old: its compute API lacks version %s", Microversion).WithCause(err)
+	case status != 0:
+		return fault.New(fault.Unavailable, "openstack_failed", "OpenStack failed to %s: %d %s", doing, status, message).WithCause(err)
+	}
+	return fault.New(fault.Unavailable, "openstack_failed", "OpenStack gave no answer: %s", doing).WithCause(err)
+}

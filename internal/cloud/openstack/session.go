@@ -1,0 +1,88 @@
+package openstack
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack"
+	"github.com/gophercloud/gophercloud/v2/openstack/identity/v3/tokens"
+
+	"trainyard/internal/fault"
+)
+
+// session is a login that is made when it is first needed and renewed when its token has run out.
+type session struct {
+	auth   gophercloud.AuthOptions
+	access gophercloud.Availability
+	region string // that clouds.yaml names
+	http   http.Client
+
+	turn    chan struct{} // held by the one who logs in: a lock that a context can end the wait for
+	client  *gophercloud.ProviderClient
+	catalog *tokens.ServiceCatalog
+}
+
+// login returns the client that has a token, and the services that Keystone names.
+func (s *session) login(ctx context.Context) (*gophercloud.ProviderClient, *tokens.ServiceCatalog, error) {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil, nil, callFault(ctx, "log in", context.Cause(ctx))
+	}
+	if s.client != nil {
+		return s.client, s.catalog, nil
+	}
+	client, err := openstack.NewClient(s.auth.IdentityEndpoint)
+	if err != nil {
+		return nil, nil, fault.New(fault.Invalid, "openstack_config", "%q is no address of Keystone", s.auth.IdentityEndpoint).WithCause(err)
+	}
+	client.HTTPClient = s.http
+	client.UserAgent.Prepend("trainyard")
+	if err := openstack.AuthenticateV3(ctx, client, &s.auth, gophercloud.EndpointOpts{}); err != nil {
+		return nil, nil, callFault(ctx, "log in", err)
+	}
+	result, ok := client.GetAuthResult().(tokens.CreateResult)
+	if !ok {
+		return nil, nil, fault.New(fault.Internal, "openstack_failed", "Keystone's answer is of an unknown kind")
+	}
+	catalog, err := result.ExtractServiceCatalog()
+	if err != nil {
+		return nil, nil, callFault(ctx, "read which services there are", err)
+	}
+	s.client, s.catalog = client, catalog
+	return client, catalog, nil
+}
+
+// versions are what services want between their address and a resource, where the catalogue leaves it out.
+var versions = map[string]string{"image": "v2/", "network": "v2.0/"}
+
+// service returns a service of a region. The library's own way to find it asks the service
+// for its versions, without a context; the catalogue says enough.
+func (s *session) service(ctx context.Context, kind, region string) (*gophercloud.ServiceClient, error) {
+	client, catalog, err := s.login(ctx)
+	if err != nil {
+		return nil, err
+	}
+	opts := gophercloud.EndpointOpts{Region: region, Availability: s.access}
+	opts.ApplyDefaults(kind)
+	address, err := openstack.V3Endpoint(ctx, client, catalog, opts)
+	var missing *gophercloud.ErrEndpointNotFound
+	if errors.As(err, &missing) {
+		return nil, fault.New(fault.Invalid, "openstack_region", "the cloud has no %s service in region %q", kind, region).
+			WithRemedy("see `openstack catalog list` for the regions and interfaces that it has").WithCause(err)
+	}
+	if err != nil {
+		return nil, callFault(ctx, "find the "+kind+" service", err)
+	}
+	service := &gophercloud.ServiceClient{ProviderClient: client, Endpoint: address, Type: kind}
+	if kind == "compute" {
+		service.Microversion = Microversion
+	}
+	if v, ok := versions[kind]; ok {
+		service.ResourceBase = address + v
+	}
+	return service, nil
+}

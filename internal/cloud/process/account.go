@@ -1,0 +1,239 @@
+package process
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trainyard/internal/clock"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+const (
+	machinesDir = "machines"
+	lockFile    = "lock"
+	nextFile    = "next"
+	logFile     = "log.jsonl"
+)
+
+// lockLook is how often a lock that somebody else has is tried.
+const lockLook = 2 * time.Millisecond
+
+// account is the cloud's folder. All of its methods but lock and path need the lock.
+type account struct {
+	dir string
+	mu  sync.Mutex // locks of files do not tell goroutines apart
+}
+
+func (a *account) path(names ...string) string {
+	return filepath.Join(append([]string{a.dir}, names...)...)
+}
+
+// lock waits until nobody else changes the cloud, in this process or another.
+func (a *account) lock(ctx context.Context) (unlock func(), err error) {
+	for !a.mu.TryLock() {
+		if !clock.Sleep(ctx, lockLook) {
+			return nil, ctx.Err()
+		}
+	}
+	f, err := os.OpenFile(a.path(lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		a.mu.Unlock()
+		return nil, fmt.Errorf("lock the cloud: %w", err)
+	}
+	unlock = func() {
+		_ = f.Close() // frees the lock; nothing was written
+		a.mu.Unlock()
+	}
+	for {
+		taken, err := tryLock(f)
+		if err != nil {
+			unlock()
+			return nil, fmt.Errorf("lock the cloud: %w", err)
+		}
+		if taken {
+			return unlock, nil
+		}
+		if !clock.Sleep(ctx, lockLook) {
+			unlock()
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// tryLock takes the lock of an open file, if nobody has it.
+func tryLock(f *os.File) (bool, error) {
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EWOULDBLOCK):
+			return false, nil
+		default:
+			return err == nil, err
+		}
+	}
+}
+
+// number returns the number of the next machine, which none had before.
+func (a *account) number() (uint64, error) {
+	text, err := os.ReadFile(a.path(nextFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		text, err = []byte("1"), nil
+	}
+	var n uint64
+	if err == nil {
+		n, err = strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+	}
+	if err == nil {
+		err = replaceFile(a.path(nextFile), strconv.AppendUint(nil, n+1, 10))
+	}
+	if err != nil {
+		return 0, fmt.Errorf("number a machine: %w", err)
+	}
+	return n, nil
+}
+
+// machines returns every machine whose folder is kept, by number.
+func (a *account) machines() ([]*machine, error) {
+	entries, err := os.ReadDir(a.path(machinesDir))
+	if err != nil {
+		return nil, fmt.Errorf("look for machines: %w", err)
+	}
+	var all []*machine
+	for _, e := range entries {
+		m, err := a.machine(e.Name())
+		if err != nil {
+			return nil, err
+		}
+		if m != nil {
+			all = append(all, m)
+		}
+	}
+	slices.SortFunc(all, func(x, y *machine) int {
+		return cmp.Or(cmp.Compare(len(x.ID), len(y.ID)), strings.Compare(x.ID, y.ID))
+	})
+	return all, nil
+}
+
+// machine reads one machine, nil if there is none of that name.
+func (a *account) machine(name string) (*machine, error) {
+	if !id.Name(name) { // such as that of a folder that is being made or removed
+		return nil, nil
+	}
+	return readMachine(a.path(machinesDir, name))
+}
+
+// Entry is a line of the cloud's own books.
+type Entry struct {
+	Event   string       `json:"event"` // launched or ended
+	At      time.Time    `json:"at"`
+	Machine string       `json:"machine"`
+	Yard    string       `json:"yard"`
+	Lease   id.Lease     `json:"lease"`
+	Offer   string       `json:"offer"`
+	Hourly  job.Money    `json:"hourly"`
+	Why     string       `json:"why,omitempty"`    // it ended
+	Kept    float64      `json:"kept_s,omitempty"` // from launch to end, in seconds
+	Billed  job.Duration `json:"billed,omitempty"` // that much time is charged for
+	Bill    float64      `json:"bill,omitempty"`   // and so much money
+}
+
+// The events of the books.
+const (
+	EventLaunched = "launched"
+	EventEnded    = "ended"
+)
+
+// Books returns the cloud's own log of machines, oldest first: what a ledger is compared with.
+func Books(dir string) ([]Entry, error) {
+	text, err := os.ReadFile(filepath.Join(dir, logFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the cloud's books: %w", err)
+	}
+	var all []Entry
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for lines.Scan() {
+		var e Entry
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return nil, fmt.Errorf("read the cloud's books, line %d: %w", len(all)+1, err)
+		}
+		all = append(all, e)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read the cloud's books: %w", err)
+	}
+	return all, nil
+}
+
+// enter adds a line to the books, unless the machine has one of that event.
+func (a *account) enter(e Entry) error {
+	all, err := Books(a.dir)
+	if err != nil || slices.ContainsFunc(all, func(x Entry) bool { return x.Machine == e.Machine && x.Event == e.Event }) {
+		return err
+	}
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(a.path(logFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("write the cloud's books: %w", err)
+	}
+	_, err = f.Write(append(line, '\n'))
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("write the cloud's books: %w", err)
+	}
+	return nil
+}
+
+// launched enters the start of a machine.
+func (a *account) launched(m *machine) error {
+	e := m.entry(EventLaunched)
+	e.At = m.Launched
+	return a.enter(e)
+}
+
+// end enters the end of a machine and makes out its bill. The books come first: if the
+// power is cut between the two, the second try finds the line and adds no other.
+func (a *account) end(m *machine, at time.Time, why string) error {
+	if m.ended != nil {
+		return nil
+	}
+	if err := a.launched(m); err != nil { // who started it may have died before that
+		return err
+	}
+	kept := max(at.Sub(m.Launched), 0)
+	e := m.entry(EventEnded)
+	e.At, e.Why, e.Kept = m.Launched.Add(kept), why, kept.Seconds()
+	if why != whyNeverStarted {
+		e.Billed, e.Bill = m.Offer.Billed(job.Duration(kept)), m.Offer.Rent(job.Duration(kept))
+	}
+	if err := a.enter(e); err != nil {
+		return err
+	}
+	ended := &end{At: e.At, Why: e.Why, Bill: e.Bill}
+	if err := writeJSON(filepath.Join(m.dir, endedFile), ended); err != nil {
+		return fmt.Errorf("write the end of machine %s: %w", m.ID, err)
+	}
+	m.ended = ended
+	return nil
+}

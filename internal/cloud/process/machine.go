@@ -1,0 +1,329 @@
+package process
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+)
+
+const (
+	recordFile   = "machine.json"
+	userDataFile = "user-data"
+	agentFile    = "agent.json"
+	pidFile      = "pid"
+	upFile       = "up"
+	endingFile   = "ending"
+	endedFile    = "ended.json"
+	outputFile   = "machine.log"
+	dataDir      = "data"
+)
+
+// Why a machine ended.
+const (
+	whyTerminated   = "terminated"    // it was told to
+	whySpot         = "spot"          // it was taken back
+	whyDeadline     = "deadline"      // its dead man's switch ended it
+	whyAgent        = "agent"         // its agent ended by itself
+	whyCrashed      = "crashed"       // its process was killed from outside
+	whyNeverStarted = "never started" // who asked for it died before it was started
+)
+
+// record is what is known of a machine from its beginning; it never changes.
+type record struct {
+	ID       string        `json:"id"`
+	Yard     string        `json:"yard"`
+	Lease    id.Lease      `json:"lease"`
+	Name     string        `json:"name"`
+	Offer    fleet.Offer   `json:"offer"`
+	Server   string        `json:"server"`
+	Program  string        `json:"program"`
+	Until    time.Time     `json:"until"`
+	Launched time.Time     `json:"launched"`
+	Boot     time.Duration `json:"boot_ns"`
+	Grace    time.Duration `json:"grace_ns"`
+	Slack    time.Duration `json:"slack_ns"`
+	Taken    time.Time     `json:"taken,omitzero"` // when it is taken back, by chance
+}
+
+// end is how a machine ended.
+type end struct {
+	At   time.Time `json:"at"`
+	Why  string    `json:"why"`
+	Bill float64   `json:"bill"`
+}
+
+// order says that a machine shall end.
+type order struct {
+	Since time.Time `json:"since"`
+	Why   string    `json:"why"`
+}
+
+// machine is a machine as its folder shows it.
+type machine struct {
+	record
+	dir   string
+	ended *end // nil while it has not
+}
+
+// readMachine reads a machine's folder, nil if it is not there.
+func readMachine(dir string) (*machine, error) {
+	m := &machine{dir: dir}
+	if ok, err := readJSON(filepath.Join(dir, recordFile), &m.record); err != nil || !ok {
+		return nil, err
+	}
+	var ended end
+	ok, err := readJSON(filepath.Join(dir, endedFile), &ended)
+	if ok {
+		m.ended = &ended
+	}
+	return m, err
+}
+
+// write makes the machine's folder, whole before it has its name.
+func (m *machine) write(script string, settings map[string]string) error {
+	tmp := filepath.Join(filepath.Dir(m.dir), ".new-"+m.ID)
+	err := os.RemoveAll(tmp) // of somebody who died over it
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(tmp, dataDir), 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(tmp, userDataFile), []byte(script), 0o600)
+	}
+	if err == nil {
+		err = writeJSON(filepath.Join(tmp, agentFile), settings)
+	}
+	if err == nil {
+		err = writeJSON(filepath.Join(tmp, recordFile), m.record)
+	}
+	if err == nil {
+		err = os.Rename(tmp, m.dir)
+	}
+	return err
+}
+
+// remove forgets a machine.
+func (m *machine) remove() error {
+	tmp := filepath.Join(filepath.Dir(m.dir), ".old-"+m.ID)
+	if err := os.Rename(m.dir, tmp); err != nil {
+		return fmt.Errorf("forget machine %s: %w", m.ID, err)
+	}
+	if err := os.RemoveAll(tmp); err != nil {
+		return fmt.Errorf("forget machine %s: %w", m.ID, err)
+	}
+	return nil
+}
+
+// entry begins a line of the books about the machine.
+func (m *machine) entry(event string) Entry {
+	return Entry{Event: event, Machine: m.ID, Yard: m.Yard, Lease: m.Lease, Offer: m.Offer.Name, Hourly: m.Offer.Hourly}
+}
+
+func (m *machine) has(name string) bool {
+	_, err := os.Stat(filepath.Join(m.dir, name)) //nolint:gosec // the folder that main was given
+	return err == nil
+}
+
+// openLock opens the lock that the machine's process holds while it lives. A lock
+// cannot be mistaken, as a process number can, and a dead process that nobody
+// has waited for yet holds none.
+func (m *machine) openLock() (*os.File, bool, error) {
+	f, err := os.OpenFile(filepath.Join(m.dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, false, fmt.Errorf("look at machine %s: %w", m.ID, err)
+	}
+	mine, err := tryLock(f)
+	if err != nil {
+		return nil, false, errors.Join(fmt.Errorf("look at machine %s: %w", m.ID, err), f.Close())
+	}
+	return f, mine, nil
+}
+
+// alive reports whether the machine's process lives.
+func (m *machine) alive() (bool, error) {
+	f, mine, err := m.openLock()
+	if err != nil {
+		return false, err
+	}
+	return !mine, f.Close()
+}
+
+// start starts the machine's process, in a session of its own, so that it outlives this
+// one. It is born with its lock: there is no moment at which it seems dead.
+func (p *Provider) start(ctx context.Context, m *machine) error {
+	lock, mine, err := m.openLock()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }() // the machine has its own descriptor of it
+	if !mine {
+		return fmt.Errorf("somebody else has the lock of machine %s", m.ID)
+	}
+	out, err := os.OpenFile(filepath.Join(m.dir, outputFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = out.Close() }() // likewise
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), p.cfg.Program, Subcommand, m.dir)
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = m.dir, out, out, []*os.File{lock}
+	cmd.Env = append(environ(p.cfg.Environ), machineVar+"="+m.dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	p.children.Go(func() {
+		if err := cmd.Wait(); err != nil {
+			p.cfg.Log.Warn("machine ended badly", "machine", m.ID, "error", err)
+		}
+	})
+	return m.writePID(cmd.Process.Pid)
+}
+
+// environ drops the yard's own variables and makes sure that programs are found.
+func environ(all []string) []string {
+	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	for _, e := range all {
+		if !strings.HasPrefix(e, "TRAINYARD_") {
+			env = append(env, e) // of two the last counts
+		}
+	}
+	return env
+}
+
+// writePID is done by both, the machine and who starts it, because either may die before.
+func (m *machine) writePID(pid int) error {
+	return replaceFile(filepath.Join(m.dir, pidFile), strconv.AppendInt(nil, int64(pid), 10))
+}
+
+// end tells a machine to end, and kills it if it was told long ago.
+func (p *Provider) end(m *machine, why string) error {
+	if m.ended != nil {
+		return nil
+	}
+	now := p.cfg.Clock.Now()
+	path := filepath.Join(m.dir, endingFile)
+	asked := order{Since: now, Why: why}
+	told, err := readJSON(path, &asked)
+	if err == nil && !told {
+		err = writeJSON(path, asked)
+	}
+	if err != nil {
+		return fmt.Errorf("end machine %s: %w", m.ID, err)
+	}
+	sig := unix.SIGTERM
+	if now.Sub(asked.Since) > m.Grace+overdue {
+		sig = unix.SIGKILL
+	}
+	alive, err := m.signal(sig)
+	if err != nil || alive && sig == unix.SIGTERM {
+		return err
+	}
+	return p.bury(m)
+}
+
+// overdue is how long after its grace period a machine that was told to end is killed.
+const overdue = 5 * time.Second
+
+// signal sends a signal to the machine's process, and reports whether it lived.
+func (m *machine) signal(sig unix.Signal) (alive bool, err error) {
+	text, err := os.ReadFile(filepath.Join(m.dir, pidFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return m.alive() // it is being started and writes it soon
+	}
+	var pid int
+	if err == nil {
+		pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
+	}
+	if err != nil {
+		return false, fmt.Errorf("find the process of machine %s: %w", m.ID, err)
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return m.alive()
+	}
+	if err != nil {
+		return false, fmt.Errorf("find the process of machine %s: %w", m.ID, err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	// While the lock is held the number belongs to the machine: so does the descriptor.
+	if alive, err = m.alive(); err != nil || !alive {
+		return false, err
+	}
+	if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return true, fmt.Errorf("signal machine %s: %w", m.ID, err)
+	}
+	return true, nil
+}
+
+// bury writes down the end of a machine whose process is dead and did not do so. What it
+// left running is killed: with a real machine it would have ended too.
+func (p *Provider) bury(m *machine) error {
+	if err := killAll(m.dir); err != nil {
+		return fmt.Errorf("end what machine %s left running: %w", m.ID, err)
+	}
+	fresh, err := readMachine(m.dir) // it may have said so meanwhile
+	if err != nil {
+		return err
+	}
+	if m.ended = fresh.ended; m.ended != nil {
+		return nil
+	}
+	why, at := whyCrashed, p.cfg.Clock.Now()
+	asked := order{}
+	switch told, err := readJSON(filepath.Join(m.dir, endingFile), &asked); {
+	case err != nil:
+		return err
+	case !m.has(pidFile):
+		why, at = whyNeverStarted, m.Launched
+	case told:
+		why = asked.Why
+	}
+	p.cfg.Log.Warn("machine is gone", "provider", p.cfg.Name, "machine", m.ID, "lease", m.Lease, "why", why)
+	return p.account.end(m, at, why)
+}
+
+// readJSON reads a file, and reports whether it is there.
+func readJSON(path string, into any) (bool, error) {
+	text, err := os.ReadFile(path) //nolint:gosec // inside the cloud's folder
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		return false, fmt.Errorf("read %s: %w", path, err)
+	}
+	return true, nil
+}
+
+// writeJSON puts a file in place, whole.
+func writeJSON(path string, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return replaceFile(path, append(text, '\n'))
+}
+
+// replaceFile puts a text in place of a file: a reader sees the old one or the new one.
+func replaceFile(path string, text []byte) error {
+	tmp := fmt.Sprintf("%s.%d", path, os.Getpid())
+	if err := os.WriteFile(tmp, text, 0o600); err != nil { //nolint:gosec // inside the cloud's folder
+		return errors.Join(err, os.RemoveAll(tmp))
+	}
+	return os.Rename(tmp, path)
+}

@@ -1,0 +1,124 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trainyard/internal/clock"
+)
+
+const (
+	// machineVar is in the environment of a machine's process and of its agent.
+	machineVar = "TRAINYARD_MACHINE"
+	// rankVar is in the environment of every program that the agent runs.
+	rankVar = "TRAINYARD_RANK_DIR"
+
+	killLook = 20 * time.Millisecond // how often it is looked whether processes are gone
+	killMost = 10 * time.Second      // a process that a SIGKILL has not ended by then will not end
+)
+
+// pids lists the numbers of all processes.
+func pids() ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var all []int
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			all = append(all, pid)
+		}
+	}
+	return all, nil
+}
+
+// procFile reads a file about a process, "" if the process is gone or is somebody else's.
+func procFile(pid int, name string) string {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), name))
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// belongs reports whether a process is one of the machine in this folder: by the marks
+// that the machine and the agent give to what they start.
+func belongs(pid int, dir string) bool {
+	for entry := range strings.SplitSeq(procFile(pid, "environ"), "\x00") {
+		if entry == machineVar+"="+dir || strings.HasPrefix(entry, rankVar+"="+dir+"/") {
+			return true
+		}
+	}
+	// The supervisor of a run has an environment of its own, but is told the run's folder.
+	args := strings.Split(procFile(pid, "cmdline"), "\x00")
+	return len(args) > 2 && args[0] == "trainyard" && strings.HasPrefix(args[2], dir+"/")
+}
+
+// killAll kills everything that a dead machine has left until nothing is.
+func killAll(dir string) error {
+	for began := time.Duration(0); began < killMost; began += killLook {
+		all, err := pids()
+		if err != nil {
+			return err
+		}
+		left := 0
+		for _, pid := range all {
+			if pid != os.Getpid() && belongs(pid, dir) {
+				left++
+				kill(pid, unix.SIGKILL)
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		clock.Sleep(context.Background(), killLook)
+	}
+	return errors.New("processes do not end")
+}
+
+// kill signals a process that was just seen. That it is gone by now is as good.
+func kill(pid int, sig unix.Signal) {
+	_ = unix.Kill(pid, sig) // those that are left are found again and signalled again
+}
+
+// descendants lists all processes below this one.
+func descendants() ([]int, error) {
+	all, err := pids()
+	if err != nil {
+		return nil, err
+	}
+	children := map[int][]int{}
+	for _, pid := range all {
+		if parent, ok := parentOf(pid); ok {
+			children[parent] = append(children[parent], pid)
+		}
+	}
+	var found []int
+	for queue := []int{os.Getpid()}; len(queue) > 0; queue = queue[1:] {
+		below := children[queue[0]]
+		found = append(found, below...)
+		queue = append(queue, below...)
+	}
+	return found, nil
+}
+
+// parentOf returns the parent of a process that is not dead. The program's name, in
+// parentheses, may hold anything, so the fields are counted from its end.
+func parentOf(pid int) (int, bool) {
+	stat := []byte(procFile(pid, "stat"))
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 2 || string(fields[0]) == "Z" || string(fields[0]) == "X" {
+		return 0, false
+	}
+	parent, err := strconv.Atoi(string(fields[1]))
+	return parent, err == nil
+}

@@ -1,0 +1,393 @@
+// Package process is a provider whose machines are processes on this machine.
+//
+// It is for demonstrations and tests: a machine is an agent with declared GPUs that joins
+// the yard like any other, and the provider behaves like a cloud. Machines take
+// time to boot, outlive the server that hired them, cost money by the rules of their
+// offer, can be refused, and, if they are spot, are taken back. All that the
+// cloud knows lies in a folder, so that another server finds it:
+//
+//	<dir>/lock                held while something changes here
+//	<dir>/next                the number of the next machine
+//	<dir>/log.jsonl           the cloud's own books: every machine's start and end, and its bill
+//	<dir>/machines/<id>/
+//	    machine.json          what was asked for; whole before anything is started
+//	    user-data             the boot script, which a real machine would run
+//	    agent.json            the settings of its agent
+//	    lock                  held by the machine's process for as long as it lives
+//	    pid                   of that process
+//	    up                    there once the agent was started
+//	    ending                that it was told to end, since when and why
+//	    ended.json            its end and its bill
+//	    machine.log           what it and its agent print
+//	    data/                 the agent's data folder
+//
+// A machine's process is this program again, under a hidden subcommand; see Machine. The
+// provider decides nothing: the yardmaster says what to hire, package desk asks for it.
+package process
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"trainyard/internal/clock"
+	"trainyard/internal/cloud"
+	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
+	"trainyard/internal/job"
+)
+
+// Config is what a provider needs. Dir, Program, Yard, Clock and Log must be given.
+type Config struct {
+	Name    string // "process" if left out
+	Yard    string // whose machines are listed
+	Dir     string // holds the cloud; shared by all yards that use it
+	Program string // the trainyard program, which is both machine and agent
+
+	// Environ is the environment of the machines. The yard's own variables in it are
+	// left out: the server's settings are not those of its agents.
+	Environ []string
+
+	Boot  time.Duration // until the agent of a new machine is started; that of its offer if left out
+	Grace time.Duration // from a machine's SIGTERM to its SIGKILL; 10 seconds if left out
+	Slack time.Duration // after a machine's deadline until its switch ends it; cloud.Slack if left out
+	Keep  time.Duration // how long machines that ended are listed, and their folders kept; an hour if left out
+
+	Types    []string       // the types there are; any if left out
+	Capacity map[string]int // machines at once by TYPE or TYPE/REGION; what is not named has no limit
+	Quota    int            // machines at once in the whole cloud; 0 for no limit
+
+	// Seed decides when spot machines are taken back, at the rate that their offer
+	// tells. The same seed gives the same lives.
+	Seed uint64
+
+	// Faults, if given, is asked before every call what shall go wrong with it.
+	Faults func(Call) Fault
+
+	Clock clock.Clock
+	Log   *slog.Logger
+}
+
+// Method names a call.
+type Method string
+
+// The calls.
+const (
+	CreateCall    Method = "create"
+	TerminateCall Method = "terminate"
+	ListCall      Method = "list"
+)
+
+// Call is a call of the provider that may go wrong.
+type Call struct {
+	Method   Method
+	Request  cloud.Request // of a create
+	Instance string        // of a terminate
+}
+
+// Fault is what goes wrong with a call; the zero Fault is nothing.
+type Fault struct {
+	Delay  time.Duration // before anything is done
+	Refuse error         // is answered, and nothing is done
+	Lose   bool          // it is done, and its answer is lost
+	Lag    time.Duration // a list shows the cloud as it was so long ago
+}
+
+// Provider hires machines that are processes. It is safe for concurrent use.
+type Provider struct {
+	cfg      Config
+	account  *account
+	children sync.WaitGroup // machines that this process started
+}
+
+var _ cloud.Provider = (*Provider)(nil)
+
+// New opens the cloud in a folder, or makes one.
+func New(cfg Config) (*Provider, error) {
+	cfg.Name = cmp.Or(cfg.Name, "process")
+	cfg.Grace = cmp.Or(cfg.Grace, 10*time.Second)
+	cfg.Slack = cmp.Or(cfg.Slack, cloud.Slack)
+	cfg.Keep = cmp.Or(cfg.Keep, time.Hour)
+	var err error
+	if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil {
+		return nil, fmt.Errorf("find the cloud's folder: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Join(cfg.Dir, machinesDir), 0o700); err != nil {
+		return nil, fmt.Errorf("make the cloud's folder: %w", err)
+	}
+	return &Provider{cfg: cfg, account: &account{dir: cfg.Dir}}, nil
+}
+
+// Name returns the provider's name.
+func (p *Provider) Name() string { return p.cfg.Name }
+
+// Create starts a machine, or returns the one that was started for this lease.
+func (p *Provider) Create(ctx context.Context, r cloud.Request) (made cloud.Instance, err error) {
+	err = p.call(ctx, Call{Method: CreateCall, Request: r}, func(Fault) error {
+		all, err := p.account.machines()
+		if err != nil {
+			return err
+		}
+		for _, m := range all {
+			if m.Yard == r.Yard && m.Lease == r.Lease && r.Lease != "" {
+				made, err = p.show(m)
+				return err
+			}
+		}
+		if err := p.refuse(r, all); err != nil {
+			return err
+		}
+		made, err = p.launch(ctx, r)
+		return err
+	})
+	if err != nil {
+		return cloud.Instance{}, err
+	}
+	return made, nil
+}
+
+// call does one call with what shall go wrong with it, holding the account's lock.
+func (p *Provider) call(ctx context.Context, c Call, do func(f Fault) error) error {
+	var f Fault
+	if p.cfg.Faults != nil {
+		f = p.cfg.Faults(c)
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%s: %w", c.Method, err)
+	}
+	if f.Delay > 0 && !clock.Sleep(ctx, f.Delay) {
+		return fmt.Errorf("%s: %w", c.Method, ctx.Err())
+	}
+	if f.Refuse != nil {
+		return f.Refuse
+	}
+	unlock, err := p.account.lock(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Method, err)
+	}
+	err = do(f)
+	unlock()
+	if err == nil && f.Lose {
+		err = fault.New(fault.Unavailable, "reply_lost", "the answer to %s was lost", c.Method)
+	}
+	return err
+}
+
+// gpuModel is what an agent takes for the name of a declared GPU.
+var gpuModel = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 _-]{0,39}$`)
+
+// refuse says why there is no such machine, or none now.
+func (p *Provider) refuse(r cloud.Request, all []*machine) error {
+	o := &r.Offer
+	if len(p.cfg.Types) > 0 && !slices.Contains(p.cfg.Types, o.Type) {
+		return fault.New(fault.Invalid, "type_unknown", "there are no machines of type %.80q here", o.Type).
+			WithRemedy("there are: %s", strings.Join(p.cfg.Types, ", "))
+	}
+	if o.GPUs < 0 || o.GPUs > fleet.MaxGPUs || o.GPUs > 0 && (o.GPUMemory <= 0 || !gpuModel.MatchString(o.GPU)) {
+		return fault.New(fault.Invalid, "gpus_unclear", "offer %s does not say which GPUs, how many and with how much memory", o.Name).
+			WithRemedy("give gpu, gpus and gpu_memory in the price file")
+	}
+	total, alike, inRegion := 0, 0, 0
+	for _, m := range all {
+		if m.ended != nil {
+			continue
+		}
+		total++
+		if m.Offer.Type == o.Type {
+			alike++
+			if m.Offer.Region == o.Region {
+				inRegion++
+			}
+		}
+	}
+	if p.cfg.Quota > 0 && total >= p.cfg.Quota {
+		return fault.New(fault.OverLimit, cloud.CodeQuota, "the account may have %d machines, and has them", p.cfg.Quota)
+	}
+	for name, have := range map[string]int{o.Type: alike, o.Type + "/" + o.Region: inRegion} {
+		if most, limited := p.cfg.Capacity[name]; limited && have >= most {
+			return fault.New(fault.OverLimit, cloud.CodeCapacity, "there are no more machines of %s now", name)
+		}
+	}
+	return nil
+}
+
+// launch writes a new machine down and starts it.
+func (p *Provider) launch(ctx context.Context, r cloud.Request) (cloud.Instance, error) {
+	number, err := p.account.number()
+	if err != nil {
+		return cloud.Instance{}, err
+	}
+	m := &machine{record: record{
+		ID: "m" + strconv.FormatUint(number, 10), Yard: r.Yard, Lease: r.Lease, Name: r.Name, Offer: r.Offer, Server: r.Boot.Server,
+		Program: p.cfg.Program, Until: r.Until, Launched: p.cfg.Clock.Now(), Boot: cmp.Or(p.cfg.Boot, time.Duration(r.Offer.Boot)),
+		Grace: p.cfg.Grace, Slack: p.cfg.Slack,
+	}}
+	m.dir = p.account.path(machinesDir, m.ID)
+	if r.Offer.Spot && r.Offer.Losses > 0 {
+		m.Taken = m.Launched.Add(lifetime(p.cfg.Seed, number, r.Offer.Losses))
+	}
+	if err := m.write(r.Boot.Script, agentSettings(m, r.Boot.Token)); err != nil {
+		return cloud.Instance{}, fmt.Errorf("write down machine %s: %w", m.ID, err)
+	}
+	if err := p.account.launched(m); err != nil {
+		return cloud.Instance{}, err
+	}
+	if err := p.start(ctx, m); err != nil {
+		return cloud.Instance{}, errors.Join(fmt.Errorf("start machine %s: %w", m.ID, err), p.account.end(m, m.Launched, whyNeverStarted))
+	}
+	p.cfg.Log.InfoContext(ctx, "machine started", "provider", p.cfg.Name, "machine", m.ID, "lease", m.Lease, "type", m.Offer.Type, "boot", m.Boot)
+	return p.show(m)
+}
+
+// lifetime returns when a spot machine is taken back: losses at a constant rate
+// per hour give lives of exponential length.
+func lifetime(seed, number uint64, losses float64) time.Duration {
+	hours := rand.New(rand.NewPCG(seed, number)).ExpFloat64() / losses
+	return time.Duration(min(hours*float64(time.Hour), math.MaxInt64/2))
+}
+
+// agentSettings are those of a machine's agent, by the names of its configuration file.
+func agentSettings(m *machine, token string) map[string]string {
+	o := &m.Offer
+	gpus := "none"
+	if o.GPUs > 0 {
+		gpus = fmt.Sprintf("%dx%s:%s", o.GPUs, o.GPU, o.GPUMemory)
+	}
+	settings := map[string]string{
+		"token": token, "name": m.Name, "data": filepath.Join(m.dir, dataDir), "address": address, "fake_gpus": gpus, "on_lease_end": "exit",
+	}
+	maps.DeleteFunc(settings, func(_, value string) bool { return value == "" })
+	if o.CPUs > 0 {
+		settings["cpus"] = o.CPUs.String()
+	}
+	if o.Memory > 0 {
+		settings["memory"] = o.Memory.String()
+	}
+	return settings
+}
+
+// address is where the runs of all machines reach each other.
+const address = "127.0.0.1"
+
+// Terminate tells a machine to end. It gets SIGTERM, which its process passes on to all that
+// runs there, and SIGKILL after the grace period. Asked again after that, it is killed
+// from outside. A machine that is not known has ended long ago.
+func (p *Provider) Terminate(ctx context.Context, region, instance string) error {
+	return p.call(ctx, Call{Method: TerminateCall, Instance: instance}, func(Fault) error {
+		m, err := p.account.machine(instance)
+		if err != nil || m == nil || m.Yard != p.cfg.Yard || m.Offer.Region != region {
+			return err
+		}
+		return p.end(m, whyTerminated)
+	})
+}
+
+// TakeBack ends a machine as a cloud does that wants its spot machine back.
+func (p *Provider) TakeBack(ctx context.Context, instance string) error {
+	unlock, err := p.account.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	m, err := p.account.machine(instance)
+	if err == nil && (m == nil || !m.Offer.Spot) {
+		err = fault.New(fault.NotFound, "spot_machine_not_found", "there is no spot machine %.80q", instance)
+	}
+	if err != nil {
+		return err
+	}
+	return p.end(m, whySpot)
+}
+
+// List returns the yard's machines, by their numbers.
+func (p *Provider) List(ctx context.Context) (list []cloud.Instance, err error) {
+	err = p.call(ctx, Call{Method: ListCall}, func(f Fault) error {
+		all, err := p.account.machines()
+		if err != nil {
+			return err
+		}
+		now := p.cfg.Clock.Now()
+		for _, m := range all {
+			one, err := p.show(m)
+			if err != nil {
+				return err
+			}
+			if m.ended != nil && now.Sub(m.ended.At) > p.cfg.Keep+f.Lag {
+				if err := m.remove(); err != nil {
+					return err
+				}
+				continue
+			}
+			if then, known := lagging(one, now.Add(-f.Lag)); known && m.Yard == p.cfg.Yard {
+				list = append(list, then)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// lagging returns how a machine stood at a time, and whether it was known then.
+func lagging(one cloud.Instance, at time.Time) (cloud.Instance, bool) {
+	if one.Launched.After(at) {
+		return one, false
+	}
+	if one.State == cloud.Gone && one.Ended.After(at) {
+		one.State, one.Ended, one.Why, one.Billed = cloud.Up, time.Time{}, "", -1
+	}
+	return one, true
+}
+
+// show looks at a machine. One whose process is gone without having said so has
+// ended: that is written down then, and what it left running is killed.
+func (p *Provider) show(m *machine) (cloud.Instance, error) {
+	one := cloud.Instance{
+		ID: m.ID, Lease: m.Lease, Region: m.Offer.Region, Zone: m.Offer.Zone, Type: m.Offer.Type, Spot: m.Offer.Spot,
+		Address: address, Launched: m.Launched,
+	}
+	if m.ended == nil {
+		alive, err := m.alive()
+		if err != nil {
+			return one, err
+		}
+		if !alive {
+			if err := p.bury(m); err != nil {
+				return one, err
+			}
+		}
+	}
+	now := p.cfg.Clock.Now()
+	switch {
+	case m.ended != nil:
+		one.State, one.Ended, one.Why, one.Billed = cloud.Gone, m.ended.At, m.ended.Why, m.ended.Bill
+		return one, nil
+	case m.has(endingFile):
+		one.State = cloud.Ending
+	case m.has(upFile):
+		one.State = cloud.Up
+	default:
+		one.State = cloud.Pending
+	}
+	one.Billed = m.Offer.Rent(job.Duration(max(now.Sub(m.Launched), 0)))
+	return one, nil
+}
+
+// Wait waits until every machine that this process started has ended. Nobody has to call
+// it: machines are meant to outlive their server.
+func (p *Provider) Wait() { p.children.Wait() }

@@ -1,0 +1,151 @@
+package ledger
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+)
+
+// NodeBook is a node's own side of the books.
+type NodeBook struct {
+	Node    id.Node
+	Present []Present
+	Read    *Amounts // what its meters have read in all, nil if that is not known
+}
+
+// Present is a time in which a node was in the yard, with so many GPUs.
+type Present struct {
+	From, To time.Time
+	GPUs     int
+}
+
+// Check holds the two sides of the books against each other: what was posted to
+// researchers and to the yard's accounts must be what the nodes took, for each node and
+// in all, to the last unit. Time is checked for any period; money and energy against
+// what the meters have read if the period has no ends. Postings come in the order of
+// the books, nodes are all that have postings in the period. It returns nil if the
+// books balance, and else the first difference.
+func Check(postings iter.Seq[*Posting], nodes []NodeBook, from, to time.Time) error {
+	byNode, err := NewSummary(Query{From: from, To: to, Group: []Key{ByNode}})
+	if err != nil {
+		return err
+	}
+	byPayer, err := NewSummary(Query{From: from, To: to, Group: []Key{ByResearcher, ByAccount}})
+	if err != nil {
+		return err
+	}
+	for p := range postings {
+		if err := p.check(); err != nil {
+			return err
+		}
+		byNode.Add(p)
+		byPayer.Add(p)
+	}
+	sums, err := byNode.Report()
+	if err != nil {
+		return err
+	}
+	payers, err := byPayer.Report()
+	if err != nil {
+		return err
+	}
+	all, err := checkNodes(sums, nodes)
+	if err != nil {
+		return err
+	}
+	var paid vector
+	for i := range payers.Rows {
+		paid, _ = paid.plus(payers.Rows[i].vector())
+	}
+	if paid != all {
+		return unbalanced("all nodes", paid.amounts(), all.amounts())
+	}
+	return nil
+}
+
+// checkNodes compares what was posted for each node with what it took, and returns what
+// all took. Money and energy count as posted where they cannot be known.
+func checkNodes(sums *Report, nodes []NodeBook) (all vector, err error) {
+	posted := map[id.Node]vector{}
+	for i := range sums.Rows {
+		posted[id.Node(sums.Rows[i].Keys[0])] = sums.Rows[i].vector()
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		got := posted[n.Node]
+		want := got
+		want[inNode], want[inGPU] = 0, 0
+		for _, p := range n.Present {
+			ms := overlap(p, sums.From, sums.To)
+			want[inNode] += ms
+			want[inGPU] += ms * int64(p.GPUs)
+		}
+		if n.Read != nil && sums.From.IsZero() && sums.To.IsZero() {
+			read := n.Read.vector()
+			want[inRent], want[inPower], want[inEnergy] = read[inRent], read[inPower], read[inEnergy]
+		}
+		if got != want {
+			return all, unbalanced("node "+string(n.Node), got.amounts(), want.amounts())
+		}
+		all, _ = all.plus(want)
+		delete(posted, n.Node)
+	}
+	for node := range posted {
+		if posted[node] == (vector{}) {
+			delete(posted, node)
+		}
+	}
+	if len(posted) > 0 {
+		names := make([]id.Node, 0, len(posted))
+		for node := range posted {
+			names = append(names, node)
+		}
+		return all, fault.New(fault.Internal, "books_unbalanced", "the books do not balance: there are postings of node %q, which was not there", slices.Min(names))
+	}
+	return all, nil
+}
+
+// overlap returns how many milliseconds of a presence lie in a period.
+func overlap(p Present, from, to time.Time) int64 {
+	begin, end := grid(p.From), grid(p.To)
+	if begin.Before(from) {
+		begin = from
+	}
+	if !to.IsZero() && to.Before(end) {
+		end = to
+	}
+	return millis(end.Sub(begin))
+}
+
+// check refuses a posting that cannot be.
+func (p *Posting) check() error {
+	switch {
+	case p.To.Before(p.From):
+		return p.wrong("ends before it begins")
+	case !slices.Contains(Accounts(), p.Account):
+		return p.wrong("is of no account")
+	case p.Account == Use && (p.Owner == "" || p.Run == ""):
+		return p.wrong("is use, and of nobody")
+	case p.Account != Use && p.Run != "":
+		return p.wrong("is of a run, and not use")
+	case p.From.Equal(p.To) && (p.NodeTime != 0 || p.GPUTime != 0):
+		return p.wrong("has time in no time")
+	}
+	for _, x := range p.vector() {
+		if x < 0 {
+			return p.wrong("is less than nothing")
+		}
+	}
+	return nil
+}
+
+func (p *Posting) wrong(what string) error {
+	return fault.New(fault.Internal, "books_unbalanced", "the books do not balance: posting %d of node %s %s", p.Seq, p.Node, what)
+}
+
+func unbalanced(whose string, got, want Amounts) error {
+	return fault.New(fault.Internal, "books_unbalanced", "the books do not balance: for %s %+v is posted, and it took %+v", whose, got, want)
+}

@@ -1,0 +1,148 @@
+package ledger
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// amountColumns are the columns in which amounts are written.
+var amountColumns = []string{"node_seconds", "gpu_seconds", "rent_usd", "power_usd", "cost_usd", "energy_kwh"}
+
+// columns writes amounts for the columns: seconds and dollars exactly, energy rounded.
+func (a Amounts) columns() []string {
+	return []string{
+		a.NodeTime.String(), a.GPUTime.String(), a.Rent.String(), a.Power.String(), a.Cost().String(),
+		strconv.FormatFloat(a.Energy.KWh(), 'f', 6, 64),
+	}
+}
+
+// WriteCSV writes the rows as text with commas, with a line of names at the top.
+func (r *Report) WriteCSV(w io.Writer) error {
+	out := newTable(w)
+	head := make([]string, 0, len(r.Group)+len(amountColumns))
+	for _, k := range r.Group {
+		head = append(head, string(k))
+	}
+	out.row(append(head, amountColumns...))
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		cells := make([]string, 0, len(head)+len(amountColumns))
+		for _, k := range row.Keys {
+			cells = append(cells, k)
+		}
+		out.row(append(cells, row.columns()...))
+	}
+	return out.end()
+}
+
+// WriteCSV writes the groups one below the other, each with the name of its group in
+// front and a line of names of its own.
+func (u *Usage) WriteCSV(w io.Writer) error {
+	out := newTable(w)
+	out.row([]string{"group", "class", "node", "busy_node_seconds", "available_node_seconds", "node_rate", "busy_gpu_seconds", "available_gpu_seconds", "gpu_rate"})
+	for _, r := range u.UseRate {
+		out.row([]string{
+			"use_rate", string(r.Class), string(r.Node), r.BusyNode.String(), r.AvailableNode.String(), rate(r.NodeRate),
+			r.BusyGPU.String(), r.AvailableGPU.String(), rate(r.GPURate),
+		})
+	}
+	out.row([]string{"group", "offer", "creations", "node_seconds", "gpu_seconds", "estimated_usd", "billed_usd", "billed_leases"})
+	for _, h := range u.OnDemand {
+		out.row(append([]string{"on_demand", h.Offer}, h.columns()...))
+	}
+	out.row([]string{"group", "researcher", "class", "node_seconds", "gpu_seconds", "cost_usd"})
+	for _, o := range u.Own {
+		out.row([]string{"own_by_researcher", string(o.Researcher), string(o.Class), o.NodeTime.String(), o.GPUTime.String(), o.Cost.String()})
+	}
+	out.row([]string{"group", "researcher", "creations", "node_seconds", "gpu_seconds", "estimated_usd", "billed_usd", "billed_leases"})
+	for _, h := range u.OnDemandBy {
+		out.row(append([]string{"on_demand_by_researcher", string(h.Researcher)}, h.columns()...))
+	}
+	out.row([]string{"group", "class", "account", "node_seconds", "gpu_seconds", "cost_usd"})
+	for _, x := range u.Unused {
+		out.row([]string{"unused", string(x.Class), string(x.Account), x.NodeTime.String(), x.GPUTime.String(), x.Cost.String()})
+	}
+	return out.end()
+}
+
+func (h *Hired) columns() []string {
+	return []string{strconv.Itoa(h.Creations), h.NodeTime.String(), h.GPUTime.String(), h.Estimated.String(), h.Billed.String(), strconv.Itoa(h.BilledLeases)}
+}
+
+// WriteCSV writes the rows as text with commas, with a line of names at the top.
+func (r *SavingsReport) WriteCSV(w io.Writer) error {
+	out := newTable(w)
+	var head []string
+	for _, k := range r.Group {
+		head = append(head, string(k))
+	}
+	out.row(append(head, "decisions", "saved_usd", "saved_seconds"))
+	for _, row := range r.Rows {
+		out.row(append(append([]string{}, row.Keys...), strconv.Itoa(row.Count), row.Money.String(), row.Time.String()))
+	}
+	return out.end()
+}
+
+// WritePostings writes postings one a line, as they are.
+func WritePostings(w io.Writer, postings []Posting) error {
+	out := newTable(w)
+	out.row(append([]string{
+		"seq", "from", "to", "node", "class", "gpu", "lease", "offer", "account", "researcher", "project", "job", "run", "gpus",
+	}, amountColumns...))
+	for i := range postings {
+		p := &postings[i]
+		out.row(append([]string{
+			strconv.FormatUint(p.Seq, 10), p.From.Format(time.RFC3339Nano), p.To.Format(time.RFC3339Nano),
+			string(p.Node), string(p.Class), p.GPU, string(p.Lease), p.Offer, string(p.Account),
+			string(p.Owner), string(p.Project), string(p.Job), string(p.Run), decimal(p.GPUs, 3),
+		}, p.columns()...))
+	}
+	return out.end()
+}
+
+func rate(r float64) string { return strconv.FormatFloat(r, 'f', 4, 64) }
+
+// table writes rows and keeps the first error.
+type table struct {
+	csv *csv.Writer
+	err error
+}
+
+func newTable(w io.Writer) *table { return &table{csv: csv.NewWriter(w)} }
+
+func (t *table) row(cells []string) {
+	if t.err != nil {
+		return
+	}
+	for i := range cells {
+		cells[i] = tame(cells[i])
+	}
+	t.err = t.csv.Write(cells)
+}
+
+func (t *table) end() error {
+	t.csv.Flush()
+	if t.err == nil {
+		t.err = t.csv.Error()
+	}
+	if t.err != nil {
+		return fmt.Errorf("writing the table: %w", t.err)
+	}
+	return nil
+}
+
+// tame keeps a name from being taken for a formula by a program that opens the table.
+// Numbers stay as they are.
+func tame(cell string) string {
+	if cell == "" || !strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
+		return cell
+	}
+	if _, err := strconv.ParseFloat(cell, 64); err == nil {
+		return cell
+	}
+	return "'" + cell
+}

@@ -1,0 +1,21 @@
+package ledger
+
+// Split and Until let tests look at the arithmetic itself.
+
+// Split divides a total by weights.
+func Split(total int64, weights []int64) []int64 {
+	out := make([]int64, len(weights))
+	split(total, weights, out)
+	return out
+}
+
+// Until returns what of the lines of an entry falls on its first num of den milliseconds.
+func Until(lines []Posting, num, den int64) []Amounts {
+	out := make([]vector, len(lines))
+	until(lines, num, den, out)
+	list := make([]Amounts, len(lines))
+	for i := range out {
+		list[i] = out[i].amounts()
+	}
+	return list
+}

@@ -1,0 +1,207 @@
+package ledger
+
+import (
+	"math/bits"
+	"slices"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/job"
+)
+
+// Units in which what runs up is reckoned.
+const (
+	msPerHour = 3_600_000         // rent is by the hour
+	perJoule  = 1000              // milliwatts for a millisecond are microjoules
+	perKWh    = 3_600_000_000_000 // microjoules
+)
+
+// What is more than this is a mistake in a price file, and is cut off here so that
+// products fit into a word: $100,000 an hour, 100 kW, $50 a kWh.
+const (
+	mostRent  = 100_000_000_000_000 // nanodollars an hour
+	mostWatts = 100_000_000         // milliwatts
+	mostPrice = 50_000_000_000      // nanodollars
+)
+
+// rates is what a node costs, in whole numbers.
+type rates struct {
+	Rent  []int64 `json:"rent,omitempty"`  // nanodollars an hour with 0, 1, 2, … GPUs in use
+	Watts []int64 `json:"watts,omitempty"` // milliwatts with 0, 1, 2, … GPUs in use, with the building's share
+	Price int64   `json:"price,omitempty"` // nanodollars for a kWh
+	Off   bool    `json:"off,omitempty"`   // costs nothing while nothing uses it
+	Hired bool    `json:"hired,omitempty"` // who uses it pays for all of it
+	Bills int64   `json:"bills,omitempty"` // rent is paid for whole stretches of so many milliseconds
+	Least int64   `json:"least,omitempty"` // and at least for so many
+}
+
+// ratesOf reads what a node costs from its lease, or else from the tariff. Rent of a
+// hired node has its energy in it, so that energy is counted there and not charged.
+func ratesOf(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease) rates {
+	var r rates
+	p := t.Of(n)
+	if p != nil {
+		on := *p
+		on.Off = false // here what it draws when it is on
+		for used := range max(len(n.Inventory.GPUs), 1) + 1 {
+			r.Rent = append(r.Rent, whole(t.Rent(&on, used), 1e9, mostRent))
+			r.Watts = append(r.Watts, whole(t.Power(&on, used), 1e3, mostWatts))
+		}
+		r.Price = whole(t.Energy, 1e9, mostPrice)
+		r.Off, r.Bills = p.Off, millis(time.Duration(p.Bills))
+	}
+	if l != nil {
+		o := &l.Offer
+		r.Rent = []int64{min(max(int64(o.Hourly)*1000, 0), mostRent)}
+		r.Price, r.Off, r.Hired = 0, false, true
+		r.Bills, r.Least = millis(time.Duration(o.Bills)), millis(time.Duration(o.Least))
+	}
+	return r
+}
+
+// priced is all that rates are read from. As long as it is the same, so are they.
+type priced struct {
+	tariff *fleet.Tariff
+	class  fleet.Class
+	model  string // of the first GPU
+	memory job.Bytes
+	gpus   int
+	hired  bool
+	hourly job.Money
+	bills  job.Duration
+	least  job.Duration
+}
+
+func pricedBy(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease) priced {
+	p := priced{tariff: t, class: n.Class, gpus: len(n.Inventory.GPUs)}
+	if p.gpus > 0 {
+		p.model, p.memory = n.Inventory.GPUs[0].Model, n.Inventory.GPUs[0].Memory
+	}
+	if l != nil {
+		p.hired, p.hourly, p.bills, p.least = true, l.Offer.Hourly, l.Offer.Bills, l.Offer.Least
+	}
+	return p
+}
+
+func (r *rates) equal(s *rates) bool {
+	return slices.Equal(r.Rent, s.Rent) && slices.Equal(r.Watts, s.Watts) && r.Price == s.Price && r.Off == s.Off &&
+		r.Hired == s.Hired && r.Bills == s.Bills && r.Least == s.Least
+}
+
+// at returns the entry for a count, the last if there are fewer.
+func at(list []int64, n int) int64 {
+	if len(list) == 0 {
+		return 0
+	}
+	return list[min(n, len(list)-1)]
+}
+
+// carry is what is left over of rent, power and energy when they are brought to whole
+// units; it goes into the next stretch, so that nothing is lost however often a
+// stretch is closed.
+type carry [3]int64
+
+// cost returns rent, power and energy of ms milliseconds at these rates, and of them
+// what the node takes whether it is used or not.
+func (r *rates) cost(ms int64, l *load, c *carry) (total, base vector) {
+	rent, watts := at(r.Rent, l.used), at(r.Watts, l.used)
+	restRent, restWatts := min(at(r.Rent, 0), rent), min(at(r.Watts, 0), watts)
+	if r.Off {
+		restRent, restWatts = 0, 0
+		if !l.busy {
+			rent, watts = 0, 0
+		}
+	}
+	if r.Hired && l.busy {
+		restRent, restWatts = 0, 0
+	}
+	if l.dark {
+		watts, restWatts = 0, 0
+	}
+	total[inRent], c[0] = accrue(rent, ms, c[0], msPerHour)
+	total[inPower], c[1] = accrue(watts*r.Price, ms, c[1], perKWh)
+	total[inEnergy], c[2] = accrue(watts, ms, c[2], perJoule)
+	base[inRent], _ = accrue(restRent, ms, 0, msPerHour)
+	base[inPower], _ = accrue(restWatts*r.Price, ms, 0, perKWh)
+	base[inEnergy], _ = accrue(restWatts, ms, 0, perJoule)
+	if rent == restRent { // then all is base, with what was carried over
+		base[inRent] = total[inRent]
+	}
+	if watts == restWatts {
+		base[inPower], base[inEnergy] = total[inPower], total[inEnergy]
+	}
+	for i := range base {
+		base[i] = min(base[i], total[i])
+	}
+	return total, base
+}
+
+// unused returns how long rent is paid beyond the time that a node was kept.
+func (r *rates) unused(kept int64) int64 {
+	paid := max(kept, r.Least)
+	if r.Bills > 0 && paid%r.Bills != 0 {
+		paid += r.Bills - paid%r.Bills
+	}
+	return paid - kept
+}
+
+// Estimate returns the rent of a lease by now, with the paid stretch that was begun:
+// what its node's meter posts if the lease ends now, and what its provider should bill.
+func Estimate(l *fleet.Lease, now time.Time) Nanos {
+	if l.Granted.IsZero() {
+		return 0
+	}
+	ms := millis(grid(l.Granted.Add(l.Kept(now))).Sub(grid(l.Granted)))
+	r := ratesOf(l.Offer.Node(), nil, l)
+	rent, _ := accrue(at(r.Rent, 0), ms+r.unused(ms), 0, msPerHour)
+	return Nanos(rent)
+}
+
+// Hourly returns what a holder pays for an hour of a node that nobody else holds: what
+// the node's meter would post. It is for forecasts that agree with the books.
+func Hourly(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease, h Holder) Nanos {
+	m := New(n, t, l, time.Unix(0, 0))
+	m.Set(nil, m.s.Since, Status{Rest: Idle}, []Holder{h})
+	var sum Nanos
+	for _, p := range m.Peek(nil, m.s.Since.Add(time.Hour)) {
+		if p.Account == Use {
+			sum += p.Cost()
+		}
+	}
+	return sum
+}
+
+// grid returns the time in whole milliseconds.
+func grid(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
+
+func millis(d time.Duration) int64 { return max(d.Milliseconds(), 0) }
+
+// milli returns how many thousandths of a GPU a share is, at least one.
+func milli(share float64) int64 { return max(whole(share, 1000, 1000), 1) }
+
+func count(set uint64) int64 { return int64(bits.OnesCount64(set)) }
+
+// gpuKind names the kind of a node's GPUs.
+func gpuKind(inv *fleet.Inventory) string {
+	kind := ""
+	for i := range inv.GPUs {
+		switch model := inv.GPUs[i].Model; {
+		case i == 0:
+			kind = model
+		case model != kind:
+			return "mixed"
+		}
+	}
+	return kind
+}
+
+// gpuSet returns the indices of a node's GPUs.
+func gpuSet(inv *fleet.Inventory) uint64 {
+	set := uint64(0)
+	for i := range inv.GPUs {
+		if at := inv.GPUs[i].Index; at >= 0 && at < fleet.MaxGPUs {
+			set |= 1 << at
+		}
+	}
+	return set
+}

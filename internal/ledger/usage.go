@@ -1,0 +1,266 @@
+package ledger
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+)
+
+// Usage is the four groups of figures of the HP disclosure, and what was paid for
+// without use.
+type Usage struct {
+	From time.Time `json:"from,omitzero"`
+	To   time.Time `json:"to,omitzero"`
+	// UseRate is the first group: how much of the local and reserved nodes was used,
+	// first by class, then by node.
+	UseRate []UseRate `json:"use_rate"`
+	// OnDemand is the second group: on-demand nodes created, their time and their cost,
+	// first of all offers together, then by offer.
+	OnDemand []Hired `json:"on_demand"`
+	// Own is the third group: time on local and reserved nodes by researcher and class.
+	Own []OwnTime `json:"own_by_researcher"`
+	// OnDemandBy is the fourth group: on-demand nodes created, their time and their
+	// cost, by researcher.
+	OnDemandBy []Hired `json:"on_demand_by_researcher"`
+	// Unused is what the yard had and nobody used, by class and account.
+	Unused []Unused `json:"unused"`
+}
+
+// UseRate is how much of a node, or of all nodes of a class, was used. A node is busy
+// while a run holds any of it, a GPU while a run holds that GPU. Available is what runs
+// had or could have had: busy and idle, without what was broken, drained, used by
+// others or not there yet.
+type UseRate struct {
+	Class         fleet.Class `json:"class"`
+	Node          id.Node     `json:"node,omitempty"` // "" for all of the class
+	BusyNode      Span        `json:"busy_node_ms"`
+	AvailableNode Span        `json:"available_node_ms"`
+	NodeRate      float64     `json:"node_rate"` // busy part of available, 0 if nothing was
+	BusyGPU       Span        `json:"busy_gpu_ms"`
+	AvailableGPU  Span        `json:"available_gpu_ms"`
+	GPURate       float64     `json:"gpu_rate"`
+}
+
+// Hired is what on-demand nodes were created, how long they were kept and what they
+// cost: by our own reckoning in this period, and as their providers said, where they do,
+// for leases that ended in it.
+type Hired struct {
+	Offer        string  `json:"offer,omitempty"`      // of the second group; "" for all
+	Researcher   id.User `json:"researcher,omitempty"` // of the fourth; "" for the yard itself
+	Creations    int     `json:"creations"`
+	NodeTime     Span    `json:"node_ms"`
+	GPUTime      Span    `json:"gpu_ms"`
+	Estimated    Nanos   `json:"estimated_nanodollars"`
+	Billed       Nanos   `json:"billed_nanodollars"`
+	BilledLeases int     `json:"billed_leases"` // of which Billed is the sum
+}
+
+// OwnTime is what a researcher had of nodes that are paid for anyway.
+type OwnTime struct {
+	Researcher id.User     `json:"researcher"`
+	Class      fleet.Class `json:"class"`
+	NodeTime   Span        `json:"node_ms"`
+	GPUTime    Span        `json:"gpu_ms"`
+	Cost       Nanos       `json:"cost_nanodollars"`
+}
+
+// Unused is what was paid for and not used, for one reason.
+type Unused struct {
+	Class    fleet.Class `json:"class"`
+	Account  Account     `json:"account"`
+	NodeTime Span        `json:"node_ms"`
+	GPUTime  Span        `json:"gpu_ms"`
+	Cost     Nanos       `json:"cost_nanodollars"`
+}
+
+// LeaseFacts is what the books say about one lease.
+type LeaseFacts struct {
+	Lease     id.Lease   `json:"lease"`
+	Offer     string     `json:"offer"`
+	Owner     id.User    `json:"owner,omitempty"`
+	Project   id.Project `json:"project,omitempty"`
+	Job       id.Job     `json:"job,omitempty"`
+	Created   time.Time  `json:"created"` // when the provider gave the machine
+	Ended     time.Time  `json:"ended,omitzero"`
+	Kept      Span       `json:"kept_ms"`
+	Estimated Nanos      `json:"estimated_nanodollars"`
+	Billed    Nanos      `json:"billed_nanodollars"`
+	Told      bool       `json:"told"` // the provider said what it charged
+}
+
+// FactsOf returns the facts of a lease by now, and false if no machine was given.
+func FactsOf(l *fleet.Lease, now time.Time) (LeaseFacts, bool) {
+	if l.Granted.IsZero() {
+		return LeaseFacts{}, false
+	}
+	f := LeaseFacts{
+		Lease: l.ID, Offer: l.Offer.Name, Owner: l.Owner, Project: l.Project, Job: l.Job, Created: l.Granted, Ended: l.Ended,
+		Kept: Span(millis(l.Kept(now))), Estimated: Estimate(l, now),
+	}
+	if !l.Ended.IsZero() && l.Billed >= 0 {
+		f.Told, f.Billed = true, NanosOf(l.Billed)
+	}
+	return f, true
+}
+
+// UsageOf returns the figures of a period, from postings in the order of the books and
+// the facts of all leases that were created or ended in it.
+func UsageOf(postings iter.Seq[*Posting], leases []LeaseFacts, from, to time.Time) (*Usage, error) {
+	r, err := Sum(postings, Query{From: from, To: to, Group: []Key{ByClass, ByNode, ByAccount, ByResearcher, ByOffer}})
+	if err != nil {
+		return nil, err
+	}
+	f := figures{
+		rates: map[ofNode]*UseRate{}, own: map[ofOwner]*OwnTime{}, unused: map[ofAccount]*Unused{},
+		offers: map[string]*Hired{"": {}}, people: map[id.User]*Hired{},
+	}
+	for i := range r.Rows {
+		f.row(&r.Rows[i])
+	}
+	for i := range leases {
+		f.lease(&leases[i], r.From, r.To)
+	}
+	u := f.usage()
+	u.From, u.To = r.From, r.To
+	return u, nil
+}
+
+// figures collects what goes into a usage.
+type figures struct {
+	rates  map[ofNode]*UseRate
+	own    map[ofOwner]*OwnTime
+	unused map[ofAccount]*Unused
+	offers map[string]*Hired
+	people map[id.User]*Hired
+}
+
+type (
+	ofNode struct {
+		class fleet.Class
+		node  id.Node
+	}
+	ofOwner struct {
+		researcher id.User
+		class      fleet.Class
+	}
+	ofAccount struct {
+		class   fleet.Class
+		account Account
+	}
+)
+
+// cell returns the value of a key, made if there is none.
+func cell[K comparable, V any](m map[K]*V, key K) *V {
+	v, ok := m[key]
+	if !ok {
+		v = new(V)
+		m[key] = v
+	}
+	return v
+}
+
+// row takes one sum: of a class, node, account, researcher and offer.
+func (f *figures) row(r *Row) {
+	class, node, account := fleet.Class(r.Keys[0]), id.Node(r.Keys[1]), Account(r.Keys[2])
+	researcher, offer := id.User(r.Keys[3]), r.Keys[4]
+	if account != Use {
+		x := cell(f.unused, ofAccount{class, account})
+		x.NodeTime, x.GPUTime, x.Cost = x.NodeTime+r.NodeTime, x.GPUTime+r.GPUTime, x.Cost+r.Cost()
+	}
+	if class == fleet.OnDemand {
+		for _, h := range f.hired(offer, researcher) {
+			h.NodeTime, h.GPUTime, h.Estimated = h.NodeTime+r.NodeTime, h.GPUTime+r.GPUTime, h.Estimated+r.Cost()
+		}
+		return
+	}
+	for _, name := range []id.Node{"", node} {
+		x := cell(f.rates, ofNode{class, name})
+		if account == Use {
+			x.BusyNode, x.BusyGPU = x.BusyNode+r.NodeTime, x.BusyGPU+r.GPUTime
+		}
+		if account == Use || account == Idle {
+			x.AvailableNode, x.AvailableGPU = x.AvailableNode+r.NodeTime, x.AvailableGPU+r.GPUTime
+		}
+	}
+	if account == Use {
+		x := cell(f.own, ofOwner{researcher, class})
+		x.NodeTime, x.GPUTime, x.Cost = x.NodeTime+r.NodeTime, x.GPUTime+r.GPUTime, x.Cost+r.Cost()
+	}
+}
+
+// lease counts a lease that was created in the period, and what was billed for one that
+// ended in it.
+func (f *figures) lease(l *LeaseFacts, from, to time.Time) {
+	within := func(t time.Time) bool {
+		return !t.IsZero() && !t.Before(from) && (to.IsZero() || t.Before(to))
+	}
+	for _, h := range f.hired(l.Offer, l.Owner) {
+		if within(l.Created) {
+			h.Creations++
+		}
+		if l.Told && within(l.Ended) {
+			h.Billed += l.Billed
+			h.BilledLeases++
+		}
+	}
+}
+
+// hired returns the three sums that something about an on-demand node goes into. A node
+// that joined by hand has no offer and is in the first alone.
+func (f *figures) hired(offer string, researcher id.User) []*Hired {
+	list := []*Hired{f.offers[""], cell(f.people, researcher)}
+	if offer != "" {
+		list = append(list, cell(f.offers, offer))
+	}
+	return list
+}
+
+// usage puts all in order.
+func (f *figures) usage() *Usage {
+	u := &Usage{UseRate: []UseRate{}, OnDemand: []Hired{}, Own: []OwnTime{}, OnDemandBy: []Hired{}, Unused: []Unused{}}
+	for key, x := range f.rates {
+		x.Class, x.Node = key.class, key.node
+		x.NodeRate, x.GPURate = part(x.BusyNode, x.AvailableNode), part(x.BusyGPU, x.AvailableGPU)
+		u.UseRate = append(u.UseRate, *x)
+	}
+	for key, x := range f.own {
+		x.Researcher, x.Class = key.researcher, key.class
+		u.Own = append(u.Own, *x)
+	}
+	for key, x := range f.unused {
+		x.Class, x.Account = key.class, key.account
+		u.Unused = append(u.Unused, *x)
+	}
+	for key, x := range f.offers {
+		x.Offer = key
+		u.OnDemand = append(u.OnDemand, *x)
+	}
+	for key, x := range f.people {
+		x.Researcher = key
+		u.OnDemandBy = append(u.OnDemandBy, *x)
+	}
+	slices.SortFunc(u.UseRate, func(a, b UseRate) int {
+		return cmp.Or(cmp.Compare(min(len(a.Node), 1), min(len(b.Node), 1)), cmp.Compare(a.Class, b.Class), cmp.Compare(a.Node, b.Node))
+	})
+	slices.SortFunc(u.Own, func(a, b OwnTime) int {
+		return cmp.Or(cmp.Compare(a.Researcher, b.Researcher), cmp.Compare(a.Class, b.Class))
+	})
+	slices.SortFunc(u.Unused, func(a, b Unused) int {
+		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Account, b.Account))
+	})
+	slices.SortFunc(u.OnDemand, func(a, b Hired) int { return cmp.Compare(a.Offer, b.Offer) })
+	slices.SortFunc(u.OnDemandBy, func(a, b Hired) int { return cmp.Compare(a.Researcher, b.Researcher) })
+	return u
+}
+
+// part returns which part of all something is.
+func part(some, all Span) float64 {
+	if all == 0 {
+		return 0
+	}
+	return float64(some) / float64(all)
+}

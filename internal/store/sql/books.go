@@ -1,0 +1,246 @@
+package sql
+
+import (
+	"context"
+	dbsql "database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"trainyard/internal/admit"
+	"trainyard/internal/dataset"
+	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/ledger"
+	"trainyard/internal/store"
+	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster"
+)
+
+// bookChanges is what several batches come to in the books.
+type bookChanges struct {
+	leases   []*fleet.Lease
+	postings []*ledger.Posting
+	savings  []*ledger.Saving
+	uses     []*dataset.Use
+	records  []*record
+	removed  []*record // no longer there
+}
+
+type recordKey struct{ kind, id string }
+
+func foldBooks(batches []*yardmaster.Batch) (bookChanges, error) {
+	leases := newest[id.Lease, fleet.Lease]{}
+	postings, savings := newest[uint64, ledger.Posting]{}, newest[uint64, ledger.Saving]{}
+	uses := newest[dataset.Use, dataset.Use]{}
+	records, removed := newest[recordKey, record]{}, newest[recordKey, record]{}
+	var failed error
+	put := func(kind, id string, seq uint64, value any) {
+		r, err := recordOf(kind, id, seq, value)
+		if err != nil {
+			failed = errors.Join(failed, err)
+			return
+		}
+		records.put(recordKey{kind, id}, 0, r)
+		removed.drop(recordKey{kind, id})
+	}
+	remove := func(kind, id string) {
+		records.drop(recordKey{kind, id})
+		removed.put(recordKey{kind, id}, 0, &record{kind: kind, id: id})
+	}
+	for _, b := range batches {
+		for i := range b.Leases {
+			leases.put(b.Leases[i].ID, b.Leases[i].Seq, &b.Leases[i])
+		}
+		for i := range b.Uses {
+			u := &b.Uses[i]
+			uses.put(dataset.Use{Dataset: u.Dataset, Run: u.Run, Node: u.Node}, 0, u)
+		}
+		for _, d := range b.Datasets {
+			put(datasetKind, string(d.ID), d.Seq, d)
+		}
+		for _, l := range b.Limits {
+			put(limitKind, l.Subject.String(), l.Seq, l)
+		}
+		o := &b.Books
+		for i := range o.Postings {
+			postings.put(o.Postings[i].Seq, 0, &o.Postings[i])
+		}
+		for i := range o.Savings {
+			savings.put(o.Savings[i].Seq, 0, &o.Savings[i])
+		}
+		for _, n := range o.Closed {
+			remove(meterKind, string(n))
+		}
+		for _, m := range o.Meters {
+			put(meterKind, string(m.Node), 0, m)
+		}
+		for _, t := range o.Totals {
+			put(totalKind, t.Subject.String()+"/"+string(t.Period), 0, t)
+		}
+		for _, t := range o.Told {
+			key := t.Subject.String() + "/" + string(t.Measure) + "/" + string(t.Job)
+			if !t.Said() {
+				remove(toldKind, key)
+				continue
+			}
+			put(toldKind, key, 0, t)
+		}
+	}
+	return bookChanges{
+		leases: leases.rows(), postings: postings.rows(), savings: savings.rows(), uses: uses.rows(), records: records.rows(), removed: removed.rows(),
+	}, failed
+}
+
+// bookSteps are the statements that write them.
+func (c *bookChanges) steps() []step {
+	return []step{
+		put(leaseTable, c.leases, leaseRow),
+		put(postingTable, c.postings, postingRow),
+		put(savingTable, c.savings, savingRow),
+		put(useTable, c.uses, useRow),
+		put(recordTable, c.records, recordRow),
+		{stmtKey{table: recordTable, remove: true}, len(c.removed), func(i int, args []any) ([]any, error) {
+			return append(args, c.removed[i].kind, clean(c.removed[i].id)), nil
+		}},
+	}
+}
+
+// loadBooks reads leases, datasets and the books. Leases that ended before since are left out.
+func loadBooks(ctx context.Context, tx *dbsql.Tx, state *yardmaster.State, since time.Time) error {
+	var err error
+	state.Leases, err = collect(ctx, tx, "lease", leaseTable.selects()+`WHERE ended = 0 OR ended >= $1 ORDER BY num`, []any{micros(since)}, readLease)
+	if err != nil {
+		return err
+	}
+	records, err := collect(ctx, tx, "record", recordTable.selects()+`ORDER BY kind, id`, nil, readRecord)
+	if err != nil {
+		return err
+	}
+	for i := range records {
+		if err := loadRecord(state, &records[i]); err != nil {
+			return badRow(ctx, records[i].kind, err)
+		}
+	}
+	for query, into := range map[string]*uint64{
+		`SELECT MAX(num) FROM leases`:   &state.LastLease,
+		`SELECT MAX(seq) FROM postings`: &state.Books.LastPosting,
+		`SELECT MAX(seq) FROM savings`:  &state.Books.LastSaving,
+	} {
+		if *into, err = greatest(ctx, tx, query); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func loadRecord(state *yardmaster.State, r *record) error {
+	switch r.kind {
+	case datasetKind:
+		return appendDoc(&state.Datasets, r)
+	case limitKind:
+		return appendDoc(&state.Books.Limits, r)
+	case meterKind:
+		return appendDoc(&state.Books.Meters, r)
+	case totalKind:
+		return appendDoc(&state.Books.Totals, r)
+	case toldKind:
+		return appendDoc(&state.Books.Told, r)
+	}
+	return fmt.Errorf("nothing is called a %q", r.kind)
+}
+
+func appendDoc[T dataset.Dataset | tenant.Limit | ledger.State | admit.Total | admit.Told](list *[]T, r *record) error {
+	var value T
+	if err := json.Unmarshal([]byte(r.doc), &value); err != nil {
+		return fmt.Errorf("decode %s %s: %w", r.kind, r.id, err)
+	}
+	*list = append(*list, value)
+	return nil
+}
+
+// Leases lists leases, newest first.
+func (s *Store) Leases(ctx context.Context, f store.LeaseFilter) ([]fleet.Lease, error) {
+	var w where
+	if f.Owner != "" {
+		w.add("owner = ?", clean(string(f.Owner)))
+	}
+	if f.Project != "" {
+		w.add("project = ?", clean(string(f.Project)))
+	}
+	if f.Job != "" {
+		w.add("job = ?", clean(string(f.Job)))
+	}
+	if f.Live {
+		w.add("ended = ?", int64(0))
+	}
+	if !f.From.IsZero() {
+		w.add("(ended = 0 OR ended >= ?)", micros(f.From))
+	}
+	if !f.To.IsZero() {
+		w.add("asked < ?", micros(f.To))
+	}
+	if f.Before > 0 {
+		w.add("num < ?", int64(f.Before))
+	}
+	query, err := w.query(leaseTable.selects(), "num DESC", f.Limit)
+	if err != nil {
+		return nil, err
+	}
+	return collect(ctx, s.read, "lease", query, w.args, readLease)
+}
+
+// Lease returns one lease.
+func (s *Store) Lease(ctx context.Context, l id.Lease) (fleet.Lease, error) {
+	missing := fault.New(fault.NotFound, "lease_not_found", "there is no lease %s", l)
+	num, ok := l.Number()
+	if !ok || int64(num) < 0 {
+		return fleet.Lease{}, missing
+	}
+	return one(ctx, s.read, "lease", leaseTable.selects()+`WHERE num = $1`, []any{int64(num)}, readLease, missing)
+}
+
+// Postings hands out the lines of the books that reach into a period, in their order.
+func (s *Store) Postings(ctx context.Context, from, to time.Time, yield func(*ledger.Posting) error) (err error) {
+	query, args := postingTable.selects()+`WHERE to_at >= $1 `, []any{micros(from)}
+	if !to.IsZero() {
+		query, args = query+`AND from_at < $2 `, append(args, micros(to))
+	}
+	rows, err := s.read.QueryContext(ctx, query+`ORDER BY seq`, args...)
+	if err != nil {
+		return failure("read postings", err)
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		p, err := readPosting(rows)
+		if err != nil {
+			return badRow(ctx, "posting", err)
+		}
+		if err := yield(&p); err != nil {
+			return err
+		}
+	}
+	return failure("read postings", rows.Err())
+}
+
+// Savings returns what decisions of a period saved, in order of time.
+func (s *Store) Savings(ctx context.Context, from, to time.Time) ([]ledger.Saving, error) {
+	query, args := savingTable.selects()+`WHERE at >= $1 `, []any{micros(from)}
+	if !to.IsZero() {
+		query, args = query+`AND at < $2 `, append(args, micros(to))
+	}
+	return collect(ctx, s.read, "saving", query+`ORDER BY seq`, args, readSaving)
+}
+
+// Uses returns where a dataset was used, in order of time.
+func (s *Store) Uses(ctx context.Context, d id.Dataset, limit int) ([]dataset.Use, error) {
+	var w where
+	w.add("dataset = ?", clean(string(d)))
+	query, err := w.query(useTable.selects(), "at DESC, run DESC, node DESC", limit)
+	if err != nil {
+		return nil, err
+	}
+	return collect(ctx, s.read, "use", query, w.args, readUse)
+}

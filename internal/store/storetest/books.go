@@ -1,0 +1,125 @@
+package storetest
+
+import (
+	"errors"
+	"time"
+
+	"trainyard/internal/books"
+	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/ledger"
+	"trainyard/internal/store"
+	"trainyard/internal/yardmaster"
+)
+
+func bookkeeping() []contract {
+	return []contract{
+		{"leases are listed newest first and by what is asked for", listsLeases},
+		{"ended leases are loaded for a while", loadsEndedLeases},
+		{"postings that reach into a period are handed out in their order", handsOutPostings},
+		{"a meter that was closed is gone", closesMeters},
+		{"a word that was taken back is gone", forgetsTold},
+		{"savings are found by time", findsSavings},
+	}
+}
+
+// postings returns the lines of a period.
+func (h *harness) postings(s store.Store, from, to time.Time) []ledger.Posting {
+	h.Helper()
+	var list []ledger.Posting
+	h.must(s.Postings(h.context(), from, to, func(p *ledger.Posting) error { list = append(list, *p); return nil }))
+	return list
+}
+
+func listsLeases(h *harness) {
+	old, live, other := sampleLease(1, fleet.LeaseEnded), sampleLease(2, fleet.LeaseActive), sampleLease(12, fleet.LeaseAsked)
+	old.Asked, old.Ended = dayOne, dayOne.Add(time.Hour)
+	live.Asked, live.Ended, live.Owner = dayOne.Add(2*time.Hour), time.Time{}, "ada"
+	other.Asked, other.Ended, other.Job = dayOne.Add(3*time.Hour), time.Time{}, "j9"
+	s := h.with(&yardmaster.Batch{Leases: []fleet.Lease{old, live, other}})
+	for name, tc := range map[string]struct {
+		filter store.LeaseFilter
+		want   []id.Lease
+	}{
+		"all":          {store.LeaseFilter{Limit: 10}, []id.Lease{"l12", "l2", "l1"}},
+		"a page":       {store.LeaseFilter{Before: 12, Limit: 1}, []id.Lease{"l2"}},
+		"live":         {store.LeaseFilter{Live: true, Limit: 10}, []id.Lease{"l12", "l2"}},
+		"of an owner":  {store.LeaseFilter{Owner: "ada", Limit: 10}, []id.Lease{"l2"}},
+		"of a project": {store.LeaseFilter{Project: live.Project, Limit: 10}, []id.Lease{"l2"}},
+		"of a job":     {store.LeaseFilter{Job: "j9", Limit: 10}, []id.Lease{"l12"}},
+		"of a period":  {store.LeaseFilter{From: dayOne.Add(90 * time.Minute), To: dayOne.Add(150 * time.Minute), Limit: 10}, []id.Lease{"l2"}},
+	} {
+		leases, err := s.Leases(h.context(), tc.filter)
+		h.must(err)
+		var got []id.Lease
+		for _, l := range leases {
+			got = append(got, l.ID)
+		}
+		h.same(name, got, tc.want)
+	}
+	got, err := s.Lease(h.context(), "l2")
+	h.must(err)
+	h.same("one", got, live)
+	_, err = s.Lease(h.context(), "l99")
+	h.fails(err, fault.NotFound, "lease_not_found")
+	_, err = s.Leases(h.context(), store.LeaseFilter{})
+	if err == nil {
+		h.Error("a list without a limit was answered")
+	}
+}
+
+func loadsEndedLeases(h *harness) {
+	gone, late := sampleLease(1, fleet.LeaseEnded), sampleLease(2, fleet.LeaseRefused)
+	gone.Ended, late.Ended = dayOne, dayOne.Add(48*time.Hour)
+	s := h.with(&yardmaster.Batch{Leases: []fleet.Lease{gone, late}})
+	state := h.load(s, dayOne.Add(49*time.Hour))
+	h.same("leases", state.Leases, []fleet.Lease{late})
+	h.same("last", state.LastLease, uint64(2))
+}
+
+func handsOutPostings(h *harness) {
+	var b yardmaster.Batch
+	for n := range uint64(5) {
+		b.Books.Postings = append(b.Books.Postings, samplePosting(n+1))
+	}
+	s := h.with(&b)
+	at := func(hours int) time.Time { return dayOne.Truncate(time.Hour).Add(time.Duration(hours) * time.Hour) }
+	h.same("middle", h.postings(s, at(2).Add(time.Minute), at(4)), b.Books.Postings[1:3])
+	h.same("from", h.postings(s, at(4).Add(time.Minute), time.Time{}), b.Books.Postings[3:])
+	enough := errors.New("enough")
+	if err := s.Postings(h.context(), time.Time{}, time.Time{}, func(*ledger.Posting) error { return enough }); !errors.Is(err, enough) {
+		h.Errorf("error = %v, want the caller's", err)
+	}
+	h.same("last", h.load(s, time.Time{}).Books.LastPosting, uint64(5))
+}
+
+func closesMeters(h *harness) {
+	m := full[ledger.State](1)
+	s := h.with(&yardmaster.Batch{Books: books.Out{Meters: []ledger.State{m}}})
+	h.same("meters", h.load(s, time.Time{}).Books.Meters, []ledger.State{m})
+	h.must(s.Commit(h.context(), &yardmaster.Batch{Books: books.Out{Closed: []id.Node{m.Node}}}))
+	h.same("meters", len(h.load(s, time.Time{}).Books.Meters), 0)
+}
+
+func forgetsTold(h *harness) {
+	b := sampleBooks()
+	s := h.with(&yardmaster.Batch{Books: books.Out{Told: b.Told}})
+	t := b.Told[0]
+	t.Near, t.UsedUp, t.Forecast, t.Held = false, false, false, false
+	b.Told[0] = t
+	h.must(s.Commit(h.context(), &yardmaster.Batch{Books: books.Out{Told: b.Told}}))
+	h.same("told", len(h.load(s, time.Time{}).Books.Told), 0)
+}
+
+func findsSavings(h *harness) {
+	early, late := full[ledger.Saving](1), full[ledger.Saving](2)
+	early.Seq, early.At, late.Seq, late.At = 1, dayOne, 2, dayOne.Add(time.Hour)
+	s := h.with(&yardmaster.Batch{Books: books.Out{Savings: []ledger.Saving{early, late}}})
+	got, err := s.Savings(h.context(), dayOne.Add(time.Minute), time.Time{})
+	h.must(err)
+	h.same("late", got, []ledger.Saving{late})
+	got, err = s.Savings(h.context(), time.Time{}, dayOne.Add(time.Minute))
+	h.must(err)
+	h.same("early", got, []ledger.Saving{early})
+}
