@@ -32,7 +32,7 @@ type Who struct {
 }
 
 // Books know all limits and what is used of them. They are not safe for use by
-// several at once; questions change nothing.
+// several at once. A question changes no answer.
 type Books struct {
 	now         time.Time // the latest that was told; time does not go back
 	limits      map[tenant.Subject]*rule

@@ -153,6 +153,12 @@ func TestAllowTakesTheTightest(t *testing.T) {
 				a.Bound = a.By.Nodes
 			},
 		},
+		"of equal limits the user's is named": {
+			limits: []tenant.Limit{{Subject: ann, GPUs: 4}, {Subject: vision, GPUs: 4}},
+			want: func(a *tenant.Allowance) {
+				a.GPUs, a.Ceiling, a.By.GPUs = 4, 4, "ann's limit of 4 GPUs at once"
+			},
+		},
 		"GPUs of a user may be borrowed up to the project's limit": {
 			limits: []tenant.Limit{{Subject: ann, GPUs: 2, Borrow: true}, {Subject: vision, GPUs: 8}},
 			before: func(b *admit.Books) { b.Use(noon, annsJ1, fleet.Local, 3, 0) },
@@ -286,6 +292,10 @@ func TestHoldIsASentence(t *testing.T) {
 			limits: []tenant.Limit{{Subject: ann, Money: 40 * dollar}}, now: time.Date(2026, 12, 31, 23, 59, 59, 0, time.UTC), cost: 50,
 			want: "ann has used $50 of $40 this month; it starts anew on 1 Jan 2027; an admin can raise it with: trainyard limit set user/ann --money $60",
 		},
+		"and for the whole of a week in which it begins": {
+			limits: []tenant.Limit{{Subject: ann, Money: 40 * dollar, Period: tenant.Week}}, now: time.Date(2026, 12, 28, 12, 0, 0, 0, time.UTC), cost: 50,
+			want: "ann has used $50 of $40 this week; it starts anew on 4 Jan 2027; an admin can raise it with: trainyard limit set user/ann --money $60",
+		},
 		"of two the one that lasts longer": {
 			limits: []tenant.Limit{{Subject: ann, Money: 40 * dollar, Period: tenant.Day}, {Subject: vision, GPUHours: 1}}, cost: 40, hours: 1,
 			want: "project vision has used 1 of 1 GPU-hour this month; it starts anew on 1 Dec; an admin can raise it with: trainyard limit set project/vision --gpu-hours 1.5",
@@ -299,8 +309,10 @@ func TestHoldIsASentence(t *testing.T) {
 				now = c.now
 			}
 			b.Spend(now, annsJ1, c.hours*3600, c.cost)
-			if got := b.Allow(now, annsJ1, 0, 0).Hold; got != c.want {
-				t.Errorf("got  %q\nwant %q", got, c.want)
+			for range 2 { // the second time it is known
+				if got := b.Allow(now, annsJ1, 0, 0).Hold; got != c.want {
+					t.Errorf("got  %q\nwant %q", got, c.want)
+				}
 			}
 		})
 	}
@@ -362,8 +374,9 @@ func TestWhatRunsOverMidnightIsDivided(t *testing.T) {
 	b := admit.New()
 	b.SpendOver(midnight.Add(-3*time.Hour), midnight.Add(time.Hour), annsJ1, 4*3600, 8)
 	b.SpendOver(midnight.Add(-time.Hour), midnight, annsJ1, 3600, 5) // told late
+	b.SpendOver(midnight, midnight, annsJ1, 0, 3)
 	b.SpendOver(midnight.Add(time.Hour), midnight.Add(time.Hour), annsJ1, 0, 1)
-	want := map[tenant.Period]float64{tenant.Day: 3, tenant.Week: 3, tenant.Month: 14}
+	want := map[tenant.Period]float64{tenant.Day: 3, tenant.Week: 3, tenant.Month: 17}
 	hours := map[tenant.Period]float64{tenant.Day: 1, tenant.Week: 1, tenant.Month: 5}
 	for _, total := range b.Totals() {
 		same(t, "money by "+string(total.Period), total.Money, want[total.Period])
@@ -371,6 +384,11 @@ func TestWhatRunsOverMidnightIsDivided(t *testing.T) {
 	}
 	if n := len(b.Totals()); n != 6 {
 		t.Errorf("there are %d totals", n)
+	}
+	b = admit.New()
+	b.Spend(midnight, annsJ1, 0, 1)
+	if all := b.Totals(); len(all) != 2 || all[0].Period != tenant.Month || all[1].Period != tenant.Month {
+		t.Errorf("what ended at midnight, a week's end, counts for %+v", all)
 	}
 }
 
@@ -391,6 +409,9 @@ func TestTheClockDoesNotGoBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, "what is left after a restart with a clock that is wrong", again.Allow(october, annsJ1, 0, 0).Money, 1)
+	if s := again.Standing(october, ann); !s.Begin.Equal(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)) {
+		t.Errorf("after a restart the period began on %s", s.Begin)
+	}
 }
 
 func TestSharesLeaveNothingBehind(t *testing.T) {

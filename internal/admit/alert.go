@@ -167,7 +167,7 @@ func (t *told) news(s *situation) []Kind {
 		news = append(news, SetFree)
 	}
 	if t.mark != s.mark || !t.begin.Equal(s.begin) {
-		*t = told{mark: s.mark, begin: s.begin, held: t.held}
+		*t = told{mark: s.mark, begin: s.begin}
 	}
 	switch {
 	case s.limit == 0:

@@ -135,7 +135,7 @@ func (q *question) exhausted(a *account, r *rule, m measure) {
 		return
 	}
 	q.tighten(m, 0, r.words)
-	if ends := r.Period.End(q.now); q.hold.account == nil || ends.After(q.hold.ends) {
+	if ends := a.endOf(r.Period, q.now); q.hold.account == nil || ends.After(q.hold.ends) {
 		q.hold = usedUp{a, r, m, ends}
 	}
 }

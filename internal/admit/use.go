@@ -24,6 +24,7 @@ type account struct {
 	live    map[Who]*stake  // that use something now
 	known   [measures]load  // of those of them whose rest is known
 	told    [measures]told
+	hold    hold // as it was said last
 	dirty   bool // its totals are to be written down
 }
 

@@ -51,11 +51,26 @@ func mark(m measure, r *rule) string {
 	return fmt.Sprintf("%s a %s, %s, warned at %g", m.limitText(r.amount[m]), r.Period, r.At, r.WarnAt)
 }
 
-// sentence says why nothing may start, and what would help.
+// sentence says why nothing may start, and what would help. Many jobs that wait ask
+// for it, so the account keeps it until something is spent.
 func (u *usedUp) sentence(now time.Time) string {
-	m, used := u.measure, u.account.usedOf(u.measure, u.rule.Period, now)
-	return join(usedOf(nameOf(u.account.subject), m, used, u.rule.amount[m], u.rule.Period),
-		"it starts anew on "+date(u.ends, now), help(u.account.subject, m, used, u.rule.amount[m]))
+	m, r, a := u.measure, u.rule, u.account
+	used := a.usedOf(m, r.Period, now)
+	if h := &a.hold; h.rule != r || h.measure != m || h.used != used || !h.ends.Equal(u.ends) {
+		text := join(usedOf(nameOf(a.subject), m, used, r.amount[m], r.Period),
+			"it starts anew on "+date(u.ends, r.Period.Begin(now)), help(a.subject, m, used, r.amount[m]))
+		*h = hold{rule: r, measure: m, used: used, ends: u.ends, text: text}
+	}
+	return a.hold.text
+}
+
+// hold is why nothing of an account may start.
+type hold struct {
+	rule    *rule
+	measure measure
+	used    int64
+	ends    time.Time
+	text    string
 }
 
 // budgetHold says why a job may not start, and what would help.
@@ -221,7 +236,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// date writes a day, with the year if it is another one.
+// date writes a day, with the year if it is another one than now.
 func date(t, now time.Time) string {
 	t = t.UTC()
 	if t.Year() != now.UTC().Year() {

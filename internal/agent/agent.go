@@ -221,10 +221,12 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	a.trouble("look at this machine", errors.Join(found.Problems...))
 	a.measure(ctx)
 	if err := a.join(ctx); err != nil {
-		if leaseEnded(err) || a.hold.over() {
-			return a.endMachine(ctx)
+		if !leaseEnded(err) && !a.hold.over() {
+			return err
 		}
-		return err
+		a.log.Warn("this machine cannot join any more", "error", err)
+		a.endMachine(ctx)
+		return nil
 	}
 	adopted, err := a.rt.Adopt()
 	if err != nil {
@@ -248,7 +250,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	loops.Wait()
 	a.stopShippers()
 	if over {
-		return a.endMachine(ctx)
+		a.endMachine(ctx)
 	}
 	a.log.Info("agent ends", "node", a.identity.Node())
 	return nil

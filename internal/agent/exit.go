@@ -7,6 +7,10 @@ import (
 	"trainyard/internal/job"
 )
 
+// deafAfter is how long the server may be silent before nobody waits for it to take
+// what is left of the output.
+const deafAfter = 3 * reportTimeout
+
 // stopRuns stops everything, waits until all has ended and its ends and output
 // are delivered, but no longer than the grace periods, of which none counts as
 // longer than longest, and some seconds.
@@ -36,7 +40,7 @@ func (a *Agent) stopRuns(ctx context.Context, longest time.Duration) {
 func (a *Agent) stopAll(ctx context.Context, mode job.StopMode) bool {
 	for {
 		changed := a.rt.Watch()
-		left := 0
+		left, running := 0, 0
 		for _, st := range a.rt.List() {
 			a.mu.Lock()
 			s := a.shippers[key{st.Run, st.Rank}]
@@ -45,11 +49,15 @@ func (a *Agent) stopAll(ctx context.Context, mode job.StopMode) bool {
 				left++
 			}
 			if st.State != job.RunEnded {
+				running++
 				a.trouble("stopping of runs", a.rt.Stop(st.Run, st.Rank, mode))
 			}
 		}
 		if left == 0 && a.reported() {
 			return true
+		}
+		if running == 0 && a.contactAge() > deafAfter.Seconds() {
+			return false // there is nobody to deliver to
 		}
 		pause(ctx, pollLog, changed)
 		if ctx.Err() != nil {

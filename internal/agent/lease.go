@@ -173,10 +173,10 @@ func (a *Agent) awaitEnd(ctx context.Context) bool {
 }
 
 // endMachine ends the machine by the command that was set, until that has happened.
-func (a *Agent) endMachine(ctx context.Context) error {
+func (a *Agent) endMachine(ctx context.Context) {
 	if a.cfg.OnLeaseEnd == "" || a.cfg.OnLeaseEnd == ExitOnLeaseEnd {
 		a.log.Warn("the lease of this machine is over, the agent ends")
-		return nil
+		return
 	}
 	for {
 		a.log.Warn("the lease of this machine is over, it is ended", "command", a.cfg.OnLeaseEnd)
@@ -184,9 +184,18 @@ func (a *Agent) endMachine(ctx context.Context) error {
 			a.log.Error("the machine cannot be ended", "error", err, "next_try", endRetry)
 		}
 		if !clock.Sleep(ctx, endRetry) {
-			return nil
+			return
 		}
 	}
+}
+
+// leaseLeft is for how many seconds the lease still holds, -1 if there is none.
+func (a *Agent) leaseLeft() float64 {
+	left, hired, err := a.hold.left()
+	if !hired || err != nil {
+		return -1
+	}
+	return max(left.Seconds(), 0)
 }
 
 // runShell runs a command line and says what it printed if it fails.

@@ -6,12 +6,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"trainyard/internal/agent"
+	"trainyard/internal/clock"
 	"trainyard/internal/cloud"
 	"trainyard/internal/job"
 )
@@ -64,23 +66,30 @@ func awaitLine(t *testing.T, lines *bufio.Reader) {
 	}
 }
 
-func seconds(n int64) *int64 { return &n }
+// aheadClock is the machine's clock, ahead by what the test says.
+type aheadClock struct{ ahead atomic.Int64 }
+
+func (c *aheadClock) Now() time.Time {
+	return clock.Wall{}.Now().Add(time.Duration(c.ahead.Load()))
+}
 
 func TestAHiredMachineThatHearsNothingStopsItsRunsAndEnds(t *testing.T) {
 	t.Parallel()
 	y, rt := newYard(t), newFakeRuntime()
-	y.left = seconds(3600)
+	y.left = new(int64(3600))
 	cfg := config(t, y, rt)
 	command, lines := ending(t)
-	cfg.OnLeaseEnd = command
+	clk := &aheadClock{}
+	cfg.OnLeaseEnd, cfg.Clock = command, clk
 	launch(t, cfg)
 	y.assign(assignment("j1.1"))
 	y.awaitState("j1.1", job.RunRunning)
-	y.change(func() { y.left = seconds(1) })
+	y.change(func() { y.left = new(int64(1)) })
 	seen := 0
 	y.await("a count", func() bool { seen = len(y.reports); return true })
 	y.await("an answer with a second left", func() bool { return len(y.reports) > seen+1 })
 	y.stop()
+	clk.ahead.Store(int64(time.Minute)) // it has been silent for so long that nobody waits for it
 	rt.wait(y, "the run to be stopped", func() bool { return len(rt.stops) > 0 })
 	awaitLine(t, lines)
 	if rt.stops[0] != "j1.1 term" {
@@ -91,7 +100,7 @@ func TestAHiredMachineThatHearsNothingStopsItsRunsAndEnds(t *testing.T) {
 func TestAHiredMachineWhoseAgentStartsAnewStillEnds(t *testing.T) {
 	t.Parallel()
 	y, rt := newYard(t), newFakeRuntime()
-	y.left = seconds(2)
+	y.left = new(int64(2))
 	cfg := config(t, y, rt)
 	cfg.OnLeaseEnd = agent.ExitOnLeaseEnd
 	stop := launch(t, cfg)
@@ -146,7 +155,7 @@ func TestAJoinThatFailsAfterTheEndOfTheLeaseEndsTheMachine(t *testing.T) {
 func TestAReportThatIsRefusedBecauseTheLeaseIsOverEndsTheMachine(t *testing.T) {
 	t.Parallel()
 	y, rt := newYard(t), newFakeRuntime()
-	y.left = seconds(86400)
+	y.left = new(int64(86400))
 	cfg := config(t, y, rt)
 	cfg.OnLeaseEnd = agent.ExitOnLeaseEnd
 	ended := start(t, cfg)

@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/admit"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/job"
 	"trainyard/internal/ledger"
 	"trainyard/internal/tenant"
 )
@@ -152,7 +153,11 @@ func (b *Books) posted(now time.Time, n id.Node, from int, before time.Time) {
 		if p.Owner == "" {
 			continue
 		}
-		b.Limits.Spend(now, admit.Who{Owner: p.Owner, Project: p.Project, Job: p.Job}, float64(p.GPUTime)/1000, p.Cost().Dollars())
+		used := p.GPUTime
+		if p.Account != ledger.Use {
+			used = 0 // hired for them, and not used
+		}
+		b.Limits.SpendOver(p.From, p.To, admit.Who{Owner: p.Owner, Project: p.Project, Job: p.Job}, float64(used)/1000, p.Cost().Dollars())
 		b.charged(p)
 	}
 }
@@ -204,22 +209,10 @@ func (b *Books) Save(s ledger.Saving) {
 	b.out.Savings = append(b.out.Savings, s)
 }
 
-// Rate returns what a run costs in an hour that holds so many GPUs of a node: rent
-// that is paid for its sake, and energy.
-func (b *Books) Rate(n *fleet.Node, gpus float64, l *fleet.Lease) float64 {
-	all := float64(len(n.Inventory.GPUs))
-	share := 1.0
-	if all > 0 {
-		share = gpus / all
-	}
-	if l != nil {
-		return float64(l.Offer.Hourly) / 1e6 * share
-	}
-	p := b.tariff.Of(n)
-	if p == nil {
-		return 0
-	}
-	return b.tariff.Rate(p, int(max(gpus, 1))) * share
+// Rate returns what a rank costs in an hour, as the meter of its node will read it.
+func (b *Books) Rate(n *fleet.Node, k *job.Rank, l *fleet.Lease) float64 {
+	h := ledger.HolderOf(&fleet.Hold{GPUs: fleet.Mask(k.GPUs), Share: k.Share, CPUs: k.CPUs}, "")
+	return ledger.Hourly(n, b.tariff, l, h).Dollars()
 }
 
 // Take returns what is to be stored, and forgets it.
@@ -236,7 +229,7 @@ func (b *Books) Take() Out {
 	return o
 }
 
-// Pending postings reach until now: Peek returns what would be posted if everything ended now.
+// Peek returns what would be posted if everything ended now.
 func (b *Books) Peek(now time.Time) []ledger.Posting {
 	var list []ledger.Posting
 	for _, n := range slices.Sorted(maps.Keys(b.meters)) {

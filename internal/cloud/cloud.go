@@ -28,7 +28,10 @@ type Provider interface {
 	// machine was created.
 	Create(ctx context.Context, r Request) (Instance, error)
 
-	// Terminate ends a machine. Ending one that is gone is no error.
+	// Terminate ends a machine. Ending one that has ended is no error. One that the
+	// provider does not know is fault.NotFound: it ended long ago, or it is so new
+	// that the provider has not caught up; who asks knows how old it is. That it
+	// was asked is not that it is over: List says so.
 	Terminate(ctx context.Context, region, instance string) error
 
 	// List returns every machine of this yard that has not ended, and those that

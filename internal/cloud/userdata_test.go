@@ -38,6 +38,9 @@ var tools = []string{"cat", "date", "mkdir", "mv", "chmod", "sha256sum", "sh", "
 func newComputer(t *testing.T, shell string) *computer {
 	t.Helper()
 	real, err := exec.LookPath(shell)
+	if err != nil && os.Getenv("CI") == "true" {
+		t.Fatalf("%s is not installed", shell)
+	}
 	if err != nil {
 		t.Skipf("%s is not installed", shell)
 	}

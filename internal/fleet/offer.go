@@ -55,6 +55,13 @@ func (o *Offer) Node() *Node {
 	return n
 }
 
+// Speed returns the TFLOPS that one of its GPUs reaches as far as is known, else 0.
+func (o *Offer) Speed() float64 {
+	g := GPU{Model: o.GPU, Peak: o.TFLOPS}
+	speed, _ := g.TFLOPS()
+	return speed
+}
+
 // Rent returns what hiring a node of this offer for so long costs, in money.
 func (o *Offer) Rent(d job.Duration) float64 {
 	return float64(o.Hourly) / 1e6 * time.Duration(o.Billed(d)).Hours()

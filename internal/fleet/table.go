@@ -33,6 +33,7 @@ type Hold struct {
 	Share  float64 // of the one GPU, if it is shared; 0 for whole ones
 	CPUs   job.CPUs
 	Memory job.Bytes
+	Since  time.Time // ordered then
 	Ends   time.Time // expected; zero if unknown
 }
 

@@ -169,12 +169,12 @@ func atLeastAsGood(a, b *fleet.Offer) bool {
 
 // Fit is what of a catalogue a need fits on.
 type Fit struct {
-	need fleet.Need
-	fits []fit
+	need  fleet.Need
+	hosts []host
 }
 
-// fit is a shape that a need fits on.
-type fit struct {
+// host is a shape that a need fits on.
+type host struct {
 	shape *shape
 	gpus  int     // in use
 	speed float64 // TFLOPS of those, 0 if unknown
@@ -188,7 +188,7 @@ func (c *Catalogue) Fit(need fleet.Need) *Fit {
 		s := &c.shapes[i]
 		if gpus, ok := match.Fits(&s.room); ok {
 			used := min(bits.OnesCount64(gpus), need.MaxGPUs)
-			f.fits = append(f.fits, fit{shape: s, gpus: used, speed: s.tflops * float64(used)})
+			f.hosts = append(f.hosts, host{shape: s, gpus: used, speed: s.tflops * float64(used)})
 		}
 	}
 	return f
@@ -200,9 +200,9 @@ func (c *Catalogue) Fit(need fleet.Need) *Fit {
 func (f *Fit) Best(q Query) []Option {
 	q.settle(f)
 	var list []Option
-	for i := range f.fits {
-		for _, o := range f.fits[i].shape.offers {
-			q.options(o, &f.fits[i], &f.need, func(opt Option) { list = append(list, opt) })
+	for i := range f.hosts {
+		for _, o := range f.hosts[i].shape.offers {
+			q.options(o, &f.hosts[i], &f.need, func(opt Option) { list = append(list, opt) })
 		}
 	}
 	slices.SortFunc(list, func(a, b Option) int { return q.compare(&a, &b) })
@@ -216,13 +216,13 @@ func (f *Fit) First(q Query) (Option, bool) {
 	q.settle(f)
 	var best Option
 	found := false
-	for i := range f.fits {
-		offers := f.fits[i].shape.front
+	for i := range f.hosts {
+		offers := f.hosts[i].shape.front
 		if q.Stage != nil { // which knows where the data are
-			offers = f.fits[i].shape.offers
+			offers = f.hosts[i].shape.offers
 		}
 		for _, o := range offers {
-			q.options(o, &f.fits[i], &f.need, func(opt Option) {
+			q.options(o, &f.hosts[i], &f.need, func(opt Option) {
 				if !found || q.compare(&opt, &best) < 0 {
 					best, found = opt, true
 				}
@@ -250,32 +250,27 @@ func (q *Query) settle(f *Fit) {
 	if q.Takes != nil || q.Base > 0 && q.Run > 0 {
 		return
 	}
-	q.Base = 0
-	for i := range f.fits {
-		if s := f.fits[i].speed * float64(max(f.need.Nodes, 1)); s > 0 && (q.Base == 0 || s < q.Base) {
-			q.Base = s
-		}
-	}
+	q.Base = f.Slowest() * float64(max(f.need.Nodes, 1))
 }
 
 // runs returns how long the job runs undisturbed, and whether that is a guess.
-func (q *Query) runs(o *fleet.Offer, f *fit, nodes int) (run time.Duration, guessed, ok bool) {
+func (q *Query) runs(o *fleet.Offer, h *host, nodes int) (run time.Duration, guessed, ok bool) {
 	if q.Takes != nil {
-		run, ok = q.Takes(o, nodes, f.gpus)
+		run, ok = q.Takes(o, nodes, h.gpus)
 		return run, false, ok
 	}
 	run, guessed = q.Run, q.Run <= 0
 	if guessed {
 		run = time.Hour
 	}
-	if f.speed > 0 && q.Base > 0 {
-		run = job.Seconds(run.Seconds() * q.Base / (f.speed * float64(nodes)))
+	if h.speed > 0 && q.Base > 0 {
+		run = job.Seconds(run.Seconds() * q.Base / (h.speed * float64(nodes)))
 	}
 	return run, guessed, true
 }
 
 // options tells the ways to hire one offer.
-func (q *Query) options(o *fleet.Offer, f *fit, need *fleet.Need, tell func(Option)) {
+func (q *Query) options(o *fleet.Offer, h *host, need *fleet.Need, tell func(Option)) {
 	if o.Spot && q.NoSpot {
 		return
 	}
@@ -285,12 +280,12 @@ func (q *Query) options(o *fleet.Offer, f *fit, need *fleet.Need, tell func(Opti
 	}
 	var last time.Duration
 	for n := max(need.Nodes, 1); n <= most; n *= 2 {
-		run, guessed, ok := q.runs(o, f, n)
+		run, guessed, ok := q.runs(o, h, n)
 		if !ok || last > 0 && run >= last {
 			return
 		}
 		last = run
-		if opt, ok := q.price(o, f, n, run); ok {
+		if opt, ok := q.price(o, h, n, run); ok {
 			opt.Guessed = guessed
 			tell(opt)
 		}
@@ -306,20 +301,21 @@ func (q *Query) options(o *fleet.Offer, f *fit, need *fleet.Need, tell func(Opti
 // nodes are taken back at random, each with the rate L of its offer, and a job on n
 // nodes loses all of them with the first, so at the rate n·L. Work that was done since the
 // last checkpoint is lost, and then come boot, set-up, staging and restoring again,
-// in all R. A stretch of work w between two checkpoints is then expected to take
+// in all R. (An offer that tells no losses is taken to have none; those of a Market
+// always tell.) A stretch of work w between two checkpoints is then expected to take
 //
 //	(1/(n·L) + R) · (exp(n·L·w) − 1)
 //
 // with exp(n·L·w) − 1 take-backs, and the stretches add up. A replacement begins a
 // paid stretch of its own, of which half is lost on average.
-func (q *Query) price(o *fleet.Offer, f *fit, nodes int, run time.Duration) (Option, bool) {
+func (q *Query) price(o *fleet.Offer, h *host, nodes int, run time.Duration) (Option, bool) {
 	var stage time.Duration
 	var transfer float64
 	if q.Stage != nil {
 		stage, transfer = q.Stage(o)
 	}
 	ready := time.Duration(o.Boot) + q.Setup + stage
-	opt := Option{Offer: o, Nodes: nodes, GPUs: f.gpus, Run: run, Start: q.Now.Add(ready)}
+	opt := Option{Offer: o, Nodes: nodes, GPUs: h.gpus, Run: run, Start: q.Now.Add(ready)}
 	works := run.Seconds()
 	if o.Spot && o.Losses > 0 {
 		var ok bool

@@ -124,6 +124,7 @@ func TestMoneyAndTimesOfAnOption(t *testing.T) {
 		"what the caller knows":      {fleet.Offer{Hourly: 6e6}, hire.Query{Takes: func(_ *fleet.Offer, n, g int) (time.Duration, bool) { return time.Duration(10*n+g) * m, true }}, 2, 0, 21 * m, 4.2},
 		"spot that is never lost":    {fleet.Offer{Hourly: 6e6, Spot: true}, hire.Query{Run: h}, 1, 0, h, 6},
 		"no work at all":             {fleet.Offer{Hourly: 6e6, Spot: true, Losses: 1}, hire.Query{Takes: func(*fleet.Offer, int, int) (time.Duration, bool) { return 0, true }}, 1, 0, 0, 0},
+		"spot by the hour, 1 loss":   {fleet.Offer{Hourly: 6e6, Spot: true, Losses: math.Ln2, Bills: job.Duration(h)}, hire.Query{Run: h}, 1, 0, job.Seconds(3600 / math.Ln2), 15},
 		"a job that needs no GPU":    {fleet.Offer{Hourly: 6e6}, hire.Query{Run: h, Base: 200}, 0, 0, h, 6},
 		"spot by the second, 1 loss": {fleet.Offer{Hourly: 6e6, Spot: true, Losses: math.Ln2}, hire.Query{Run: h}, 1, 0, job.Seconds(3600 / math.Ln2), 6 / math.Ln2},
 	} {
@@ -304,6 +305,42 @@ func TestBestIsSortedAndSteady(t *testing.T) {
 			if *got[i].Offer != *again[i].Offer || got[i].Nodes != again[i].Nodes {
 				t.Fatalf("%d is %s in one order and %s in another", i, &got[i], &again[i])
 			}
+		}
+	})
+}
+
+// TestTheFirstIsAsGoodAsAny gives few offers of like nodes whose terms differ in everything.
+func TestTheFirstIsAsGoodAsAny(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		some := func(name string, of ...time.Duration) job.Duration {
+			return job.Duration(rapid.SampledFrom(of).Draw(t, name))
+		}
+		var offers []fleet.Offer
+		for i := range rapid.IntRange(2, 3).Draw(t, "offers") {
+			o := fleet.Offer{
+				GPU: "g", TFLOPS: 100, Zone: string(rune('a' + i)), Spot: rapid.Bool().Draw(t, "spot"), Hourly: job.Money(rapid.IntRange(1, 4).Draw(t, "hourly")) * 1e6,
+				Boot: some("boot", 0, 0, 0, time.Hour), Bills: some("bills", 0, 0, 0, 3*time.Hour), Least: some("least", 0, 0, 0, 5*time.Hour),
+				Most: rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "most"),
+			}
+			if o.Spot {
+				o.Losses = rapid.SampledFrom([]float64{0.01, 0.3}).Draw(t, "losses")
+			}
+			offers = append(offers, o)
+		}
+		n := need(1)
+		n.Nodes = rapid.IntRange(1, 2).Draw(t, "nodes")
+		n.MaxNodes = n.Nodes + rapid.IntRange(0, 2).Draw(t, "more nodes")
+		q := hire.Query{
+			Now: noon, Objective: rapid.SampledFrom([]job.Objective{job.ObjectiveTime, job.ObjectiveCost, job.ObjectiveBalanced}).Draw(t, "objective"),
+			Value: rapid.SampledFrom([]float64{0, 1, 10}).Draw(t, "value"), Run: time.Duration(rapid.IntRange(1, 600).Draw(t, "run")) * time.Minute,
+			NoSpot: rapid.IntRange(0, 3).Draw(t, "no spot") == 0,
+		}
+		fit := hire.NewCatalogue(fleetOf(offers...), nil).Fit(n)
+		all := fit.Best(q)
+		first, ok := fit.First(q)
+		if ok != (len(all) > 0) || ok && (first.Score != all[0].Score || first.Money != all[0].Money || !first.Finish.Equal(all[0].Finish)) {
+			t.Fatalf("the first is %v and the list %v", first, all)
 		}
 	})
 }

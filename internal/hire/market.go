@@ -105,20 +105,23 @@ func (m *Market) Open(now time.Time) []fleet.Offer {
 	if m.fresh && (m.until.IsZero() || now.Before(m.until)) {
 		return m.open
 	}
-	m.open, m.until, m.fresh = nil, time.Time{}, true
+	m.open, m.until, m.fresh = make([]fleet.Offer, 0, len(m.offers)), time.Time{}, true
 	shut := m.shut(now)
 	for _, s := range shut {
 		if end := m.closed[s].until; m.until.IsZero() || end.Before(m.until) {
 			m.until = end
 		}
 	}
+next:
 	for i := range m.offers {
-		o := m.offers[i]
-		if slices.ContainsFunc(shut, func(s scope) bool { return s.covers(&o) }) {
-			continue
+		for k := range shut {
+			if shut[k].covers(&m.offers[i]) {
+				continue next
+			}
 		}
-		o.Losses = m.losses(&o)
-		m.open = append(m.open, o)
+		m.open = append(m.open, m.offers[i])
+		last := &m.open[len(m.open)-1]
+		last.Losses = m.losses(last)
 	}
 	return m.open
 }

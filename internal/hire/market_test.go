@@ -306,6 +306,30 @@ func TestOfARefusalAndAGrantAtOnceTheRefusalCounts(t *testing.T) {
 	}
 }
 
+func TestALeaseThatEndedTellsWhetherItsNodeWasTakenBack(t *testing.T) {
+	t.Parallel()
+	spot, onDemand := stalls()[1], stalls()[0]
+	for name, c := range map[string]struct {
+		lease fleet.Lease
+		want  float64 // losses of the spot offer
+	}{
+		"taken back":       {fleet.Lease{Offer: spot, Granted: noon, Ended: noon.Add(24 * time.Hour)}, (0.1*24 + 1) / 48},
+		"given back":       {fleet.Lease{Offer: spot, Granted: noon, Returned: noon, Ended: noon.Add(24 * time.Hour)}, 0.1 * 24 / 48},
+		"never given":      {fleet.Lease{Offer: spot, Ended: noon.Add(24 * time.Hour)}, 0.1},
+		"not a spot lease": {fleet.Lease{Offer: onDemand, Granted: noon, Ended: noon.Add(24 * time.Hour)}, 0.1},
+	} {
+		m := hire.NewMarket(stalls())
+		m.Refused(spot.Name, fleet.RefusedQuota, noon)
+		m.Ended(&c.lease)
+		if o, _ := m.Offer(spot.Name); math.Abs(o.Losses-c.want) > 1e-12 {
+			t.Errorf("%s: losses are %g, want %g", name, o.Losses, c.want)
+		}
+		if open := len(m.Closed(noon)) == 0; open != (c.lease.Offer.Spot && !c.lease.Granted.IsZero()) {
+			t.Errorf("%s: closed is %v", name, m.Closed(noon))
+		}
+	}
+}
+
 // TestReplayRemembersTheSame lets a yard hire at random, tells one market of it as it
 // happens and another one afterwards, from the leases alone.
 func TestReplayRemembersTheSame(t *testing.T) {
@@ -440,7 +464,17 @@ func manyOffers(n int) []fleet.Offer {
 			Hourly: job.Money(price * 1e6), Boot: job.Duration(3 * time.Minute), Least: job.Duration(time.Minute),
 		}
 		if spot {
-			o.Losses = 0.05
+			o.Losses = 0.02 * float64(1+i%3)
+		}
+		switch i % 7 { // some differ in their terms
+		case 1:
+			o.Boot = job.Duration(time.Minute)
+		case 2:
+			o.Bills = job.Duration(time.Hour)
+		case 3:
+			o.Most = 2
+		case 4:
+			o.Least = job.Duration(time.Hour)
 		}
 		o.Name = o.NameOf()
 		offers = append(offers, o)

@@ -136,7 +136,7 @@ func TestWholePriceFilesAreRefused(t *testing.T) {
 	t.Parallel()
 	var many strings.Builder
 	many.WriteString("providers:\n- provider: a\n  types:\n")
-	for i := range 10_001 {
+	for i := range 10_005 {
 		fmt.Fprintf(&many, "  - {type: t%d, cpus: 1, memory: 1GB, hourly: 1}\n", i)
 	}
 	broken := "providers:\n- provider: a\n  types:\n" + strings.Repeat("  - {type: /}\n", 60)
@@ -161,6 +161,9 @@ func TestWholePriceFilesAreRefused(t *testing.T) {
 			var list fault.List
 			if !errors.As(err, &list) || len(offers) > 0 {
 				t.Fatalf("got %d offers and %v, want a list of mistakes", len(offers), err)
+			}
+			if most := 101; len(list) > most || c.code == "too_large" && len(list) > 1 {
+				t.Errorf("%d mistakes are told", len(list))
 			}
 			for _, e := range list {
 				if e.Code == c.code && e.Line == c.line {

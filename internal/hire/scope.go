@@ -42,7 +42,7 @@ func family(gpu string) string {
 }
 
 // covers reports whether an offer is within the scope.
-func (s scope) covers(o *fleet.Offer) bool {
+func (s *scope) covers(o *fleet.Offer) bool {
 	if s.provider != o.Provider || s.spot != o.Spot {
 		return false
 	}
@@ -58,7 +58,7 @@ func (s scope) covers(o *fleet.Offer) bool {
 }
 
 // wait returns for how long the scope is closed when it was refused so many times in a row.
-func (s scope) wait(times int) time.Duration {
+func (s *scope) wait(times int) time.Duration {
 	first, most := firstQuota, mostQuota
 	if s.code == fleet.RefusedCapacity || s.code == fleet.RefusedPrice {
 		first, most = firstWait, mostWait
@@ -81,7 +81,7 @@ func compareScopes(a, b scope) int {
 }
 
 // what names the scope for people.
-func (s scope) what() string {
+func (s *scope) what() string {
 	how := "on demand"
 	if s.spot {
 		how = "on spot"
@@ -109,7 +109,7 @@ func (s scope) what() string {
 }
 
 // why says in words what a code means.
-func (s scope) why() string {
+func (s *scope) why() string {
 	switch s.code {
 	case fleet.RefusedCapacity:
 		return "the provider has none to give"

@@ -70,7 +70,7 @@ func (t terms) write(out *bytes.Buffer) {
 // twins reports whether the second is the first on spot and they differ in nothing
 // that one line cannot say.
 func twins(a, b *fleet.Offer) bool {
-	if a.Spot || !b.Spot || a.Losses != 0 {
+	if a.Spot || !b.Spot {
 		return false
 	}
 	same := *b

@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,11 +31,7 @@ func (r *Report) WriteCSV(w io.Writer) error {
 	out.row(append(head, amountColumns...))
 	for i := range r.Rows {
 		row := &r.Rows[i]
-		cells := make([]string, 0, len(head)+len(amountColumns))
-		for _, k := range row.Keys {
-			cells = append(cells, k)
-		}
-		out.row(append(cells, row.columns()...))
+		out.row(slices.Concat(row.Keys, row.columns()))
 	}
 	return out.end()
 }
@@ -82,7 +79,7 @@ func (r *SavingsReport) WriteCSV(w io.Writer) error {
 	}
 	out.row(append(head, "decisions", "saved_usd", "saved_seconds"))
 	for _, row := range r.Rows {
-		out.row(append(append([]string{}, row.Keys...), strconv.Itoa(row.Count), row.Money.String(), row.Time.String()))
+		out.row(slices.Concat(row.Keys, []string{strconv.Itoa(row.Count), row.Money.String(), row.Time.String()}))
 	}
 	return out.end()
 }

@@ -22,6 +22,7 @@ type Meter struct {
 	s      State
 	load   load
 	priced priced // what the rates were read from
+	kind   kind   // what the name of the GPUs was read from
 }
 
 // State is all that a meter is. It is stored with the postings, so that a meter that
@@ -60,7 +61,7 @@ func New(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease, now time.Time) *Meter {
 
 // Load returns the meter of a stored state.
 func Load(s State) (*Meter, error) {
-	if s.Node == "" || s.Since.Before(s.Opened) || !slices.Contains(Accounts(), s.Status.Rest) {
+	if s.Node == "" || s.Since.Before(s.Opened) || !slices.Contains(Accounts(), s.Status.Rest) || !s.Carry.sound() || !s.Rates.sound() {
 		return nil, fault.New(fault.Internal, "meter_state", "the stored state of the meter of node %q is none", s.Node).
 			WithRemedy("restore the store from a copy, or remove the node and let it join again")
 	}
@@ -106,11 +107,12 @@ func (m *Meter) Set(dst []Posting, now time.Time, s Status, holders []Holder) []
 // starts from nothing. What it was paid for so far still counts for its lease. A tariff
 // is not changed in place: other prices are another tariff.
 func (m *Meter) Change(dst []Posting, now time.Time, n *fleet.Node, t *fleet.Tariff, l *fleet.Lease) []Posting {
-	next := Meter{s: m.s}
+	next := Meter{s: m.s, kind: m.kind}
 	next.describe(n, l)
 	if by := pricedBy(n, t, l); by != m.priced {
 		next.s.Rates, m.priced = ratesOf(n, t, l), by
 	}
+	m.kind = next.kind
 	if m.s.alike(&next.s) {
 		return dst
 	}
@@ -119,7 +121,7 @@ func (m *Meter) Change(dst []Posting, now time.Time, n *fleet.Node, t *fleet.Tar
 		m.s.Read = Amounts{}
 	}
 	m.describe(n, l)
-	m.s.Rates = next.s.Rates
+	m.s.GPU, m.s.Rates = next.s.GPU, next.s.Rates
 	m.settle()
 	return dst
 }
@@ -163,7 +165,10 @@ func (m *Meter) Close(dst []Posting, now time.Time) []Posting {
 // describe writes down what the node is.
 func (m *Meter) describe(n *fleet.Node, l *fleet.Lease) {
 	s := &m.s
-	s.Node, s.Class, s.GPU = n.ID, n.Class, gpuKind(&n.Inventory)
+	s.Node, s.Class = n.ID, n.Class
+	if k := kindOf(&n.Inventory); k != m.kind {
+		s.GPU, m.kind = k.name(), k
+	}
 	s.GPUs, s.CPUs = gpuSet(&n.Inventory), max(n.Inventory.CPUs, 0)
 	s.Lease, s.Offer, s.Owner, s.Project, s.Job = "", "", "", "", ""
 	if l != nil {

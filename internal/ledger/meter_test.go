@@ -271,6 +271,38 @@ func TestStatusOfANode(t *testing.T) {
 	}
 }
 
+func TestOneNameForOneKindOfGPU(t *testing.T) {
+	t.Parallel()
+	gpu := func(model string, gb job.Bytes) fleet.GPU { return fleet.GPU{Model: model, Memory: gb << 30} }
+	for name, tc := range map[string]struct {
+		gpus []fleet.GPU
+		want string
+	}{
+		"none":                 {nil, ""},
+		"as a driver says":     {[]fleet.GPU{gpu("NVIDIA A100-SXM4-80GB", 80), gpu("NVIDIA A100-SXM4-80GB", 80)}, "A100 SXM4 80GB"},
+		"as a cloud says":      {[]fleet.GPU{gpu("A100", 80)}, "A100 SXM4 80GB"},
+		"memory not known":     {[]fleet.GPU{gpu("A100", 0)}, "A100"},
+		"nobody knows it":      {[]fleet.GPU{gpu("Abacus 9", 4)}, "Abacus 9"},
+		"two kinds in one box": {[]fleet.GPU{gpu("A100", 80), gpu("L4", 24)}, "mixed"},
+	} {
+		n := newNode("n", fleet.Local, 0)
+		n.Inventory.GPUs = tc.gpus
+		fresh := ledger.New(n, nil, nil, monday)
+		changed := ledger.New(newNode("n", fleet.Local, 1), nil, nil, monday)
+		changed.Change(nil, monday, n, nil, nil)
+		again, err := ledger.Load(ledger.New(newNode("n", fleet.Local, 1), nil, nil, monday).Save())
+		if err != nil {
+			t.Fatal(err)
+		}
+		again.Change(nil, monday, n, nil, nil)
+		for _, m := range []*ledger.Meter{fresh, changed, again} {
+			if got := m.Save().GPU; got != tc.want {
+				t.Errorf("%s: %q, want %q", name, got, tc.want)
+			}
+		}
+	}
+}
+
 func TestHolderOfAHold(t *testing.T) {
 	t.Parallel()
 	got := ledger.HolderOf(&fleet.Hold{Run: "j1.1", Job: "j1", Owner: "ann", GPUs: 2, Share: 0.3333, CPUs: 500}, "vision")
@@ -422,6 +454,9 @@ func TestAMeterGoesOnFromItsStoredState(t *testing.T) {
 		"no node":                   func(s *ledger.State) { s.Node = "" },
 		"posted before it was open": func(s *ledger.State) { s.Since = s.Opened.Add(-time.Hour) },
 		"unknown account":           func(s *ledger.State) { s.Status.Rest = "" },
+		"less than nothing carried": func(s *ledger.State) { s.Carry[0] = -1 },
+		"a unit carried":            func(s *ledger.State) { s.Carry[2] = 1000 },
+		"a price below nothing":     func(s *ledger.State) { s.Rates.Rent = []int64{-1} },
 	} {
 		bad := state
 		spoil(&bad)

@@ -377,9 +377,13 @@ func (h *history) step() {
 	case 3:
 		h.restart()
 	case 4, 5:
+		post := (*ledger.Meter).Roll
+		if h.flip("at once") {
+			post = (*ledger.Meter).Post
+		}
 		for _, s := range h.slots {
 			if s.meter != nil {
-				h.post(s.meter.Roll(nil, h.now))
+				h.post(post(s.meter, nil, h.now))
 			}
 		}
 	default:

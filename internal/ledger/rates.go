@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/gpuspec"
 	"trainyard/internal/job"
 )
 
@@ -101,6 +102,24 @@ func at(list []int64, n int) int64 {
 // stretch is closed.
 type carry [3]int64
 
+// sound reports whether it can be a carry: less than a unit of each.
+func (c *carry) sound() bool {
+	for i, unit := range [...]int64{msPerHour, perKWh, perJoule} {
+		if c[i] < 0 || c[i] >= unit {
+			return false
+		}
+	}
+	return true
+}
+
+// sound reports whether all rates are within what prices may be.
+func (r *rates) sound() bool {
+	within := func(list []int64, most int64) bool {
+		return !slices.ContainsFunc(list, func(x int64) bool { return x < 0 || x > most })
+	}
+	return within(r.Rent, mostRent) && within(r.Watts, mostWatts) && within([]int64{r.Price}, mostPrice) && r.Bills >= 0 && r.Least >= 0
+}
+
 // cost returns rent, power and energy of ms milliseconds at these rates, and of them
 // what the node takes whether it is used or not.
 func (r *rates) cost(ms int64, l *load, c *carry) (total, base vector) {
@@ -181,18 +200,37 @@ func milli(share float64) int64 { return max(whole(share, 1000, 1000), 1) }
 
 func count(set uint64) int64 { return int64(bits.OnesCount64(set)) }
 
-// gpuKind names the kind of a node's GPUs.
-func gpuKind(inv *fleet.Inventory) string {
-	kind := ""
+// kind is what is known of the kind of a node's GPUs.
+type kind struct {
+	model  string
+	memory job.Bytes
+	mixed  bool
+	known  bool // was looked at: a node without GPUs is of no kind, and that is known too
+}
+
+func kindOf(inv *fleet.Inventory) kind {
+	k := kind{known: true}
 	for i := range inv.GPUs {
-		switch model := inv.GPUs[i].Model; {
+		switch g := &inv.GPUs[i]; {
 		case i == 0:
-			kind = model
-		case model != kind:
-			return "mixed"
+			k.model, k.memory = g.Model, g.Memory
+		case g.Model != k.model:
+			return kind{mixed: true, known: true}
 		}
 	}
-	return kind
+	return k
+}
+
+// name returns one name for a kind, whatever its driver or its cloud calls it. Without
+// its memory it cannot be told from its brothers and keeps the name it came with.
+func (k *kind) name() string {
+	if k.mixed {
+		return "mixed"
+	}
+	if spec, ok := gpuspec.Find(k.model, k.memory); ok && k.memory > 0 {
+		return spec.Name
+	}
+	return k.model
 }
 
 // gpuSet returns the indices of a node's GPUs.

@@ -181,6 +181,7 @@ func (k Key) of(p *Posting, at time.Time) string {
 		return string(p.Account)
 	case ByHour, ByDay, ByWeek, ByMonth:
 		return k.label(at)
+	case ByKind: // of savings alone
 	}
 	return ""
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/job"
 )
 
 // needWords says what one node must have.
@@ -52,4 +53,28 @@ func plural(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Largest says what the largest node would be that a job with this place could have.
+func Largest(v *View, offers []fleet.Offer, p job.Place) string {
+	var best *fleet.Node
+	size := func(n *fleet.Node) job.Bytes { return n.GPUSize() * job.Bytes(len(n.Inventory.GPUs)) }
+	for i := range v.Rooms {
+		if n := v.Rooms[i].Node; n.Class.Allows(p) && (best == nil || size(n) > size(best)) {
+			best = n
+		}
+	}
+	for i := range offers {
+		if n := offers[i].Node(); n.Class.Allows(p) && (best == nil || size(n) > size(best)) {
+			best = n
+		}
+	}
+	if best == nil {
+		return "nothing that it may use is there"
+	}
+	if len(best.Inventory.GPUs) == 0 {
+		return fmt.Sprintf("the largest that would fit is %s with %s CPUs and %s of memory", best.ID, best.Inventory.CPUs, best.Inventory.Memory.Short())
+	}
+	g := &best.Inventory.GPUs[0]
+	return fmt.Sprintf("the largest that would fit is %s with %dx %s of %s", best.ID, len(best.Inventory.GPUs), g.Model, g.Memory.Short())
 }

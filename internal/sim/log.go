@@ -31,6 +31,8 @@ func (s *simulation) subject(e *yardmaster.Event) string {
 	switch {
 	case kind == "user" || kind == "token" || kind == "run" && what == "ended":
 		return ""
+	case kind == "lease":
+		return "lease " + string(e.Lease)
 	case e.Job != "":
 		if l, alive := s.jobs[e.Job]; alive {
 			return label(l)
@@ -48,7 +50,9 @@ func turn(e *yardmaster.Event) string {
 	switch {
 	case e.From != "":
 		return e.From + " -> " + e.To
-	case kind == "job":
+	case kind == "job" && what == "held":
+		return what
+	case kind == "job" || kind == "lease" && what == e.To:
 		return "-> " + e.To
 	}
 	return what

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -117,6 +118,7 @@ func newSimulation(cfg Config) (*simulation, error) {
 		state.Nodes = append(state.Nodes, n)
 		s.addHost(n)
 	}
+	state.Datasets, state.Books.Limits = cfg.Data, cfg.Limits
 	if cfg.Begin != nil {
 		s.takeOver(cfg.Begin, &state)
 	}
@@ -300,7 +302,7 @@ func (s *simulation) submit(j *Job) error {
 	s.tally.messages++
 	reply, err := s.yard.Step(s.time(), yardmaster.Submit{Owner: owner, Jobs: []yardmaster.NewJob{{Spec: j.Spec}}})
 	if err != nil {
-		return fmt.Errorf("job %s at %s: %w", j.Name, j.At, err)
+		return s.refused(j, err)
 	}
 	sub, _ := reply.(yardmaster.Submitted)
 	l := &life{job: j, id: sub.Jobs[0], share: enough(j)}
@@ -313,6 +315,22 @@ func (s *simulation) submit(j *Job) error {
 				s.step(yardmaster.Cancel{Job: l.id, By: owner})
 			}
 		})
+	}
+	return nil
+}
+
+// refused takes note of a job that the yard does not take. Only one that no node
+// could ever run is part of a scenario; any other refusal is a mistake in it.
+func (s *simulation) refused(j *Job, err error) error {
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != "nothing_fits" && f.Code != "place_conflict" {
+		return fmt.Errorf("job %s at %s: %w", j.Name, j.At, err)
+	}
+	s.tally.out.Refused++
+	if s.cfg.Log != nil {
+		s.line = fmt.Appendf(s.line[:0], "%14s  %-14s %-22s (%s)\n", job.Duration(s.now), j.Name, "refused", f.Error())
+		_, err := s.cfg.Log.Write(s.line)
+		return err
 	}
 	return nil
 }

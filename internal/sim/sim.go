@@ -13,10 +13,12 @@ import (
 	"math"
 	"time"
 
+	"trainyard/internal/dataset"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
 
@@ -107,6 +109,8 @@ type Config struct {
 	Jobs    Jobs
 	Changes Changes // nil if nodes stay as they are
 	Tariff  *fleet.Tariff
+	Limits  []tenant.Limit
+	Data    []dataset.Dataset
 	Cloud   *Cloud                   // from which nodes can be hired; nil if from none
 	Yard    func(*yardmaster.Config) // sets what else there is to set; nil for nothing
 	Network *Network                 // how data and checkpoints travel; nil if that takes no time

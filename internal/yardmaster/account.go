@@ -58,18 +58,22 @@ func (y *Yard) use(r *jobRecord, k *job.Rank, sign float64) {
 	}
 	gpus := k.Whole()
 	if sign > 0 {
-		k.Hourly = y.books.Rate(&n.Node, gpus, y.Lease(n.Lease))
+		k.Hourly = y.books.Rate(&n.Node, k, y.Lease(n.Lease))
 	}
 	y.books.Limits.Use(y.now, r.who(), n.Class, sign*gpus, sign*k.Hourly)
 }
 
 // commit tells the books what a job is expected to spend from now on.
 func (y *Yard) commit(r *jobRecord) {
-	if r.running == nil {
+	if r.State.Final() {
 		y.books.Limits.Done(r.who())
 		return
 	}
 	o := admit.Outlay{Money: -1, GPUHours: -1, Budget: r.Spec.Budget, Spent: r.Cost}
+	if r.running == nil {
+		y.books.Limits.Commit(r.who(), o)
+		return
+	}
 	if ends := y.ends(r, r.run); !ends.IsZero() {
 		hours := max(ends.Sub(y.now), 0).Hours()
 		o.Money, o.GPUHours = 0, hours*r.running.Whole()

@@ -89,6 +89,7 @@ func (y *Yard) ended(r *jobRecord) {
 	if r.Spec.Budget > 0 {
 		y.budgets--
 	}
+	y.books.Limits.Done(r.who())
 	y.settleNeeds(r)
 	if y.cfg.KeepFinal == 0 {
 		y.spent = append(y.spent, r.ID)

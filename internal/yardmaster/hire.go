@@ -206,11 +206,11 @@ func (y *Yard) mayHire(r *jobRecord, h *place.Hire) string {
 	case a.Hold != "":
 		return a.Hold
 	case a.NoRent:
-		return a.Bound + " lets it run only where no rent is paid"
+		return a.By.Money + " lets it run only where no rent is paid"
 	case h.Count > a.Nodes:
-		return fmt.Sprintf("%s lets it have %d more on-demand nodes", a.Bound, a.Nodes)
+		return fmt.Sprintf("%s lets it have %d more on-demand nodes", a.By.Nodes, a.Nodes)
 	case h.Cost > a.Money:
-		return fmt.Sprintf("%s has $%.2f left and this would cost $%.2f", a.Bound, max(a.Money, 0), h.Cost)
+		return fmt.Sprintf("%s has $%.2f left and this would cost $%.2f", a.By.Money, max(a.Money, 0), h.Cost)
 	}
 	return ""
 }

@@ -56,7 +56,7 @@ func (y *Yard) hold(r *jobRecord, run *runRecord) {
 			continue
 		}
 		y.table.Book(k.Node, fleet.Hold{
-			Run: run.ID, Job: r.ID, Owner: r.Owner, GPUs: fleet.Mask(k.GPUs), Share: k.Share, CPUs: k.CPUs, Memory: k.Memory, Ends: ends,
+			Run: run.ID, Job: r.ID, Owner: r.Owner, GPUs: fleet.Mask(k.GPUs), Share: k.Share, CPUs: k.CPUs, Memory: k.Memory, Since: run.Ordered, Ends: ends,
 		})
 		if n, ok := y.nodes[k.Node]; ok {
 			n.runs[run.ID] = i

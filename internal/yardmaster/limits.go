@@ -19,7 +19,7 @@ type PutLimit struct {
 
 func (m PutLimit) handle(y *Yard) (any, error) {
 	l := m.Limit
-	if old, ok := y.books.Limits.Of(l.Subject); ok {
+	if old, ok := y.books.Limits.Own(l.Subject); ok {
 		l.Seq = old.Seq
 	} else if l.Removed {
 		return nil, fault.New(fault.NotFound, "limit_not_found", "there is no limit for %s", l.Subject)
@@ -64,8 +64,8 @@ func (y *Yard) barred(r *jobRecord, gpus int) string {
 	switch {
 	case a.Hold != "":
 		return a.Hold
-	case gpus > a.GPUs && !a.Borrow:
-		return fmt.Sprintf("%s is reached: it leaves %d and this job needs %d", a.Bound, max(a.GPUs, 0), gpus)
+	case gpus > a.Ceiling:
+		return fmt.Sprintf("%s is reached: it leaves %d and this job needs %d", a.By.GPUs, max(a.GPUs, 0), gpus)
 	}
 	return ""
 }

@@ -2,10 +2,14 @@ package yardmaster
 
 import (
 	"fmt"
+	"strings"
 
 	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
+	"trainyard/internal/hire"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/place"
 )
 
 // Submit hands in the jobs of one file. The answer is a Submitted.
@@ -71,6 +75,9 @@ func (m Submit) handle(y *Yard) (any, error) {
 		if _, err := y.data.PlaceOf(nj.Spec.Place, nj.Spec.Data); err != nil {
 			return nil, err
 		}
+		if err := y.possible(r); err != nil {
+			return nil, err
+		}
 		for _, name := range nj.Spec.Needs {
 			need, known := byName[name]
 			if !known {
@@ -96,6 +103,25 @@ func (m Submit) handle(y *Yard) (any, error) {
 		y.event(Event{Kind: "job.submitted", Actor: string(m.Owner), Owner: m.Owner, Job: r.ID, To: string(r.State), Reason: r.Reason})
 	}
 	return Submitted{Jobs: ids}, nil
+}
+
+// possible refuses a job that nothing the yard knows could ever run, and says what
+// would fit. A yard that knows of nothing yet takes every job.
+func (y *Yard) possible(r *jobRecord) error {
+	if !y.cfg.Refuse || y.table.Len() == 0 && len(y.cfg.Offers) == 0 {
+		return nil
+	}
+	need := y.need(r)
+	if y.fits(need) || fleet.OnDemand.Allows(need.Place) && len(hire.Best(y.cfg.Offers, need, hire.Query{Now: y.now})) > 0 {
+		return nil
+	}
+	v := y.glance(y.now)
+	w := place.Explain(v, need, 0, "", nil)
+	err := fault.New(fault.Invalid, "nothing_fits", "%s", w.Sentence).WithField("resources")
+	if len(y.cfg.Offers) > 0 && fleet.OnDemand.Allows(need.Place) {
+		err.Message += ", nor does any offer that could be hired"
+	}
+	return err.WithRemedy("%s", strings.Join(append(w.Remedies, place.Largest(v, y.cfg.Offers, need.Place)), "; "))
 }
 
 // replay answers a submission whose key was seen before.

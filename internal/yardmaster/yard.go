@@ -41,6 +41,7 @@ type Config struct {
 	Hire         leases.Config
 	Keep         hire.KeepConfig
 	Roads        dataset.Roads // by which data travels
+	Refuse       bool          // jobs that no node and no offer could ever run are refused
 	Unmetered    bool          // no books are kept of what nodes are used for
 	// Limit starts the time of a round and returns what tells a policy that it is
 	// over. Nil means that policies are not limited by time.

@@ -52,21 +52,23 @@ func (l *library) devices(ctx context.Context) ([]device, error) {
 	return all, err
 }
 
-// listen asks for the errors of every device. Devices that tell of none are
-// left out: the kernel's log is the other source.
+// listen asks for the errors of every device. One that tells of none is left
+// out: the kernel's log is the other source.
 func (l *library) listen() {
 	set, ret := l.lib.EventSetCreate()
 	if ret != nvml.SUCCESS {
 		return
 	}
-	l.set = set
+	heard := 0
 	count, ret := l.lib.DeviceGetCount()
-	for i := range count {
-		if ret == nvml.SUCCESS {
-			if device, ret := l.lib.DeviceGetHandleByIndex(i); ret == nvml.SUCCESS {
-				device.RegisterEvents(nvml.EventTypeXidCriticalError, set)
-			}
+	for i := 0; i < count && ret == nvml.SUCCESS; i++ {
+		handle, found := l.lib.DeviceGetHandleByIndex(i)
+		if found == nvml.SUCCESS && handle.RegisterEvents(nvml.EventTypeXidCriticalError, set) == nvml.SUCCESS {
+			heard++
 		}
+	}
+	if heard > 0 || set.Free() != nvml.SUCCESS {
+		l.set = set // it is freed, or tried again to be, when the library is closed
 	}
 }
 
@@ -139,9 +141,9 @@ func (d *device) read(handle nvml.Device) {
 	if pci, ret := handle.GetPciInfo(); ret == nvml.SUCCESS {
 		d.bus = fmt.Sprintf("%04x:%02x:%02x", pci.Domain, pci.Bus, pci.Device)
 	}
-	used, ret := d.readMemory(handle)
-	if ret != nvml.SUCCESS {
-		d.gpu.Error = "its memory cannot be read: " + word(ret.Error())
+	used, problem := d.readMemory(handle)
+	if problem != "" {
+		d.gpu.Error = "its memory cannot be read: " + problem
 	}
 	d.readErrors(handle)
 	d.readHeat(handle)
@@ -155,18 +157,20 @@ func (d *device) read(handle nvml.Device) {
 	d.use(d.readProcesses(handle), used, ret == nvml.SUCCESS && mig == nvml.DEVICE_MIG_ENABLE)
 }
 
-// readMemory notes the size and returns what is used. The newer call is asked
-// first: the older one counts the driver's own reserve as used.
-func (d *device) readMemory(handle nvml.Device) (used job.Bytes, ret nvml.Return) {
+// readMemory notes the size and returns what is used, or why that cannot be
+// told. The newer call is asked first: the older one counts the driver's own reserve
+// as used.
+func (d *device) readMemory(handle nvml.Device) (used job.Bytes, problem string) {
 	if memory, ret := handle.GetMemoryInfo_v2(); ret == nvml.SUCCESS {
 		d.gpu.Memory = job.Bytes(memory.Total)
-		return job.Bytes(memory.Used), ret
+		return job.Bytes(memory.Used), ""
 	}
 	memory, ret := handle.GetMemoryInfo()
-	if ret == nvml.SUCCESS {
-		d.gpu.Memory = job.Bytes(memory.Total)
+	if ret != nvml.SUCCESS {
+		return 0, word(ret.Error())
 	}
-	return 0, ret
+	d.gpu.Memory = job.Bytes(memory.Total)
+	return 0, ""
 }
 
 func (d *device) readErrors(handle nvml.Device) {

@@ -283,7 +283,11 @@ func (p *history) observe(now time.Time, d *device) {
 	}
 	if d.uncorrected >= 0 {
 		if more := d.uncorrected - p.Uncorrected; p.Uncorrected >= 0 && more > 0 {
-			p.mark(now, fmt.Sprintf("%d memory errors that could not be corrected, %s", more, moment(now)))
+			what := "a memory error"
+			if more > 1 {
+				what = fmt.Sprintf("%d memory errors", more)
+			}
+			p.mark(now, what+" that could not be corrected, "+moment(now))
 		}
 		p.Uncorrected = d.uncorrected
 	}

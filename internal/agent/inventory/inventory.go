@@ -73,6 +73,7 @@ type Machine struct {
 	meter    meter
 	busy     []int // at the newest answer of the driver
 	procs    []Process
+	warm     bool        // a probe has just been, and what the GPUs draw shows it
 	gpus     []fleet.GPU // at the newest look
 	problem  error       // met when it was opened, told with the first look
 }
@@ -205,9 +206,10 @@ func (m *Machine) observeUse(devices []device, held []int) {
 		}
 	}
 	slices.Sort(m.busy)
-	if watts >= 0 {
+	if watts >= 0 && !m.warm {
 		m.meter.add(used, watts)
 	}
+	m.warm = false
 }
 
 // xids collects what the driver and the kernel's log tell of since the last look.
@@ -260,6 +262,7 @@ func (m *Machine) Probe(ctx context.Context) (int, error) {
 	if len(idle) == 0 {
 		return 0, nil
 	}
+	m.warm = true
 	found, err := probe(ctx, pythons(m.opts.Python), idle, m.opts.Clock.Now())
 	if len(found) == 0 {
 		return 0, err

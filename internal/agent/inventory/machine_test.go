@@ -211,11 +211,19 @@ echo '{"gpu": 0, "numbers": "bf16", "tflops": 251.5}'`))
 	s.list = soundOnes("1", "2", "3")
 	s.list[0].procs = []Process{{PID: 20}}
 	s.list[2].gpu.Error = remapFailed
+	for i := range s.list {
+		s.list[i].draw = 50
+	}
 	look(t, m)
+	s.list[1].draw = 700 // the probe shows for a moment
 	if n, err := m.Probe(t.Context()); n != 1 || err != nil {
 		t.Fatalf("measured %d, %v", n, err)
 	}
-	gpus := look(t, m).Inventory.GPUs
+	inv := look(t, m).Inventory
+	if !cmp.Equal(inv.Draw, []float64{0, 150}) {
+		t.Errorf("the probe shows in the draw: %v", inv.Draw)
+	}
+	gpus := inv.GPUs
 	if got := []float64{gpus[0].Measured, gpus[1].Measured, gpus[2].Measured}; !cmp.Equal(got, []float64{0, 251.5, 0}) {
 		t.Errorf("measured %v", got)
 	}

@@ -45,8 +45,9 @@ def measure(torch, index):
     out = torch.empty_like(a)
     first = product(torch, a, b, out, 2)  # loads the kernels
     first = product(torch, a, b, out, 2)
-    # As many rounds as take about a tenth of a second; the best of five counts.
-    rounds = max(1, min(200, int(0.1 * first * 1e12 / (2 * size**3))))
+    # Bursts of a tenth of a second at most: longer ones measure how warm the
+    # machine is. The best of five counts, as in tables that others have made.
+    rounds = max(1, min(10, int(0.1 * first * 1e12 / (2 * size**3))))
     best = max(product(torch, a, b, out, rounds) for _ in range(5))
     say(gpu=index, numbers=name, tflops=round(best, 1))
 

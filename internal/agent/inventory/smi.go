@@ -22,14 +22,6 @@ const (
 	smiOutput = 16 << 20
 )
 
-// smi is the driver as nvidia-smi shows it. It tells of no Xid: those are read
-// in the kernel's log.
-type smi struct{ command string }
-
-func (s smi) devices(ctx context.Context) ([]device, error) { return viaSMI(ctx, s.command) }
-func (smi) xids() []xid                                     { return nil }
-func (smi) close() error                                    { return nil }
-
 // smiLog is the part of `nvidia-smi -q -x` that is used. Where drivers of
 // several ages write the same thing in several places, each is read.
 type smiLog struct {

@@ -11,6 +11,7 @@ package aws
 import (
 	"context"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -124,13 +125,17 @@ func (c *Config) check() error {
 	bad := func(field, format string, args ...any) error {
 		return fault.New(fault.Invalid, "aws_config", format, args...).WithField(field)
 	}
-	if c.Yard == "" {
-		return bad("yard", "the provider must know whose machines it hires")
+	if c.Yard == "" || strings.ContainsAny(c.Yard, `*?\`) {
+		// Amazon takes these signs in a filter for any text: machines of others would be listed.
+		return bad("yard", "%q is no name of a yard: one without *, ? and \\ is needed", c.Yard)
 	}
 	if len(c.Regions) == 0 {
 		return bad("regions", "no region is named, such as us-east-1")
 	}
-	for _, r := range c.Regions {
+	for i, r := range c.Regions {
+		if r == "" || slices.Contains(c.Regions[:i], r) {
+			return bad("regions", "the region %q is named twice, or not at all", r)
+		}
 		if c.Images[r] == "" && c.ImageName == "" {
 			return bad("images", "no image is named for %s, and no name to look for", r)
 		}

@@ -24,7 +24,9 @@ func TestSettingsAreChecked(t *testing.T) {
 		{"", func(*Config) {}},
 		{"", func(c *Config) { c.ImageName, c.ImageOwner, c.Images = "", "", map[string]string{"us-east-1": "ami-1"} }},
 		{"yard", func(c *Config) { c.Yard = "" }},
+		{"yard", func(c *Config) { c.Yard = "lab*" }},
 		{"regions", func(c *Config) { c.Regions = nil }},
+		{"regions", func(c *Config) { c.Regions = []string{"us-east-1", "us-east-1"} }},
 		{"images", func(c *Config) { c.ImageName = "" }},
 		{"images", func(c *Config) {
 			c.ImageName, c.Images, c.Regions = "", map[string]string{"us-east-1": "ami-1"}, []string{"us-east-1", "us-west-2"}
@@ -136,7 +138,7 @@ func TestNewestSpotPriceOfAZoneHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[types.InstanceType]map[string]quote{"g5.xlarge": {
+	want := map[string]map[string]quote{"g5.xlarge": {
 		"us-east-1a": {432_100, at.Add(-time.Hour)}, "us-east-1b": {500_000, at},
 	}}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(quote{})); diff != "" {

@@ -27,9 +27,9 @@ const longestScript = 16 << 10
 const longestToken = 64
 
 // Create asks for one machine, once. Amazon gives the same machine to whoever asks again
-// with the same client token; a request that is the same in its lease but not in
-// its words (a newer image, another end) is answered with a mismatch, and the machine
-// of the lease is looked up.
+// with the same client token in the same zone, and a lease keeps its zone; a request that
+// is the same in its lease but not in its words (a newer image, another end) is answered
+// with a mismatch, and the machine of the lease is looked up.
 func (p *Provider) Create(ctx context.Context, r cloud.Request) (cloud.Instance, error) {
 	doing := "hire " + r.Offer.Type + " in " + r.Offer.Region + " for " + string(r.Lease)
 	if err := ctx.Err(); err != nil {

@@ -20,7 +20,7 @@ type meaning struct {
 
 const (
 	askForMore = "ask Amazon for a higher quota under Service Quotas, or hire in another region"
-	seeRights  = "see docs on the rights that the account's role needs"
+	seeRights  = "the role needs ec2:RunInstances, TerminateInstances, CreateTags, CreateSecurityGroup and Describe*, and iam:PassRole where machines get a role"
 	seeKeys    = "look at the profile or the environment from which the credentials come"
 )
 
@@ -103,7 +103,9 @@ func translate(ctx context.Context, doing string, err error) error {
 	default:
 		return unclear(ctx, doing, err)
 	}
-	f := fault.New(m.kind, m.code, "%s: %s: %s", doing, api.ErrorCode(), strings.TrimSuffix(api.ErrorMessage(), "."))
+	// What follows is a kilobyte that only Amazon can read.
+	message, _, _ := strings.Cut(api.ErrorMessage(), " Encoded authorization failure message")
+	f := fault.New(m.kind, m.code, "%s: %s: %s", doing, api.ErrorCode(), strings.TrimSuffix(message, "."))
 	if m.remedy != "" {
 		f = f.WithRemedy("%s", m.remedy)
 	}

@@ -3,7 +3,6 @@ package aws
 import (
 	"context"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +19,7 @@ import (
 // Wanted says which offers are read.
 type Wanted struct {
 	Regions []string  // those of the settings if empty
-	Types   []string  // patterns such as g5.* or p4d.24xlarge; every type with a GPU if empty
+	Types   []string  // such as p4d.24xlarge, or g5.* where * stands for anything; every type with a GPU if empty
 	At      time.Time // spot prices are those of this time
 }
 
@@ -55,32 +54,26 @@ func (w *Wanted) check() error {
 		return fault.New(fault.Invalid, "bad_time", "spot prices are those of some time, and none is named")
 	}
 	for _, pattern := range w.Types {
-		if _, err := path.Match(pattern, ""); err != nil {
+		if pattern == "" || strings.ContainsAny(pattern, `[]\`) {
 			return fault.New(fault.Invalid, "bad_pattern", "%q is no pattern of types, such as g5.*", pattern)
 		}
 	}
 	return nil
 }
 
-// takes reports whether offers of a type are wanted.
+// takes reports whether offers of a type are wanted, where types were not named.
 func (w *Wanted) takes(t *types.InstanceTypeInfo) bool {
-	if len(w.Types) == 0 {
-		_, gpus, _ := gpuOf(t)
-		return gpus > 0
-	}
-	return slices.ContainsFunc(w.Types, func(pattern string) bool {
-		ok, err := path.Match(pattern, string(t.InstanceType))
-		return ok && err == nil
-	})
+	_, gpus, _ := gpuOf(t)
+	return len(w.Types) > 0 || gpus > 0
 }
 
 func (p *Provider) offersIn(ctx context.Context, reg *region, w Wanted) ([]fleet.Offer, error) {
-	kinds, err := reg.types(ctx, w)
-	if err != nil || len(kinds) == 0 {
-		return nil, err
-	}
 	prices, err := p.prices(ctx, reg.name)
 	if err != nil {
+		return nil, err
+	}
+	kinds, err := reg.types(ctx, w)
+	if err != nil || len(kinds) == 0 {
 		return nil, err
 	}
 	names := make([]types.InstanceType, len(kinds))
@@ -97,7 +90,7 @@ func (p *Provider) offersIn(ctx context.Context, reg *region, w Wanted) ([]fleet
 		if hourly, ok := prices[base.Type]; ok {
 			offers = append(offers, priced(base, "", false, hourly))
 		}
-		zones := spot[kinds[i].InstanceType]
+		zones := spot[base.Type]
 		for _, zone := range slices.Sorted(maps.Keys(zones)) {
 			offers = append(offers, priced(base, zone, true, zones[zone].hourly))
 		}
@@ -107,8 +100,12 @@ func (p *Provider) offersIn(ctx context.Context, reg *region, w Wanted) ([]fleet
 
 // types lists the types of a region that are wanted and that our agents run on.
 func (r *region) types(ctx context.Context, w Wanted) ([]types.InstanceTypeInfo, error) {
+	in := &ec2.DescribeInstanceTypesInput{MaxResults: sdk.Int32(page)}
+	if len(w.Types) > 0 {
+		in.Filters = []types.Filter{{Name: sdk.String("instance-type"), Values: w.Types}}
+	}
 	var all []types.InstanceTypeInfo
-	pages := ec2.NewDescribeInstanceTypesPaginator(r.client, &ec2.DescribeInstanceTypesInput{MaxResults: sdk.Int32(page)})
+	pages := ec2.NewDescribeInstanceTypesPaginator(r.client, in)
 	for pages.HasMorePages() {
 		out, err := pages.NextPage(ctx)
 		if err != nil {
@@ -172,7 +169,7 @@ type quote struct {
 var linux = []string{string(types.RIProductDescriptionLinuxUnix), string(types.RIProductDescriptionLinuxUnixAmazonVpc)}
 
 // spotPrices returns the newest spot price by type and zone at a time.
-func (r *region) spotPrices(ctx context.Context, names []types.InstanceType, at time.Time) (map[types.InstanceType]map[string]quote, error) {
+func (r *region) spotPrices(ctx context.Context, names []types.InstanceType, at time.Time) (map[string]map[string]quote, error) {
 	// What holds at a time is told, although it began before.
 	in := &ec2.DescribeSpotPriceHistoryInput{InstanceTypes: names, ProductDescriptions: linux, StartTime: &at, EndTime: &at}
 	var history []types.SpotPrice
@@ -188,22 +185,22 @@ func (r *region) spotPrices(ctx context.Context, names []types.InstanceType, at 
 }
 
 // newest keeps the last price of each type in each zone. A price of nothing is none.
-func newest(history []types.SpotPrice) (map[types.InstanceType]map[string]quote, error) {
-	found := map[types.InstanceType]map[string]quote{}
+func newest(history []types.SpotPrice) (map[string]map[string]quote, error) {
+	found := map[string]map[string]quote{}
 	for _, h := range history {
 		hourly, err := job.ParseMoney(sdk.ToString(h.SpotPrice))
 		if err != nil {
 			return nil, fault.New(fault.Internal, "provider_answer", "the spot price of %s: %v", h.InstanceType, err).WithCause(err)
 		}
-		zone, since := sdk.ToString(h.AvailabilityZone), sdk.ToTime(h.Timestamp)
+		kind, zone, since := string(h.InstanceType), sdk.ToString(h.AvailabilityZone), sdk.ToTime(h.Timestamp)
 		if hourly <= 0 || zone == "" {
 			continue
 		}
-		if found[h.InstanceType] == nil {
-			found[h.InstanceType] = map[string]quote{}
+		if found[kind] == nil {
+			found[kind] = map[string]quote{}
 		}
-		if known, ok := found[h.InstanceType][zone]; !ok || known.since.Before(since) {
-			found[h.InstanceType][zone] = quote{hourly, since}
+		if known, ok := found[kind][zone]; !ok || known.since.Before(since) {
+			found[kind][zone] = quote{hourly, since}
 		}
 	}
 	return found, nil

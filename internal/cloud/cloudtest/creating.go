@@ -1,7 +1,6 @@
 package cloudtest
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -200,7 +199,7 @@ func marksSpot(h *harness) {
 	}
 	for _, m := range h.world() {
 		if m.Spot != (m.ID == made.ID) {
-			h.Error(fmt.Sprintf("%s: spot is %t in the world", m.ID, m.Spot))
+			h.Errorf("%s: spot is %t in the world", m.ID, m.Spot)
 		}
 	}
 }

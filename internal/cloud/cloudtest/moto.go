@@ -140,7 +140,7 @@ func motoPython() (string, error) {
 		return "", fmt.Errorf("%w (%w)", ErrNoMoto, err)
 	}
 	folder := filepath.Join(cache, "trainyard", "moto-"+string(version[1]))
-	if _, err := os.Stat(filepath.Join(folder, ".complete")); err != nil {
+	if _, err := os.Stat(filepath.Join(folder, ".complete")); err != nil { //nolint:gosec // G703: the cache folder is the user's own to choose
 		return "", fmt.Errorf("%w (%w)", ErrNoMoto, err)
 	}
 	return filepath.Join(folder, "bin", "python"), nil

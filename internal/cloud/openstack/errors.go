@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 
+	"trainyard/internal/cloud"
 	"trainyard/internal/fault"
 )
 
@@ -56,4 +59,33 @@ func callFault(ctx context.Context, doing string, err error) error {
 		return fault.New(fault.Unavailable, "openstack_failed", "OpenStack failed to %s: %d %s", doing, status, message).WithCause(err)
 	}
 	return fault.New(fault.Unavailable, "openstack_failed", "OpenStack gave no answer: %s", doing).WithCause(err)
+}
+
+// buildFault says why a server could not be built. Whatever it was, there is none now.
+func buildFault(s *servers.Server, r *cloud.Request) error {
+	code := cloud.CodeCapacity
+	if quota(s.Fault.Message) {
+		code = cloud.CodeQuota
+	}
+	return fault.New(fault.OverLimit, code, "no server of %s was built: %s", r.Offer.Type, why(s))
+}
+
+// quota reports whether a refusal speaks of a quota. Nova has no code for it: both of its ways to count say it in words.
+func quota(message string) bool {
+	m := strings.ToLower(message)
+	return strings.Contains(m, "quota") || strings.Contains(m, "over limit") || strings.Contains(m, "over a limit")
+}
+
+// createFault tells what the answer to a create means for the lease.
+func createFault(ctx context.Context, err error) error {
+	status, message := answer(err)
+	switch {
+	case (status == http.StatusForbidden || status == http.StatusRequestEntityTooLarge) && quota(message):
+		return fault.New(fault.OverLimit, cloud.CodeQuota, "the project may not have more: %s", message).WithCause(err)
+	case status == http.StatusForbidden:
+		return fault.New(fault.Denied, "openstack_denied", "OpenStack does not let us create a server: %s", message).WithCause(err)
+	case status == http.StatusBadRequest, status == http.StatusNotFound, status == http.StatusConflict:
+		return fault.New(fault.Invalid, "openstack_refused", "OpenStack cannot create such a server: %s", message).WithCause(err)
+	}
+	return callFault(ctx, "create a server", err)
 }

@@ -132,10 +132,14 @@ func TestServerThatCannotBeBuiltIsRemovedAndRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			get := func(answer string) Exchange {
+				return say("nova", "GET", "/v2.1/servers/"+server, http.StatusOK, `{"server": {"id": "`+server+`", `+answer+`}}`)
+			}
 			p := recorded(t, append(prelude(),
 				post(http.StatusAccepted, `{"server": {"id": "`+server+`"}}`),
-				say("nova", "GET", "/v2.1/servers/"+server, http.StatusOK, `{"server": {"id": "`+server+`", "status": "BUILD", "OS-EXT-STS:task_state": "scheduling"}}`),
-				say("nova", "GET", "/v2.1/servers/"+server, http.StatusOK, `{"server": {"id": "`+server+`", "status": "ERROR", "fault": {"code": 500, "message": "`+tt.message+`"}}}`),
+				get(`"status": "BUILD", "OS-EXT-STS:task_state": "scheduling"`),
+				get(`"status": "ERROR"`), // the reason comes a moment later
+				get(`"status": "ERROR", "fault": {"code": 500, "message": "`+tt.message+`"}`),
 				say("nova", "DELETE", "/v2.1/servers/"+server, tt.deleted, ``),
 			), handConfig())
 			_, err := p.Create(t.Context(), request(1, "plain"))

@@ -2,7 +2,6 @@ package openstack
 
 import (
 	"context"
-	"net/http"
 	"strings"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 	"github.com/gophercloud/gophercloud/v2/pagination"
 
+	"trainyard/internal/clock"
 	"trainyard/internal/cloud"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
@@ -56,6 +56,7 @@ func (p *Provider) List(ctx context.Context) ([]cloud.Instance, error) {
 			if s.Metadata[cloud.TagYard] != p.yard {
 				return nil
 			}
+			s = p.explained(ctx, nova, s)
 			one := p.instance(region, s)
 			if one.State == cloud.Gone && failed(s) && remove(ctx, nova, s.ID) != nil {
 				// It is there still, and the next list tries again; Why tells what is wrong with it.
@@ -105,10 +106,20 @@ func (p *Provider) instance(region string, s *servers.Server) cloud.Instance {
 // still run: an action on it went wrong, and its agent tells more than Nova does.
 func failed(s *servers.Server) bool { return s.Status == "ERROR" && s.LaunchedAt.IsZero() }
 
-// undecided reports whether it is open if there is a host for a new server. A task beyond scheduling means that there is one.
-func undecided(s *servers.Server) bool {
-	return s.Status == "BUILD" && (s.TaskState == "" || s.TaskState == "scheduling")
+// explained returns a server that could not be built with the reason: Nova writes down that it
+// failed a moment before it writes why.
+func (p *Provider) explained(ctx context.Context, nova *gophercloud.ServiceClient, s *servers.Server) *servers.Server {
+	if !failed(s) || s.Fault.Message != "" || !clock.Sleep(ctx, p.poll) {
+		return s
+	}
+	if again, err := servers.Get(ctx, nova, s.ID).Extract(); err == nil && failed(again) {
+		return again
+	}
+	return s // without the reason it has failed nevertheless
 }
+
+// undecided reports whether it is open if there is a host for a new server: while one is looked for.
+func undecided(s *servers.Server) bool { return s.Status == "BUILD" && s.TaskState == "scheduling" }
 
 // why says in Nova's words why a server is not simply active.
 func why(s *servers.Server) string {
@@ -140,33 +151,4 @@ func address(s *servers.Server) string {
 		}
 	}
 	return fixed
-}
-
-// buildFault says why a server could not be built. Whatever it was, there is none now.
-func buildFault(s *servers.Server, r *cloud.Request) error {
-	code := cloud.CodeCapacity
-	if quota(s.Fault.Message) {
-		code = cloud.CodeQuota
-	}
-	return fault.New(fault.OverLimit, code, "no server of %s was built: %s", r.Offer.Type, why(s))
-}
-
-// quota reports whether a refusal speaks of a quota. Nova has no code for it: both of its ways to count say it in words.
-func quota(message string) bool {
-	m := strings.ToLower(message)
-	return strings.Contains(m, "quota") || strings.Contains(m, "over limit") || strings.Contains(m, "over a limit")
-}
-
-// createFault tells what the answer to a create means for the lease.
-func createFault(ctx context.Context, err error) error {
-	status, message := answer(err)
-	switch {
-	case (status == http.StatusForbidden || status == http.StatusRequestEntityTooLarge) && quota(message):
-		return fault.New(fault.OverLimit, cloud.CodeQuota, "the project may not have more: %s", message).WithCause(err)
-	case status == http.StatusForbidden:
-		return fault.New(fault.Denied, "openstack_denied", "OpenStack does not let us create a server: %s", message).WithCause(err)
-	case status == http.StatusBadRequest, status == http.StatusNotFound, status == http.StatusConflict:
-		return fault.New(fault.Invalid, "openstack_refused", "OpenStack cannot create such a server: %s", message).WithCause(err)
-	}
-	return callFault(ctx, "create a server", err)
 }

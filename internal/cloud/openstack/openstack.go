@@ -111,7 +111,7 @@ func (p *Provider) Create(ctx context.Context, r cloud.Request) (cloud.Instance,
 		return cloud.Instance{}, fault.New(fault.Unavailable, "openstack_failed", "OpenStack accepted a server and did not say which")
 	}
 	// Nova answers with little more than the name; the rest is known from what was asked.
-	made.Status, made.Metadata = "BUILD", p.metadata(&r)
+	made.Status, made.TaskState, made.Metadata = "BUILD", "scheduling", p.metadata(&r)
 	made.Flavor = map[string]any{"original_name": r.Offer.Type}
 	return p.settled(ctx, nova, &r, made)
 }
@@ -159,6 +159,7 @@ func (p *Provider) settled(ctx context.Context, nova *gophercloud.ServiceClient,
 	if !failed(s) {
 		return p.instance(r.Offer.Region, s), nil
 	}
+	s = p.explained(ctx, nova, s)
 	if err := remove(ctx, nova, s.ID); err != nil {
 		return cloud.Instance{}, fault.New(fault.Unavailable, "openstack_failed",
 			"server %s could not be built (%s), and it could not be removed either", s.ID, why(s)).WithCause(err)

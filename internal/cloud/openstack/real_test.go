@@ -25,7 +25,10 @@ import (
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	cloudtest.Run(t, func(t *testing.T) cloudtest.Env { return newContract(t).env(t) })
+	cloudtest.Run(t, func(t *testing.T) cloudtest.Env {
+		t.Helper()
+		return newContract(t).env(t)
+	})
 }
 
 // contract is a project behind proxies that can make trouble, one for each service.
@@ -97,12 +100,17 @@ func (c *contract) env(t *testing.T) cloudtest.Env {
 		},
 		Lag: c.lag,
 		Impostor: func(t *testing.T) cloud.Provider {
+			t.Helper()
 			config := c.config()
 			config.Password = "wrong"
 			return c.provider(t, config)
 		},
-		Stray: func(t *testing.T) string { return c.make(t, "stray", map[string]string{cloud.TagYard: "yard"}) },
+		Stray: func(t *testing.T) string {
+			t.Helper()
+			return c.make(t, "stray", map[string]string{cloud.TagYard: "yard"})
+		},
 		Foreign: func(t *testing.T) string {
+			t.Helper()
 			return c.make(t, "foreign", map[string]string{cloud.TagYard: "other", cloud.TagLease: "l1"}, cloud.TagLease+"=l1")
 		},
 		Cannot: map[string]string{
@@ -143,8 +151,7 @@ func (c *contract) machines(t *testing.T) []cloudtest.Machine {
 			t.Fatalf("user data of %s: %v", m.ID, err)
 		}
 		m.UserData = string(script)
-		// A server that is being deleted is on its way; Nova cannot keep it.
-		m.Ended = dig[string](s, "OS-EXT-STS:task_state") == "deleting"
+		m.Ended = dig[string](s, "status") == "DELETED" // shown for a moment
 		all = append(all, m)
 	}
 	return all
@@ -152,6 +159,7 @@ func (c *contract) machines(t *testing.T) []cloudtest.Machine {
 
 // noCapacity makes the next create ask for more than any host has: the scheduler itself finds none.
 func (c *contract) noCapacity(t *testing.T) {
+	t.Helper()
 	c.compute.Next(isCreate, func(w http.ResponseWriter, a *cloudtest.Asked) {
 		a.Body = []byte(strings.ReplaceAll(string(a.Body), c.vars["FLAVOR_plain"], c.vars["FLAVOR_huge"]))
 		c.compute.Through(w, a)
@@ -160,14 +168,14 @@ func (c *contract) noCapacity(t *testing.T) {
 
 // noQuota takes the project's quota away for the next create.
 func (c *contract) noQuota(t *testing.T) {
+	t.Helper()
 	c.compute.Next(isCreate, func(w http.ResponseWriter, a *cloudtest.Asked) {
-		quota := c.nova + "/os-quota-sets/" + c.id
-		if _, _, err := c.ask("PUT", quota, c.lab.token, map[string]any{"quota_set": map[string]any{"instances": 0}}); err != nil {
-			t.Errorf("set a quota: %v", err)
+		if err := c.quota(0); err != nil {
+			t.Errorf("take the quota away: %v", err)
 		}
 		c.compute.Through(w, a)
-		if _, _, err := c.ask("DELETE", quota, c.lab.token, nil); err != nil {
-			t.Errorf("reset the quota: %v", err)
+		if err := c.quota(10); err != nil {
+			t.Errorf("give the quota back: %v", err)
 		}
 	})
 }

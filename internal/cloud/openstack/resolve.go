@@ -34,7 +34,7 @@ func allFlavors(ctx context.Context, nova *gophercloud.ServiceClient) ([]flavors
 	return all, nil
 }
 
-// flavor returns the id of a flavor by its name, which is unique, or by its id.
+// flavor returns the id of a flavor by its name, which is unique in a cloud.
 func (p *Provider) flavor(ctx context.Context, nova *gophercloud.ServiceClient, name string) (string, error) {
 	all, err := allFlavors(ctx, nova)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -60,7 +61,7 @@ func runTests(m *testing.M) (int, error) {
 		if dir, err = os.MkdirTemp("", "openstack"); err != nil {
 			return 1, err
 		}
-		defer os.RemoveAll(dir)
+		defer func() { _ = os.RemoveAll(dir) }() // what is left of it is in the folder of temporary files
 		run := exec.Command("../../../scripts/setup-openstack.sh", "run", dir)
 		run.Stdout, run.Stderr = os.Stderr, os.Stderr
 		// The script becomes the process that holds all services: they end with it, and it with us.
@@ -110,7 +111,7 @@ func openLab(dir string) (*lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	l := &lab{vars: map[string]string{}}
 	for sc := bufio.NewScanner(f); sc.Scan(); {
 		key, value, _ := strings.Cut(sc.Text(), "=")
@@ -142,9 +143,8 @@ func (l *lab) ask(method, address, token string, body any) (map[string]any, http
 	if err != nil {
 		return nil, nil, err
 	}
-	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
-	if err != nil {
+	if err = errors.Join(err, res.Body.Close()); err != nil {
 		return nil, nil, err
 	}
 	if res.StatusCode >= 300 {
@@ -198,6 +198,9 @@ func (l *lab) project(t *testing.T) *project {
 	user := dig[string](made, "user", "id")
 	l.must(t, "PUT", fmt.Sprintf("%s/projects/%s/users/%s/roles/%s", keystone, p.id, user, l.vars["MEMBER_ROLE"]), l.token, nil)
 	p.open(t)
+	if err := p.quota(10); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		for _, s := range p.servers(t) {
 			if _, _, err := l.ask("DELETE", l.nova+"/servers/"+dig[string](s, "id"), l.token, nil); err != nil && !strings.Contains(err.Error(), " 404 ") {
@@ -208,6 +211,12 @@ func (l *lab) project(t *testing.T) *project {
 	return p
 }
 
+// quota says how many servers the project may have; of memory it may have any amount.
+func (p *project) quota(servers int) error {
+	_, _, err := p.ask("PUT", p.nova+"/os-quota-sets/"+p.id, p.lab.token, map[string]any{"quota_set": map[string]any{"instances": servers, "ram": -1}})
+	return err
+}
+
 func (p *project) open(t *testing.T) {
 	t.Helper()
 	var err error
@@ -216,13 +225,13 @@ func (p *project) open(t *testing.T) {
 	}
 }
 
-// servers are those of the project, as an administrator sees them.
+// servers are those of the project, as an administrator sees them: a user does not see user data.
 func (p *project) servers(t *testing.T) []map[string]any {
 	t.Helper()
 	var all []map[string]any
 	next := p.nova + "/servers/detail?all_tenants=1&project_id=" + url.QueryEscape(p.id)
 	for next != "" {
-		page := p.must(t, "GET", next, p.token2(), nil)
+		page := p.must(t, "GET", next, p.lab.token, nil)
 		for _, s := range dig[[]any](page, "servers") {
 			all = append(all, s.(map[string]any))
 		}
@@ -234,14 +243,11 @@ func (p *project) servers(t *testing.T) []map[string]any {
 	return all
 }
 
-// token2 is the administrator's: a user does not see user data.
-func (p *project) token2() string { return p.lab.token }
-
 // make makes a server past the provider.
 func (p *project) make(t *testing.T, name string, metadata map[string]string, tags ...string) string {
 	t.Helper()
 	made := p.must(t, "POST", p.nova+"/servers", p.token, map[string]any{"server": map[string]any{
-		"name": name, "flavorRef": p.vars["FLAVOR_plain"], "imageRef": p.vars["IMAGE_ID"], "networks": "none", "metadata": metadata, "tags": tags,
+		"name": name, "flavorRef": p.vars["FLAVOR_plain"], "imageRef": p.vars["IMAGE_ID"], "networks": "none", "metadata": metadata, "tags": append([]string{}, tags...),
 	}})
 	return dig[string](made, "server", "id")
 }

@@ -22,7 +22,7 @@ import (
 // TestMain lets the test binary be a machine, as main does.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == Subcommand {
-		os.Exit(Machine(context.Background(), os.Args[2], os.Stderr))
+		os.Exit(Machine(context.Background(), os.Stderr))
 	}
 	os.Exit(m.Run())
 }

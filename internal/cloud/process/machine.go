@@ -133,7 +133,7 @@ func (m *machine) entry(event string) Entry {
 }
 
 func (m *machine) has(name string) bool {
-	_, err := os.Stat(filepath.Join(m.dir, name)) //nolint:gosec // the folder that main was given
+	_, err := os.Stat(filepath.Join(m.dir, name))
 	return err == nil
 }
 
@@ -177,6 +177,7 @@ func (p *Provider) start(ctx context.Context, m *machine) error {
 		return err
 	}
 	defer func() { _ = out.Close() }() // likewise
+	// The folder is among the arguments for people who look at the list of processes.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), p.cfg.Program, Subcommand, m.dir)
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = m.dir, out, out, []*os.File{lock}
 	cmd.Env = append(environ(p.cfg.Environ), machineVar+"="+m.dir)
@@ -297,7 +298,7 @@ func (p *Provider) bury(m *machine) error {
 
 // readJSON reads a file, and reports whether it is there.
 func readJSON(path string, into any) (bool, error) {
-	text, err := os.ReadFile(path) //nolint:gosec // inside the cloud's folder
+	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -322,7 +323,7 @@ func writeJSON(path string, v any) error {
 // replaceFile puts a text in place of a file: a reader sees the old one or the new one.
 func replaceFile(path string, text []byte) error {
 	tmp := fmt.Sprintf("%s.%d", path, os.Getpid())
-	if err := os.WriteFile(tmp, text, 0o600); err != nil { //nolint:gosec // inside the cloud's folder
+	if err := os.WriteFile(tmp, text, 0o600); err != nil {
 		return errors.Join(err, os.RemoveAll(tmp))
 	}
 	return os.Rename(tmp, path)

@@ -128,6 +128,10 @@ func New(cfg Config) (*Provider, error) {
 	if err := os.MkdirAll(filepath.Join(cfg.Dir, machinesDir), 0o700); err != nil {
 		return nil, fmt.Errorf("make the cloud's folder: %w", err)
 	}
+	// By its true name, as machines see it: processes are found by it.
+	if cfg.Dir, err = filepath.EvalSymlinks(cfg.Dir); err != nil {
+		return nil, fmt.Errorf("find the cloud's folder: %w", err)
+	}
 	return &Provider{cfg: cfg, account: &account{dir: cfg.Dir}}, nil
 }
 
@@ -361,19 +365,17 @@ func (p *Provider) show(m *machine) (cloud.Instance, error) {
 		ID: m.ID, Lease: m.Lease, Region: m.Offer.Region, Zone: m.Offer.Zone, Type: m.Offer.Type, Spot: m.Offer.Spot,
 		Address: address, Launched: m.Launched,
 	}
-	if m.ended == nil {
-		alive, err := m.alive()
-		if err != nil {
-			return one, err
-		}
-		if !alive {
-			if err := p.bury(m); err != nil {
-				return one, err
-			}
-		}
+	alive, err := m.alive()
+	if err == nil && !alive && m.ended == nil {
+		err = p.bury(m)
+	}
+	if err != nil {
+		return one, err
 	}
 	now := p.cfg.Clock.Now()
 	switch {
+	case m.ended != nil && alive: // has written its end, and is about to be gone
+		one.State = cloud.Ending
 	case m.ended != nil:
 		one.State, one.Ended, one.Why, one.Billed = cloud.Gone, m.ended.At, m.ended.Why, m.ended.Bill
 		return one, nil

@@ -38,11 +38,15 @@ const (
 // Machine is a machine: it boots, runs an agent, and ends when it is told to, when its time
 // is over, when it is taken back, or when its agent ends of its own accord. Everything
 // that was started in it ends with it. It is called by main alone, in a process of its
-// own that a provider has started, before anything else is set up: it becomes the
-// reaper of all descendants and waits for every child.
-func Machine(ctx context.Context, dir string, stderr io.Writer) int {
+// own that a provider has started in the machine's folder, before anything else is set
+// up: it becomes the reaper of all descendants and waits for every child.
+func Machine(ctx context.Context, stderr io.Writer) int {
 	log := slog.New(slog.NewTextHandler(stderr, nil))
-	b, err := power(dir, log)
+	dir, err := os.Getwd()
+	var b *box
+	if err == nil {
+		b, err = power(dir, log)
+	}
 	if err == nil {
 		why := b.live(ctx)
 		log.Info("machine ends", "why", why)
@@ -195,7 +199,7 @@ func (b *box) deadline() cloud.Deadline {
 // boot starts the agent. What keeps it from starting keeps it for a while only.
 func (b *box) boot(ctx context.Context, now cloud.Moment) {
 	args := []string{"agent", "join", b.Server, "--config", filepath.Join(b.dir, agentFile)}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), b.Program, args...) //nolint:gosec // this program, as the provider wrote it down
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), b.Program, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = b.dir, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	err := cmd.Start()

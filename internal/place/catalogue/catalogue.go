@@ -14,11 +14,13 @@ import (
 
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
+	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/place/andreas"
 	"trainyard/internal/place/baseline"
 	"trainyard/internal/place/goodput"
 	"trainyard/internal/place/harvest"
+	"trainyard/internal/place/rules"
 )
 
 // All returns the policies. solve is what harvest's constraints across jobs are
@@ -32,6 +34,7 @@ func All(solve harvest.Solve) place.Registry {
 		first("andreas-ps", "by what being late costs, with the published rule's choice of GPUs; never revises", andreas.Priority),
 		{Name: "goodput", Rule: "elastic: each GPU goes where it shortens the jobs' mean completion time most", New: newGoodput(false)},
 		{Name: "goodput-makespan", Rule: "elastic: the last job ends as early as possible", New: newGoodput(true)},
+		{Name: "rules", Rule: "three classes of nodes in one queue, by what each job cares about: time, cost or both; hires on-demand nodes when waiting costs more", New: newRules},
 		{Name: "harvest", Rule: "elastic jobs on whatever nodes are idle, as many of each as are worth most over the time ahead, with the cost of every change", New: newHarvest(solve)},
 	}
 	for _, e := range baseline.Policies() {
@@ -75,6 +78,23 @@ func newAndreas(s *place.Settings) (place.Policy, error) {
 		o.Survival = append(o.Survival, f)
 	}
 	return andreas.New(o), nil
+}
+
+func newRules(s *place.Settings) (place.Policy, error) {
+	c := rules.Defaults()
+	for _, o := range []struct {
+		objective job.Objective
+		who       string
+	}{{job.ObjectiveTime, "time-sensitive"}, {job.ObjectiveBalanced, "balanced"}, {job.ObjectiveCost, "cost-sensitive"}} {
+		c.Value[o.objective] = s.Number(string(o.objective), c.Value[o.objective], 0, far, "what an hour of a "+o.who+" job is worth, in money")
+	}
+	c.Patience = s.Time("patience", c.Patience, "how long a cost-sensitive job waits for a node that is paid for anyway before one is hired for it")
+	c.Ageing = s.Time("ageing", c.Ageing, "after which a job that waits goes before all others of its priority")
+	c.Width = s.Number("width", c.Width, 0, 4, "how much wide jobs go first: their length counts divided by their GPUs to this power")
+	c.Guess = s.Time("guess", c.Guess, "how long a job is taken to last of which nothing is known")
+	c.Setup = s.Time("setup", c.Setup, "how long a hired node needs for a job's environment, beyond its boot")
+	c.Preempt = s.Choice("preempt", "let a time-sensitive job have the nodes of cost-sensitive ones that save themselves", "yes", "no") == "yes"
+	return rules.New(c), nil
 }
 
 func newPublished(s *place.Settings) (place.Policy, error) {

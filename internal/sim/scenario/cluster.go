@@ -10,6 +10,7 @@ import (
 
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
+	"trainyard/internal/gpuspec"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/sim"
@@ -187,9 +188,9 @@ func (g *group) node(name id.Node) fleet.Node {
 		kind.Model = g.kind
 	}
 	for i := range g.gpus {
-		n.Inventory.GPUs = append(n.Inventory.GPUs, fleet.GPU{
+		n.Inventory.GPUs = append(n.Inventory.GPUs, gpuspec.Describe(fleet.GPU{
 			Index: i, UUID: fmt.Sprintf("%s-%d", name, i), Model: kind.Model, Memory: kind.Memory,
-		})
+		}))
 	}
 	return n
 }

@@ -40,6 +40,10 @@ func (s *Scenario) atLine(a *args) *fault.Error {
 	if w, err = a.must("what happens", example); err != nil {
 		return err
 	}
+	if w.text == "spot" {
+		s.takeBackAt(c.At)
+		return nil
+	}
 	kinds := oneOf(sim.NodeFails, sim.NodeHeals, sim.NodeTaken, sim.NodeOpens, sim.NodeDrains)
 	if err := into(&c.Kind, kinds)(a, w); err != nil {
 		return err

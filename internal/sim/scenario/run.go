@@ -20,10 +20,12 @@ func (s *Scenario) Config(load float64, seed uint64) (sim.Config, error) {
 	if err != nil {
 		return sim.Config{}, fmt.Errorf("scenario %s: %w", s.Name, err)
 	}
-	return sim.Config{
+	cfg := sim.Config{
 		Nodes: slices.Clone(s.nodes), Jobs: Scaled(jobs, load), Changes: s.timeline(seed), Tariff: s.tariff(),
 		Shares: s.shares, Until: s.Until, Detect: s.detect,
-	}, nil
+	}
+	s.hybrid.setUp(&cfg)
+	return cfg, nil
 }
 
 // keepSpans is how many spans are kept where what is hired is billed by them.

@@ -58,6 +58,7 @@ type Scenario struct {
 	jobs    []*sim.Job
 	names   map[string]bool
 	loads   []workload
+	hybrid  hybrid
 }
 
 // Parse reads a scenario. The name is that of its file: messages tell it, and
@@ -131,6 +132,7 @@ func statements() map[string]func(*Scenario, *args) *fault.Error {
 		"detect": (*Scenario).detectLine, "still": (*Scenario).stillLine, "energy": (*Scenario).energyLine,
 		"node": (*Scenario).nodeLine, "cloud": (*Scenario).cloudLine, "job": (*Scenario).jobLine,
 		"workload": (*Scenario).workloadLine, "trace": (*Scenario).traceLine, "at": (*Scenario).atLine, "random": (*Scenario).randomLine,
+		"offer": (*Scenario).offerLine, "limit": (*Scenario).limitLine, "data": (*Scenario).dataLine, "roads": (*Scenario).roadsLine, "strict": (*Scenario).strictLine,
 	}
 }
 
@@ -162,7 +164,7 @@ func (s *Scenario) check() fault.List {
 		wrong = append(wrong, fault.New(fault.Invalid, code, "%s: %s", s.file, fmt.Sprintf(format, args...)).WithRemedy("%s", remedy))
 	}
 	joins := slices.ContainsFunc(s.changes, func(c sim.Change) bool { return c.Kind == sim.NodeJoins })
-	if len(s.nodes) == 0 && !joins {
+	if len(s.nodes) == 0 && !joins && len(s.hybrid.cloud.Offers) == 0 {
 		add("no_node", "write a line as in: node a 8x V100:16GB", "the scenario has no node")
 	}
 	if len(s.jobs) == 0 && len(s.loads) == 0 {

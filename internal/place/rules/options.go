@@ -1,0 +1,399 @@
+package rules
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/hire"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/tenant"
+)
+
+// option is one way to run a job.
+type option struct {
+	stock *stock
+	rooms []int32
+	gpus  int           // on each node
+	wait  time.Duration // until the nodes are there
+	ready time.Duration // until it can work: the wait, boot, set-up and data
+	runs  time.Duration
+	money float64 // that is paid for its sake
+	shown float64 // what the books will say it costs
+	score float64
+	hire  bool
+	offer hire.Option
+	stops []*place.Running // whose nodes it takes
+	bar   string           // why it does not come into question
+}
+
+// done returns when the job would be done, counted from now.
+func (o *option) done() time.Duration { return o.ready + o.runs }
+
+// options lists the ways to run a job: of each stock the soonest, and the best that
+// could be hired.
+func (e *engine) options(w *wait, s *shape) []option {
+	var list []option
+	a := e.allowance(w)
+	if a.Hold != "" {
+		return nil
+	}
+	hire, hired := e.hiring(w, s, &a)
+	limit := never
+	if hired && hire.bar == "" && !e.patient(w) {
+		limit = e.worth(w, &hire) // who would wait longer is better off hiring
+	}
+	for _, st := range s.able {
+		if st.rent > 0 && a.NoRent {
+			continue
+		}
+		if o, ok := e.own(w, s, st, limit); ok {
+			list = append(list, o)
+		}
+	}
+	if !slices.ContainsFunc(list, func(o option) bool { return o.wait == 0 }) {
+		s.closed = true
+	}
+	if hired {
+		list = append(list, hire)
+	}
+	for i := range list {
+		e.score(w, &list[i])
+	}
+	slices.SortStableFunc(list, func(a, b option) int { return cmp.Compare(a.score, b.score) })
+	return list
+}
+
+func (e *engine) allowance(w *wait) tenant.Allowance {
+	if e.view.Allow == nil {
+		return tenant.Unlimited()
+	}
+	return e.view.Allow(w.it)
+}
+
+// patient reports whether a job waits for what is paid for anyway before one thinks of hiring.
+func (e *engine) patient(w *wait) bool {
+	return w.it.Spec != nil && w.it.Spec.Objective == job.ObjectiveCost
+}
+
+// worth returns for how long a job would rather wait than hire: as long as waiting
+// costs less than the rent.
+func (e *engine) worth(w *wait, h *option) time.Duration {
+	if w.value <= 0 {
+		return never
+	}
+	return max(h.done()+job.Seconds(h.money/w.value*3600), time.Second)
+}
+
+// score is what an option costs in all: money, and time at what it is worth. Being
+// late costs what the job says, or ten times as much as waiting.
+func (e *engine) score(w *wait, o *option) {
+	o.score = o.money + w.value*o.done().Hours()
+	if l := w.it.Outlook; l != nil && !l.Deadline.IsZero() {
+		if late := e.view.Now.Add(o.done()).Sub(l.Deadline); late > 0 {
+			o.score += late.Hours() * max(l.LateCost*3600, 10*w.value)
+		}
+	}
+	o.score += float64(classRank(o)) * 1e-9 // ties go local, then reserved, then on-demand
+}
+
+func classRank(o *option) int {
+	if o.hire {
+		return len(fleet.Classes())
+	}
+	return slices.Index(fleet.Classes(), o.stock.class)
+}
+
+// own is the soonest way to run a job on nodes of a stock, now or later.
+func (e *engine) own(w *wait, s *shape, st *stock, limit time.Duration) (option, bool) {
+	need := &s.match.Need
+	o := option{stock: st, gpus: need.GPUs}
+	o.runs = e.takes(w, st, need.GPUs, need.Nodes, s)
+	if o.rooms = e.fitNow(w, s, st, o.runs); o.rooms != nil {
+		e.widen(w, s, &o)
+		return e.price(w, &o), true
+	}
+	if w.it.Shape.Need.Nodes > 1 {
+		o.rooms, o.wait = e.gang(w, s, st, o.runs, limit)
+	} else {
+		o.rooms, o.wait = e.single(w, s, st, o.runs, limit)
+	}
+	if o.rooms == nil {
+		return o, false
+	}
+	return e.price(w, &o), true
+}
+
+// widen lets a job that can use more GPUs have more of the rooms it starts in: a
+// cost-sensitive one as few as it asked for, the others as many as are free.
+func (e *engine) widen(w *wait, s *shape, o *option) {
+	need := &s.match.Need
+	if need.MaxGPUs <= need.GPUs || e.patient(w) {
+		return
+	}
+	most := need.MaxGPUs
+	for _, at := range o.rooms {
+		r := e.room(at)
+		fits, _ := s.match.Fits(&r)
+		most = min(most, bits.OnesCount64(fits))
+		if e.booked[at] {
+			most = need.GPUs
+		}
+	}
+	if most > o.gpus {
+		if d := e.takes(w, o.stock, most, need.Nodes, s); d < o.runs {
+			o.gpus, o.runs = most, d
+		}
+	}
+}
+
+// price says what an option on the yard's own nodes costs.
+func (e *engine) price(w *wait, o *option) option {
+	o.ready = o.wait
+	node := o.stock.sample.Node
+	if len(o.rooms) > 0 {
+		node = e.view.Rooms[o.rooms[0]].Node
+	}
+	if e.view.Stage != nil {
+		d, money := e.view.Stage(w.it, node)
+		o.ready += d
+		o.money += money
+		o.shown += money
+	}
+	hours := float64(max(o.gpus, 1)*max(len(o.rooms), 1)) * o.runs.Hours()
+	o.money += (o.stock.energy + o.stock.rent) * hours
+	o.shown += o.stock.shown * hours
+	return *o
+}
+
+// single finds the room that is free soonest for a job of one node.
+func (e *engine) single(w *wait, s *shape, st *stock, lasts, limit time.Duration) ([]int32, time.Duration) {
+	need := &s.match.Need
+	n := units(need)
+	best, when, tight := int32(-1), limit, 0
+	for _, at := range st.rooms {
+		e.visits++
+		r := &e.view.Rooms[at]
+		if j, hired := e.mine[at]; !r.Open || hired && j != w.it.Job || !s.match.Eligible(r) {
+			continue
+		}
+		p := e.profile(at)
+		t := p.earliest(n, lasts, when)
+		if t == never || t == 0 { // now is not to be had for another reason
+			continue
+		}
+		if spare := p.at(t) - n; best < 0 || t < when || spare < tight {
+			best, when, tight = at, t, spare
+		}
+	}
+	if best < 0 {
+		return nil, never
+	}
+	return []int32{best}, when
+}
+
+// at returns what is free at a time.
+func (p profile) at(t time.Duration) int {
+	n := p[0].free
+	for i := range p {
+		if p[i].at > t {
+			break
+		}
+		n = p[i].free
+	}
+	return n
+}
+
+// gang finds the first time at which enough rooms are free together.
+func (e *engine) gang(w *wait, s *shape, st *stock, lasts, limit time.Duration) ([]int32, time.Duration) {
+	need := &s.match.Need
+	n := units(need)
+	type candidate struct {
+		at    int32
+		when  time.Duration
+		steps profile
+	}
+	var list []candidate
+	for _, at := range st.rooms {
+		e.visits++
+		r := &e.view.Rooms[at]
+		if j, hired := e.mine[at]; !r.Open || hired && j != w.it.Job || !s.match.Eligible(r) {
+			continue
+		}
+		p := *e.profile(at)
+		if t := p.earliest(n, lasts, limit); t != never {
+			list = append(list, candidate{at, t, p})
+		}
+	}
+	if len(list) < need.Nodes {
+		return nil, never
+	}
+	slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(a.when, b.when) })
+	when := max(list[need.Nodes-1].when, time.Nanosecond)
+	for range maxGangTries {
+		var rooms []int32
+		next := never
+		for i := range list {
+			c := &list[i]
+			if c.steps.fits(when, n, lasts) {
+				if rooms = append(rooms, c.at); len(rooms) == need.Nodes {
+					return rooms, when
+				}
+				continue
+			}
+			if t := c.steps.from(when+1).earliest(n, lasts, never); t != never {
+				next = min(next, t)
+			}
+		}
+		if next == never || next > limit {
+			break
+		}
+		when = next
+	}
+	return nil, never
+}
+
+// maxGangTries bounds the search for a time at which many rooms are free together.
+const maxGangTries = 64
+
+// from returns the profile from a time on.
+func (p profile) from(t time.Duration) profile {
+	i := 0
+	for i+1 < len(p) && p[i+1].at <= t {
+		i++
+	}
+	rest := slices.Clone(p[i:])
+	rest[0].at = max(rest[0].at, t)
+	return rest
+}
+
+// hiring is the best way to hire for a job, with what speaks against it.
+func (e *engine) hiring(w *wait, s *shape, a *tenant.Allowance) (option, bool) {
+	if len(e.view.Offers) == 0 || !fleet.OnDemand.Allows(s.match.Need.Place) {
+		return option{}, false
+	}
+	q := hire.Query{
+		Now: e.view.Now, Objective: job.ObjectiveBalanced, Value: w.value, Setup: e.cfg.Setup,
+		Run: w.lasts, Base: e.reference(s) * float64(max(s.match.Need.GPUs, 1)*s.match.Need.Nodes),
+	}
+	if o := w.it.Outlook; o != nil {
+		q.Every = o.Every
+		q.NoSpot = !o.Resumes && w.lasts > 2*time.Hour
+		if o.Speed != nil {
+			q.Restore = time.Duration(o.Speed.Start)
+			q.Takes = func(of *fleet.Offer, nodes, gpus int) (time.Duration, bool) {
+				return o.Takes(o.Speed.On(of.GPU, of.GPUMemory).Rate(nodes*gpus, nodes))
+			}
+		}
+	}
+	if e.view.Stage != nil && w.it.Spec != nil && len(w.it.Spec.Data) > 0 {
+		q.Stage = func(of *fleet.Offer) (time.Duration, float64) { return e.view.Stage(w.it, of.Node()) }
+	}
+	best, ok := e.offers().first(&s.match.Need, &q)
+	if !ok {
+		return option{}, false
+	}
+	o := option{hire: true, offer: best, gpus: best.GPUs, ready: best.Start.Sub(e.view.Now), money: best.Money, shown: best.Money}
+	o.runs = best.Finish.Sub(best.Start)
+	o.bar = barred(a, &best)
+	return o, true
+}
+
+// barred says which limit keeps a job from hiring, "" if none does.
+func barred(a *tenant.Allowance, o *hire.Option) string {
+	switch {
+	case a.NoRent:
+		return a.By.Money + " leaves only nodes for which no rent is paid"
+	case o.Nodes > a.Nodes:
+		return a.By.Nodes + " allows no more on-demand nodes"
+	case o.Money > a.Money:
+		return a.By.Money + " has " + dollars(max(a.Money, 0)) + " left"
+	}
+	return ""
+}
+
+// best returns the option to take, nil if the job shall just wait.
+func (e *engine) best(w *wait, options []option) *option {
+	for i := range options {
+		o := &options[i]
+		switch {
+		case o.bar != "":
+		case o.hire && len(e.hired[w.it.Job]) > 0:
+			return nil // its nodes are on their way
+		case o.hire && e.patient(w) && !e.outwaited(w, options):
+		default:
+			return o
+		}
+	}
+	return nil
+}
+
+// outwaited reports whether a cost-sensitive job would wait longer than it has to for
+// a node that is paid for anyway, or for ever.
+func (e *engine) outwaited(w *wait, options []option) bool {
+	waited := e.view.Now.Sub(w.it.Since)
+	return !slices.ContainsFunc(options, func(o option) bool { return !o.hire && o.wait+waited <= e.cfg.Patience })
+}
+
+// keep books a job's nodes from the time on at which they will be free.
+func (e *engine) keep(w *wait, o *option) {
+	n := units(&w.it.Shape.Need)
+	for _, at := range o.rooms {
+		e.profile(at).book(o.wait, n, o.runs)
+		e.booked[at] = true
+	}
+	if e.plan.Held == nil {
+		e.plan.Held = &place.Reservation{Job: w.it.Job, Nodes: e.names(o.rooms), At: e.view.Now.Add(o.wait)}
+	}
+}
+
+func (e *engine) names(rooms []int32) []id.Node {
+	list := make([]id.Node, len(rooms))
+	for i, at := range rooms {
+		list[i] = e.view.Rooms[at].Node.ID
+	}
+	return list
+}
+
+// start puts a job onto the rooms of an option.
+func (e *engine) start(w *wait, o *option, all []option) {
+	need := &w.it.Shape.Need
+	match := e.shapeOf(w.it.Shape).match
+	s := place.Start{Item: w.it, Seats: make([]place.Seat, 0, len(o.rooms))}
+	for _, at := range o.rooms {
+		r := e.room(at)
+		gpus := fleet.Take(match.Wanted(&r)&r.Free, o.gpus)
+		s.Seats = append(s.Seats, place.Seat{Node: r.Node.ID, GPUs: gpus})
+		open := &e.open[at]
+		open.gpus &^= gpus
+		open.cpus -= need.CPUs
+		open.memory -= need.Memory
+		if p := e.kept[at]; p != nil {
+			p.book(0, max(bits.OnesCount64(gpus), units(need)), o.runs)
+		}
+	}
+	s.Reason = e.whyHere(w, o, all)
+	s.Saves, s.Instead = e.saves(o, all)
+	e.plan.Starts = append(e.plan.Starts, s)
+}
+
+// saves says what a start costs less than hiring would have.
+func (e *engine) saves(o *option, all []option) (float64, string) {
+	for i := range all {
+		if h := &all[i]; h.hire && !o.hire && h.shown > o.shown {
+			return h.shown - o.shown, "instead of hiring " + h.offer.Offer.Name + " for " + dollars(h.shown)
+		}
+	}
+	return 0, ""
+}
+
+// hire asks for nodes.
+func (e *engine) hire(w *wait, o *option) {
+	e.plan.Hires = append(e.plan.Hires, place.Hire{
+		Item: w.it, Offer: o.offer.Offer.Name, Count: o.offer.Nodes, Cost: o.money, Reason: e.whyHire(w, o),
+	})
+}

@@ -1,0 +1,137 @@
+package rules
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+)
+
+// settled is how long a job must have run before it is stopped for another's sake.
+const settled = 10 * time.Minute
+
+// victim is a running job that could make room, and what stopping it costs.
+type victim struct {
+	running *place.Running
+	gpus    uint64
+	loss    float64 // money: work that is lost, its start, and its time at what that is worth
+}
+
+// preempt returns a way to start a time-sensitive job now on nodes that cost-sensitive
+// jobs give up, if that saves more than it costs, with the stops written down. Nil if not.
+func (e *engine) preempt(w *wait, waits *option) *option {
+	if !e.cfg.Preempt || w.it.Spec == nil || w.it.Spec.Objective != job.ObjectiveTime || w.it.Shape.Need.Nodes > 1 || w.it.Shape.Need.GPUs == 0 {
+		return nil
+	}
+	gain := w.value * waits.wait.Hours()
+	s := e.shapeOf(w.it.Shape)
+	var best *option
+	var taken []victim
+	least := gain
+	for _, at := range e.occupied() {
+		r := e.room(at)
+		st := e.stocks[e.of[at]]
+		if !r.Open || e.booked[at] || !s.match.Eligible(&r) {
+			continue
+		}
+		free := r.Free & s.match.Wanted(&r)
+		found, loss := e.victims(at, &r, s.match, &free)
+		if bits.OnesCount64(free) < s.match.Need.GPUs || loss >= least {
+			continue
+		}
+		runs := e.takes(w, st, s.match.Need.GPUs, 1, s)
+		o := option{stock: st, rooms: []int32{at}, gpus: s.match.Need.GPUs, runs: runs}
+		o = e.price(w, &o)
+		e.score(w, &o)
+		if o.score+loss >= waits.score {
+			continue
+		}
+		least, best, taken = loss, &o, found
+	}
+	if best == nil {
+		return nil
+	}
+	for _, v := range taken {
+		e.stop(w, best.rooms[0], &v, gain)
+		best.stops = append(best.stops, v.running)
+	}
+	return best
+}
+
+// occupied lists the rooms in which someone runs who could be stopped.
+func (e *engine) occupied() []int32 {
+	var list []int32
+	for _, r := range e.view.Running {
+		if !e.stoppable(r) {
+			continue
+		}
+		at, found := slices.BinarySearchFunc(e.view.Rooms, r.Seats[0].Node, func(o fleet.Room, n id.Node) int { return cmp.Compare(o.Node.ID, n) })
+		if found {
+			list = append(list, int32(at))
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// stoppable reports whether a job may be stopped for another's sake: it is
+// cost-sensitive, or has borrowed what it holds, goes on from where it was, has run
+// for a while, and is on one node.
+func (e *engine) stoppable(r *place.Running) bool {
+	return r.Spec != nil && r.Spec.Objective == job.ObjectiveCost && r.Outlook.Resumes && !r.Stopping && !e.stops[r.Job] &&
+		len(r.Seats) == 1 && r.Seats[0].Share == 0 && !r.Began.IsZero() && e.view.Now.Sub(r.Began) >= settled
+}
+
+// victims returns the running jobs of a room whose stop costs least until enough is
+// free, and what that costs. What they free is added to free.
+func (e *engine) victims(at int32, r *fleet.Room, m *fleet.Matcher, free *uint64) ([]victim, float64) {
+	var list []victim
+	for _, run := range e.view.Running {
+		if run.Seats[0].Node == r.Node.ID && e.stoppable(run) && run.Seats[0].GPUs&m.Wanted(r) != 0 {
+			list = append(list, victim{run, run.Seats[0].GPUs, e.loss(run, e.stocks[e.of[at]])})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b victim) int {
+		return cmp.Compare(a.loss/float64(bits.OnesCount64(a.gpus)), b.loss/float64(bits.OnesCount64(b.gpus)))
+	})
+	total := 0.0
+	for i := range list {
+		if bits.OnesCount64(*free) >= m.Need.GPUs {
+			return list[:i], total
+		}
+		*free |= list[i].gpus & m.Wanted(r)
+		total += list[i].loss
+	}
+	return list, total
+}
+
+// loss returns what stopping a job costs: what it has done since it last saved itself,
+// if it does not save itself when told to, its start, and the time that it is later.
+func (e *engine) loss(r *place.Running, st *stock) float64 {
+	lost := time.Duration(0)
+	if s := r.Outlook.Speed; s != nil {
+		lost = time.Duration(s.Save) + time.Duration(s.Start)
+	}
+	if every := r.Outlook.Every; every > 0 {
+		lost += e.view.Now.Sub(r.Began) % every
+	}
+	hours := lost.Hours()
+	return hours*float64(r.GPUs)*(st.shown+st.energy) + hours*e.cfg.Value[job.ObjectiveCost] + float64(r.Outlook.Stops)*0.01
+}
+
+// stop takes a job off its nodes.
+func (e *engine) stop(w *wait, at int32, v *victim, gain float64) {
+	e.stops[v.running.Job] = true
+	need := &v.running.Shape.Need
+	o := &e.open[at]
+	o.gpus |= v.gpus & e.view.Rooms[at].Sound
+	o.cpus += need.CPUs
+	o.memory += need.Memory
+	delete(e.kept, at)
+	e.plan.Stops = append(e.plan.Stops, place.Stop{Running: v.running, Reason: e.whyStop(w, v, gain)})
+}

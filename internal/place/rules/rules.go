@@ -1,0 +1,137 @@
+// Package rules is the yard's own policy: three classes of nodes in one queue, placed
+// by what the researcher wants and by what the data allows.
+//
+// There is one cost model. Each way to run a job (on a node that is idle now, on one
+// that it waits for, on nodes that are hired for it) has a start, an end and a price,
+// and the job takes the way that costs least, where an hour of its time is worth what
+// its objective says: a lot if it is time-sensitive, little if it is cost-sensitive.
+// So a time-sensitive job gets the fastest node there is and a cost-sensitive one the
+// weakest that will do; who waits has its node kept for it from the time at which it
+// will be free; and nodes are hired when waiting costs more than the rent.
+//
+// Jobs are considered by priority and then by what an hour of waiting costs the yard
+// for each hour of work: short and wide jobs first, those of people who had more than
+// their share later. A job that has waited for too long goes before all others of its
+// priority, and nothing that starts after that can delay it. Like every policy this is
+// a pure function from a view to a plan.
+package rules
+
+import (
+	"time"
+
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/queue"
+)
+
+// Config is what an operator can set.
+type Config struct {
+	// Value is what an hour of a job's time is worth in money, by objective.
+	Value map[job.Objective]float64
+	// Patience is how long a cost-sensitive job waits for a node that is paid for
+	// anyway before one is hired for it.
+	Patience time.Duration
+	// Ageing is how long a job waits before it goes first. See Starvation in the tests.
+	Ageing time.Duration
+	// Preempt lets a time-sensitive job have the nodes of cost-sensitive ones that save themselves.
+	Preempt bool
+	// Width says how much wide jobs go first: their length counts divided by their GPUs to this power.
+	Width float64
+	// Guess is how long a job is taken to last of which nothing is known.
+	Guess time.Duration
+	// Setup is how long it takes to make a new node ready for a job, beyond its boot.
+	Setup time.Duration
+	// Visits bounds how many rooms are looked at in a round for jobs that wait.
+	Visits int
+}
+
+// Defaults returns the configuration that is used where nothing is set.
+func Defaults() Config {
+	return Config{
+		Value:    map[job.Objective]float64{job.ObjectiveTime: 50, job.ObjectiveBalanced: 2, job.ObjectiveCost: 0.05},
+		Patience: 24 * time.Hour, Ageing: 48 * time.Hour, Preempt: true, Width: 1, Guess: time.Hour, Setup: 0, Visits: 1 << 17,
+	}
+}
+
+// Policy is the policy rules.
+type Policy struct {
+	cfg    Config
+	offers *offers // of the last round
+}
+
+var (
+	_ place.Policy  = (*Policy)(nil)
+	_ place.Adviser = (*Policy)(nil)
+)
+
+// New returns the policy.
+func New(cfg Config) *Policy { return &Policy{cfg: cfg} }
+
+// Name is what the policy is called in the configuration.
+func (*Policy) Name() string { return "rules" }
+
+// Revises reports that it leaves alone what runs as long as nobody waits.
+func (*Policy) Revises() bool { return false }
+
+// Plan starts, keeps nodes for, hires for, and makes room for the jobs in line.
+func (p *Policy) Plan(v *place.View) place.Plan {
+	e := newEngine(p, v)
+	for _, w := range e.inOrder(nil) {
+		if e.spent() {
+			e.plan.Again = v.Now.Add(time.Second)
+			break
+		}
+		e.consider(w)
+	}
+	return e.plan
+}
+
+// Options tells where a job could run, best first: one that waits, or one that has
+// not been submitted yet. Jobs that would be considered before it are placed first.
+func (p *Policy) Options(v *place.View, it *queue.Item) []place.Option {
+	e := newEngine(p, v)
+	e.visits = -1 << 30 // it is worth a look at everything
+	for _, w := range e.inOrder(it) {
+		if w.it.Job == it.Job {
+			return e.advise(w)
+		}
+		e.consider(w)
+	}
+	return nil
+}
+
+// wait is a job that is to be considered.
+type wait struct {
+	it    *queue.Item
+	value float64 // of an hour of its time
+	lasts time.Duration
+	basis string // how that is known
+	aged  bool
+	key   float64 // less goes first
+}
+
+// consider decides what becomes of a job.
+func (e *engine) consider(w *wait) {
+	s := e.shapeOf(w.it.Shape)
+	if s.closed && w.it.Shape.Need.Nodes == 1 && len(e.view.Offers) == 0 && !w.aged {
+		return // a job just like it found nothing, and there is less now
+	}
+	options := e.options(w, s)
+	if len(options) == 0 {
+		return
+	}
+	best := e.best(w, options)
+	switch {
+	case best == nil:
+	case best.hire:
+		e.hire(w, best)
+	case best.wait == 0:
+		e.start(w, best, options)
+	default:
+		if victim := e.preempt(w, best); victim != nil {
+			e.start(w, victim, options)
+			return
+		}
+		e.keep(w, best)
+	}
+}

@@ -1,0 +1,203 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+)
+
+// dollars writes an amount of money as people read it.
+func dollars(m float64) string {
+	if m > 0 && m < 0.01 {
+		return "less than $0.01"
+	}
+	return fmt.Sprintf("$%.2f", m)
+}
+
+// clockTime writes a time of day, with the date if it is another day.
+func (e *engine) clockTime(d time.Duration) string {
+	at := e.view.Now.Add(d).UTC()
+	if at.YearDay() == e.view.Now.UTC().YearDay() && at.Year() == e.view.Now.UTC().Year() {
+		return at.Format("15:04")
+	}
+	return at.Format("Jan 2 15:04")
+}
+
+// what names what a job would have.
+func (e *engine) what(o *option) string {
+	if o.hire {
+		f := o.offer.Offer
+		name := f.Name
+		if f.GPUs > 0 {
+			name = fmt.Sprintf("%s (%d× %s)", f.Name, f.GPUs, f.GPU)
+		}
+		if o.offer.Nodes > 1 {
+			return fmt.Sprintf("%d of %s", o.offer.Nodes, name)
+		}
+		return name
+	}
+	names := e.names(o.rooms)
+	where := string(names[0])
+	if len(names) > 1 {
+		where = fmt.Sprintf("%s and %d more", names[0], len(names)-1)
+	}
+	if g := o.stock.sample.Node.Inventory.GPUs; len(g) > 0 && o.gpus > 0 {
+		return fmt.Sprintf("%d× %s of %s", o.gpus, g[0].Model, where)
+	}
+	return where
+}
+
+// objective is how a job is called by what it cares about.
+func objective(w *wait) string {
+	if w.it.Spec == nil {
+		return "balanced"
+	}
+	switch w.it.Spec.Objective {
+	case job.ObjectiveTime:
+		return "time-sensitive"
+	case job.ObjectiveCost:
+		return "cost-sensitive"
+	case job.ObjectiveBalanced:
+	}
+	return "balanced"
+}
+
+// whyHere says why a job starts where it does.
+func (e *engine) whyHere(w *wait, o *option, all []option) string {
+	b := strings.Builder{}
+	fmt.Fprintf(&b, "%s, %s", e.what(o), classWords(o.stock.class))
+	switch {
+	case len(o.stops) > 0:
+		fmt.Fprintf(&b, ", made free by %s, which is cost-sensitive and goes on later", o.stops[0].Job)
+	case e.mine[o.rooms[0]] == w.it.Job:
+		b.WriteString(", hired for it")
+	case e.view.Rooms[o.rooms[0]].Node.ID == w.it.Prefer:
+		b.WriteString(", where it ran before")
+	default:
+		b.WriteString(", idle now")
+	}
+	fmt.Fprintf(&b, "; %s", e.because(w, o, all))
+	return b.String()
+}
+
+func classWords(c fleet.Class) string {
+	switch c {
+	case fleet.Local:
+		return "a local node"
+	case fleet.Reserved:
+		return "a reserved node, paid for anyway"
+	case fleet.OnDemand:
+	}
+	return "a hired node"
+}
+
+// because says what decided for an option, against the next best.
+func (e *engine) because(w *wait, o *option, all []option) string {
+	end := fmt.Sprintf("done by %s", e.clockTime(o.done()))
+	if o.shown > 0 {
+		end += " for " + dollars(o.shown)
+	}
+	next := e.nextBest(o, all)
+	if next == nil {
+		return end
+	}
+	other := e.what(next)
+	switch {
+	case next.hire:
+		other = "hiring " + other
+	case next.wait > 0:
+		other = "waiting for " + other
+	}
+	by := fmt.Sprintf("by %s", e.clockTime(next.done()))
+	if next.shown > 0 {
+		by += " for " + dollars(next.shown)
+	}
+	return fmt.Sprintf("%s; %s it would be %s, and the job is %s", end, other, by, objective(w))
+}
+
+func (e *engine) nextBest(o *option, all []option) *option {
+	for i := range all {
+		if &all[i] != o && all[i].bar == "" && (all[i].hire || len(o.rooms) == 0 || all[i].stock != o.stock) {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// whyHire says why nodes are hired for a job.
+func (e *engine) whyHire(w *wait, o *option) string {
+	s := fmt.Sprintf("hires %s: done by %s for about %s", e.what(o), e.clockTime(o.done()), dollars(o.money))
+	if len(e.shapeOf(w.it.Shape).able) == 0 {
+		return s + "; no node of the yard could ever run it"
+	}
+	return s + "; waiting for a node of the yard would cost more, because the job is " + objective(w)
+}
+
+// whyStop says why a job is stopped for another.
+func (e *engine) whyStop(w *wait, v *victim, gain float64) string {
+	return fmt.Sprintf("makes room for %s, which is time-sensitive and would wait longer: that is worth %s, and stopping this one costs %s",
+		w.it.Job, dollars(gain), dollars(v.loss))
+}
+
+// advise turns a job's options into what people are shown.
+func (e *engine) advise(w *wait) []place.Option {
+	s := e.shapeOf(w.it.Shape)
+	options := e.options(w, s)
+	taken := e.best(w, options)
+	var list []place.Option
+	for i := range options {
+		o := &options[i]
+		p := place.Option{
+			What: e.what(o), Start: e.view.Now.Add(o.ready), Finish: e.view.Now.Add(o.done()), Cost: o.shown, Basis: w.basis, Count: len(o.rooms),
+		}
+		p.Earliest, p.Latest = e.interval(w, o)
+		p.CostMost = o.shown
+		if o.runs > 0 {
+			p.CostMost = o.shown * float64(p.Latest.Sub(p.Start)) / float64(o.runs)
+		}
+		if o.hire {
+			p.Class, p.Offer, p.Count = fleet.OnDemand, o.offer.Offer.Name, o.offer.Nodes
+		} else {
+			p.Class, p.Nodes = o.stock.class, e.names(o.rooms)
+		}
+		switch {
+		case o == taken:
+			p.Verdict = "taken: " + e.because(w, o, options)
+		case o.bar != "":
+			p.Verdict = "not possible: " + o.bar
+		case o.hire && e.patient(w):
+			p.Verdict = fmt.Sprintf("only if nothing that is paid for anyway is free within %s: the job is cost-sensitive", job.Duration(e.cfg.Patience))
+		case taken != nil && o.done() > taken.done() && o.shown >= taken.shown:
+			p.Verdict = "later and no cheaper"
+		case taken != nil && o.done() > taken.done():
+			p.Verdict = "cheaper, but later"
+		case taken != nil:
+			p.Verdict = "sooner, but dearer"
+		default:
+			p.Verdict = "considered"
+		}
+		list = append(list, p)
+		if o == taken {
+			list[0], list[len(list)-1] = list[len(list)-1], list[0]
+		}
+	}
+	return list
+}
+
+// interval is in which time the job will be done four times out of five, by what the
+// time rests on: what people expect is off by a half and more, a measured speed is not.
+func (e *engine) interval(w *wait, o *option) (from, to time.Time) {
+	low, high := 0.5, 2.0
+	switch {
+	case strings.HasPrefix(w.basis, "its speed"):
+		low, high = 0.85, 1.25
+	case strings.HasPrefix(w.basis, "a guess"):
+		low, high = 0.05, 12
+	}
+	start := e.view.Now.Add(o.ready)
+	return start.Add(job.Seconds(o.runs.Seconds() * low)), start.Add(job.Seconds(o.runs.Seconds() * high))
+}

@@ -1,0 +1,208 @@
+package scenario
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"trainyard/internal/dataset"
+	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
+	"trainyard/internal/gpuspec"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/sim"
+	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster"
+)
+
+// hybrid is what of a scenario is about hiring, data and limits.
+type hybrid struct {
+	cloud  sim.Cloud
+	limits []tenant.Limit
+	data   []dataset.Dataset
+	roads  dataset.Roads
+	strict bool // a job that no node and no offer could ever run is refused
+}
+
+// strictLine refuses jobs that could never run.
+func (s *Scenario) strictLine(a *args) *fault.Error {
+	s.hybrid.strict = true
+	if a.more() {
+		return a.bad(a.left[0], "%q is too much in this line", a.left[0].text)
+	}
+	return nil
+}
+
+// offerLine reads a kind of node that can be hired.
+func (s *Scenario) offerLine(a *args) *fault.Error {
+	start := a.last
+	w, err := a.must("the name of an offer", "offer aws/g5.xlarge 1x A10G:24GB hourly $1 boot 3m")
+	if err != nil {
+		return err
+	}
+	provider, kind, _ := strings.Cut(w.text, "/")
+	o := fleet.Offer{Provider: provider, Type: kind, CPUs: usualCPUs, Memory: usualMemory}
+	if kind == "" {
+		return a.bad(w, "%q is no offer", w.text).WithRemedy("write a provider and a type, as in aws/g5.xlarge")
+	}
+	g := group{}
+	if err := g.devices(a); err != nil {
+		return err
+	}
+	var refused []sim.Refusal
+	err = a.keys(map[string]reader{
+		"spot":   flag(&o.Spot),
+		"region": value(into(&o.Region, func(s string) (string, error) { return s, nil })),
+		"cpus":   value(into(&o.CPUs, job.ParseCPUs)),
+		"memory": value(into(&o.Memory, job.ParseBytes)),
+		"hourly": value(into(&o.Hourly, job.ParseMoney)),
+		"boot":   value(into(&o.Boot, job.ParseDuration)),
+		"bills":  value(into(&o.Bills, job.ParseDuration)),
+		"least":  value(into(&o.Least, job.ParseDuration)),
+		"most":   value(into(&o.Most, parseCount)),
+		"losses": value(into(&o.Losses, parseAmount)),
+		"refused*": value(func(a *args, w word) *fault.Error {
+			var r sim.Refusal
+			err := into(&r, parseRefusal)(a, w)
+			refused = append(refused, r)
+			return err
+		}),
+	})
+	if err != nil {
+		return err
+	}
+	if g.gpus > 0 {
+		var k job.GPUKind
+		if k.UnmarshalText([]byte(g.kind)) != nil {
+			k.Model = g.kind
+		}
+		described := gpuspec.Describe(fleet.GPU{Model: k.Model, Memory: k.Memory})
+		o.GPU, o.GPUMemory, o.GPUs, o.TFLOPS = k.Model, k.Memory, g.gpus, described.Peak
+	}
+	o.Name = o.NameOf()
+	if slices.ContainsFunc(s.hybrid.cloud.Offers, func(p fleet.Offer) bool { return p.Name == o.Name }) {
+		return a.bad(start, "there are two offers called %s", o.Name)
+	}
+	for _, r := range refused {
+		r.Offer = o.Name
+		s.hybrid.cloud.Refuses = append(s.hybrid.cloud.Refuses, r)
+	}
+	s.hybrid.cloud.Offers = append(s.hybrid.cloud.Offers, o)
+	return nil
+}
+
+var stretch = regexp.MustCompile(`^([^.]+)\.\.([^:]+)(?::(\w+))?$`)
+
+// parseRefusal reads FROM..TO or FROM..TO:CODE.
+func parseRefusal(s string) (r sim.Refusal, err error) {
+	m := stretch.FindStringSubmatch(s)
+	if m == nil {
+		return r, fmt.Errorf("%q is no stretch of time: write it as in 0..2h, or 0..2h:no_quota", s)
+	}
+	if r.From, err = parseDuration(m[1]); err == nil {
+		r.To, err = parseDuration(m[2])
+	}
+	if r.Code = m[3]; r.Code == "" {
+		r.Code = fleet.RefusedCapacity
+	}
+	return r, err
+}
+
+// limitLine reads what a user or project may have.
+func (s *Scenario) limitLine(a *args) *fault.Error {
+	w, err := a.must("whom it limits", "limit user/ann gpus 4")
+	if err != nil {
+		return err
+	}
+	l := tenant.Limit{Period: tenant.Month, At: tenant.LimitAsk}
+	if l.Subject, err = parseSubject(a, w); err != nil {
+		return err
+	}
+	err = a.keys(map[string]reader{
+		"gpus":      value(into(&l.GPUs, parseCount)),
+		"nodes":     value(into(&l.Nodes, parseCount)),
+		"gpu_hours": value(into(&l.GPUHours, parsePositive)),
+		"money":     value(into(&l.Money, job.ParseMoney)),
+		"period":    value(into(&l.Period, oneOf(tenant.Periods()...))),
+		"at":        value(into(&l.At, oneOf(tenant.LimitActions()...))),
+		"borrow":    flag(&l.Borrow),
+	})
+	s.hybrid.limits = append(s.hybrid.limits, l)
+	s.shares = true
+	return err
+}
+
+func parseSubject(a *args, w word) (tenant.Subject, *fault.Error) {
+	kind, name, _ := strings.Cut(w.text, "/")
+	switch {
+	case kind == "user" && id.Name(name):
+		return tenant.Subject{User: id.User(name)}, nil
+	case kind == "project" && id.Name(name):
+		return tenant.Subject{Project: id.Project(name)}, nil
+	case kind == "each" && (name == "user" || name == "project"):
+		return tenant.Subject{Each: name}, nil
+	}
+	return tenant.Subject{}, a.bad(w, "%q is nobody", w.text).WithRemedy("write user/NAME, project/NAME, each/user or each/project")
+}
+
+// dataLine reads a dataset.
+func (s *Scenario) dataLine(a *args) *fault.Error {
+	w, err := a.must("the name of a dataset", "data cifar10 size 100GB place local at local")
+	if err != nil {
+		return err
+	}
+	d := dataset.Dataset{ID: id.Dataset(w.text), Rule: job.PlaceAny}
+	at := job.Place("")
+	err = a.keys(map[string]reader{
+		"size":  value(into(&d.Size, job.ParseBytes)),
+		"place": value(into(&d.Rule, oneOf(job.PlaceAny, job.PlaceLocal, job.PlaceCloud))),
+		"at":    value(into(&at, oneOf(job.PlaceAny, job.PlaceLocal, job.PlaceCloud))),
+	})
+	if err != nil {
+		return err
+	}
+	if at != "" {
+		d.Copies = []dataset.Copy{{At: at}}
+	}
+	if err := d.Validate(); err != nil {
+		return a.bad(w, "%s", err.Error())
+	}
+	s.hybrid.data = append(s.hybrid.data, d)
+	return nil
+}
+
+// roadsLine reads how fast data travels.
+func (s *Scenario) roadsLine(a *args) *fault.Error {
+	return a.keys(map[string]reader{
+		"in":     value(into(&s.hybrid.roads.In, job.ParseBytes)),
+		"across": value(into(&s.hybrid.roads.Across, job.ParseBytes)),
+		"per_gb": value(into(&s.hybrid.roads.PerGB, parseAmount)),
+	})
+}
+
+// takeBackAt notes when the provider takes a spot node back.
+func (s *Scenario) takeBackAt(at time.Duration) {
+	s.hybrid.cloud.Takes = append(s.hybrid.cloud.Takes, at)
+	slices.SortFunc(s.hybrid.cloud.Takes, cmp.Compare[time.Duration])
+}
+
+// setUp tells a simulation of all that.
+func (h *hybrid) setUp(cfg *sim.Config) {
+	if len(h.cloud.Offers) > 0 {
+		cloud := h.cloud
+		cfg.Cloud = &cloud
+	}
+	cfg.Limits, cfg.Data = h.limits, h.data
+	strict, roads, booked := h.strict, h.roads, len(h.limits) > 0
+	cfg.Yard = func(y *yardmaster.Config) {
+		y.Refuse = strict
+		if roads != (dataset.Roads{}) {
+			y.Roads = roads
+		}
+		y.Unmetered = !booked
+	}
+}
