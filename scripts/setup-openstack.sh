@@ -6,7 +6,8 @@
 #   scripts/setup-openstack.sh            installs what is missing and prints the root
 #   scripts/setup-openstack.sh run DIR    starts all on free ports, in the foreground, with
 #                                         everything it writes in DIR; DIR/env is there as soon
-#                                         as the services answer. Ending this process ends them.
+#                                         as the services answer. Ending this process ends them:
+#                                         by Ctrl-C or SIGKILL, it is deaf for other signals.
 #
 # Needs Debian or Ubuntu, root and 3 GB of disk; a first installation takes some minutes.
 set -euo pipefail
@@ -18,6 +19,11 @@ packages=(python3-keystone python3-placement nova-common glance-common python3-p
 services=internal/cloud/openstack/testdata/services
 
 say() { printf 'setup-openstack: %s\n' "$*" >&2; }
+fail() {
+  tail -n 5 "$root.log" >&2
+  say "$*; the whole log is $root.log"
+  exit 1
+}
 # The root depends on what is installed in it, the databases on what boot.sh does with them.
 stamp() { sha256sum | cut -c1-12; }
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/trainyard"
@@ -45,16 +51,18 @@ debian() {
   local new="$root.new"
   rm -rf --one-file-system "$new"
   say "installing into $root; this takes some minutes, its log is $root.log"
-  nice debootstrap --variant=minbase --include=ca-certificates "$suite" "$new" http://deb.debian.org/debian >"$root.log" 2>&1
+  nice debootstrap --variant=minbase --include=ca-certificates "$suite" "$new" http://deb.debian.org/debian >"$root.log" 2>&1 ||
+    fail "debootstrap failed"
   # 101 tells the packages' scripts not to start their services.
   printf '#!/bin/sh\nexit 101\n' >"$new/usr/sbin/policy-rc.d"
   chmod 755 "$new/usr/sbin/policy-rc.d"
   printf '127.0.0.1 localhost\n' >"$new/etc/hosts"
   # shellcheck disable=SC2016
   nice unshare --mount --pid --fork --kill-child bash -c '
-    mount -t proc proc "$1/proc" && shift_root=$1 && shift &&
-    DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 exec chroot "$shift_root" apt-get install -y --no-install-recommends \
-      -o Dpkg::Options::=--force-unsafe-io "$@"' install "$new" "${packages[@]}" >>"$root.log" 2>&1 </dev/null
+    set -e
+    mount -t proc proc "$0/proc"
+    DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 exec chroot "$0" apt-get install -y --no-install-recommends \
+      -o Dpkg::Options::=--force-unsafe-io "$@"' "$new" "${packages[@]}" >>"$root.log" 2>&1 </dev/null || fail "the packages could not be installed"
   mkdir -p "$new/srv/services" "$new/srv/state"
   rm -rf "$new"/var/cache/apt/archives/*.deb
   mv "$new" "$root"
@@ -69,10 +77,10 @@ install() {
   mkdir -p "$cache"
   exec 9>"$cache/openstack.lock"
   flock 9
-  [ -d "$root" ] || debian || { tail -n 5 "$root.log" >&2; exit 1; }
+  if [ ! -d "$root" ]; then debian; fi
   if [ ! -d "$root$TEMPLATE" ]; then
     say "making the databases"
-    (inside prepare) >>"$root.log" 2>&1 || { tail -n 5 "$root.log" >&2; exit 1; }
+    (inside prepare) >>"$root.log" 2>&1 || fail "the databases could not be made"
   fi
   exec 9>&-
 }

@@ -221,7 +221,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	a.trouble("look at this machine", errors.Join(found.Problems...))
 	a.measure(ctx)
 	if err := a.join(ctx); err != nil {
-		if !leaseEnded(err) && !a.hold.over() {
+		if !a.hold.ended(err) && !a.hold.over() {
 			return err
 		}
 		a.log.Warn("this machine cannot join any more", "error", err)

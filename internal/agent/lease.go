@@ -157,10 +157,16 @@ func (h *hold) wait(ctx context.Context, failed func(error)) bool {
 	}
 }
 
-// leaseEnded reports whether the yard said that this machine's lease is over.
-func leaseEnded(err error) bool {
+// ended reports whether the yard said by an error that it does not hold this machine any
+// more. A node that was taken out of the yard ends only if it was hired.
+func (h *hold) ended(err error) bool {
 	var f *fault.Error
-	return errors.As(err, &f) && f.Code == api.CodeLeaseEnded
+	if !errors.As(err, &f) {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return f.Code == api.CodeLeaseOver || f.Code == api.CodeNodeRemoved && h.hired
 }
 
 // awaitEnd waits until the agent is told to stop, or the lease is over, which it reports.

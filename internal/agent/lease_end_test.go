@@ -115,7 +115,7 @@ func TestAHiredMachineWhoseAgentStartsAnewStillEnds(t *testing.T) {
 func TestAJoinThatIsRefusedBecauseTheLeaseIsOverEndsTheMachine(t *testing.T) {
 	t.Parallel()
 	y, rt := newYard(t), newFakeRuntime()
-	y.code, y.refuse = "lease_ended", func(string) int { return http.StatusForbidden }
+	y.code, y.refuse = "lease_over", func(string) int { return http.StatusForbidden }
 	cfg := config(t, y, rt)
 	cfg.OnLeaseEnd = agent.ExitOnLeaseEnd
 	if err := start(t, cfg)(); err != nil {
@@ -152,18 +152,41 @@ func TestAJoinThatFailsAfterTheEndOfTheLeaseEndsTheMachine(t *testing.T) {
 	}
 }
 
-func TestAReportThatIsRefusedBecauseTheLeaseIsOverEndsTheMachine(t *testing.T) {
+func TestAHiredMachineThatIsNotWantedAnyMoreEnds(t *testing.T) {
+	t.Parallel()
+	for _, code := range []string{"lease_over", "node_removed"} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			y, rt := newYard(t), newFakeRuntime()
+			y.left = new(int64(86400))
+			cfg := config(t, y, rt)
+			cfg.OnLeaseEnd = agent.ExitOnLeaseEnd
+			ended := start(t, cfg)
+			y.await("a report", func() bool { return len(y.reports) > 0 })
+			y.change(func() { y.code, y.refuse = code, func(string) int { return http.StatusForbidden } })
+			if err := ended(); err != nil {
+				t.Errorf("agent: %v", err)
+			}
+		})
+	}
+}
+
+func TestANodeThatWasNotHiredStaysWhenItIsRemoved(t *testing.T) {
 	t.Parallel()
 	y, rt := newYard(t), newFakeRuntime()
-	y.left = new(int64(86400))
 	cfg := config(t, y, rt)
 	cfg.OnLeaseEnd = agent.ExitOnLeaseEnd
-	ended := start(t, cfg)
+	stop := launch(t, cfg)
 	y.await("a report", func() bool { return len(y.reports) > 0 })
-	y.change(func() { y.code, y.refuse = "lease_ended", func(string) int { return http.StatusForbidden } })
-	if err := ended(); err != nil {
-		t.Errorf("agent: %v", err)
-	}
+	refusals := 0
+	y.change(func() {
+		y.code, y.refuse = "node_removed", func(string) int {
+			y.change(func() { refusals++ })
+			return http.StatusForbidden
+		}
+	})
+	y.await("refusals", func() bool { return refusals > 5 }) // it still asks
+	stop()
 }
 
 func TestAMachineThatJoinsWithoutALeaseForgetsTheOldOne(t *testing.T) {

@@ -104,7 +104,7 @@ func (a *Agent) report(ctx context.Context, seq uint64) (api.ReportReply, error)
 	renew := a.hold.asking()
 	reply, err := a.yard.Load().Report(call, r)
 	if err != nil {
-		if leaseEnded(err) {
+		if a.hold.ended(err) {
 			return reply, errors.Join(err, a.hold.end())
 		}
 		if ctx.Err() == nil && vouches(err) && a.memory.Lease > 0 {

@@ -153,9 +153,11 @@ type ReportReply struct {
 	LeaseLeft *int64 `json:"lease_left,omitempty" doc:"seconds that the lease of a hired machine still holds"`
 }
 
-// CodeLeaseEnded is the code of the error that a hired machine gets whose lease is over,
-// when it joins or reports. It ends itself then.
-const CodeLeaseEnded = "lease_ended"
+// Codes of errors upon which a hired machine ends itself, when it joins or reports.
+const (
+	CodeLeaseOver   = "lease_over"   // the yard does not hold the machine any more
+	CodeNodeRemoved = "node_removed" // the node was taken out of the yard; one that is not hired stays as it is
+)
 
 // LogReply answers an upload of output: how many bytes the server holds now.
 // An upload at another offset than that is not taken; the agent goes on from here.

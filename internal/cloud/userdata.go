@@ -25,10 +25,11 @@ var sha256Hex = regexp.MustCompile(`^[0-9a-f]{64}$`)
 // switch, which ends the machine when its lease is over even if nothing after it works.
 // Then it gets the agent's program, unless the image has it, checks its digest,
 // and runs it as a service that joins the yard. The agent extends the lease by rewriting
-// DeadlineFile; see Deadline. now is the time of the clock by which r.Until was chosen.
+// DeadlineFile; see Deadline. asked is when the lease was written, by the clock by which
+// r.Until was chosen: the same request gives the same script, however often it is made.
 //
 // The script holds the join token, so it is as secret as that: it lets one machine join, once.
-func UserData(r Request, now time.Time) (string, error) {
+func UserData(r Request, asked time.Time) (string, error) {
 	if err := checkBoot(r.Boot); err != nil {
 		return "", err
 	}
@@ -47,7 +48,7 @@ func UserData(r Request, now time.Time) (string, error) {
 		{"root", ""}, // in front of every path that is written; for tests
 		{"lease", string(r.Lease)},
 		{"lease_until", strconv.FormatInt(r.Until.Unix(), 10)},
-		{"lease_left", seconds(r.Until.Sub(now))},
+		{"lease_left", seconds(r.Until.Sub(asked))},
 		{"lease_slack", seconds(Slack)},
 		{"server", r.Boot.Server},
 		{"agent_url", r.Boot.AgentURL},

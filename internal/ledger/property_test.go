@@ -17,7 +17,6 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
-	"trainyard/internal/tenant"
 )
 
 // history drives meters through random lives of nodes, and keeps a second account of
@@ -29,7 +28,6 @@ type history struct {
 	tariff *fleet.Tariff
 	slots  []*slot
 	books  []ledger.Posting
-	tally  *ledger.Tally
 	nodes  map[id.Node]*ledger.NodeBook
 	leases []*fleet.Lease
 	runs   int
@@ -73,7 +71,6 @@ func (h *history) post(postings []ledger.Posting) {
 		postings[i].Seq = uint64(len(h.books) + i + 1)
 	}
 	h.books = append(h.books, postings...)
-	h.tally.Add(postings)
 }
 
 // prices draws a tariff.
@@ -340,23 +337,6 @@ func (h *history) restart() {
 			h.t.Fatal(err)
 		}
 	}
-	h.tally = ledger.NewTally(h.stored())
-}
-
-// stored returns all totals of the tally.
-func (h *history) stored() []ledger.Used {
-	var list []ledger.Used
-	for _, period := range tenant.Periods() {
-		for at := period.Begin(monday); !at.After(h.now); at = period.End(at) {
-			for _, who := range []id.User{"ann", "bob", "zoe"} {
-				list = append(list, h.tally.OfUser(who, period, at))
-			}
-			for _, what := range []id.Project{"vision", "speech"} {
-				list = append(list, h.tally.OfProject(what, period, at))
-			}
-		}
-	}
-	return list
 }
 
 // step lets something happen.
@@ -454,7 +434,7 @@ func (h *history) moment(label string) time.Time {
 func TestTheBooksBalance(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		h := &history{t: t, now: monday, tally: ledger.NewTally(nil), nodes: map[id.Node]*ledger.NodeBook{}}
+		h := &history{t: t, now: monday, nodes: map[id.Node]*ledger.NodeBook{}}
 		h.tariff = h.prices()
 		for range h.number("slots", 1, 3) {
 			h.slots = append(h.slots, &slot{})
@@ -469,7 +449,6 @@ func TestTheBooksBalance(t *testing.T) {
 		for range 3 {
 			h.periods(books, nodes)
 		}
-		h.tallies()
 		for _, s := range h.slots {
 			if s.meter != nil {
 				h.end(s)
@@ -526,31 +505,6 @@ func (h *history) periods(books []ledger.Posting, nodes []ledger.NodeBook) {
 	for key, left := range rows {
 		if left != (ledger.Amounts{}) {
 			t.Fatalf("row %s is %+v in two periods, and not there in one", key, left)
-		}
-	}
-}
-
-// tallies holds the totals behind quotas against reports of the same period.
-func (h *history) tallies() {
-	for _, u := range h.stored() {
-		filter := ledger.Filter{Key: ledger.ByResearcher, Values: []string{string(u.User)}}
-		if u.Project != "" {
-			filter = ledger.Filter{Key: ledger.ByProject, Values: []string{string(u.Project)}}
-		}
-		r, err := ledger.Sum(each(h.books), ledger.Query{
-			From: u.Begin, To: u.Period.End(u.Begin), Filter: []ledger.Filter{filter}, Group: []ledger.Key{ledger.ByAccount, ledger.ByDay},
-		})
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		var gpu ledger.Span
-		for _, row := range r.Rows {
-			if row.Keys[0] == string(ledger.Use) {
-				gpu += row.GPUTime
-			}
-		}
-		if u.GPUTime != gpu || u.Money != r.Total.Cost() {
-			h.t.Fatalf("the tally has %+v, the books %s GPU-seconds and $%s", u, gpu, r.Total.Cost())
 		}
 	}
 }

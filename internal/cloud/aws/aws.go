@@ -34,6 +34,7 @@ type Config struct {
 	Profile       string // of the files in ~/.aws; "" for the environment, the default profile or the machine's role
 	Endpoint      string // of a server that speaks the EC2 API; "" for Amazon's own
 	PriceEndpoint string // of one that speaks the price list API; "" for Amazon's own
+	QuotaEndpoint string // of one that speaks the API of service quotas; "" for Amazon's own
 	// Credentials are used in place of those that Profile and the environment give.
 	Credentials sdk.CredentialsProvider
 
@@ -143,7 +144,7 @@ func (c *Config) check() error {
 	if c.ImageName != "" && c.ImageOwner == "" {
 		return bad("image_owner", "whose image is %q? Anyone can publish one under any name", c.ImageName)
 	}
-	for field, address := range map[string]string{"endpoint": c.Endpoint, "price_endpoint": c.PriceEndpoint} {
+	for field, address := range map[string]string{"endpoint": c.Endpoint, "price_endpoint": c.PriceEndpoint, "quota_endpoint": c.QuotaEndpoint} {
 		if u, err := url.Parse(address); address != "" && (err != nil || u.Host == "") {
 			return bad(field, "%q is no address, such as http://127.0.0.1:5000", address)
 		}

@@ -34,6 +34,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		{"image_owner", func(c *Config) { c.ImageOwner = "" }},
 		{"endpoint", func(c *Config) { c.Endpoint = "localhost" }},
 		{"price_endpoint", func(c *Config) { c.PriceEndpoint = "::" }},
+		{"quota_endpoint", func(c *Config) { c.QuotaEndpoint = "not an address" }},
 		{"tags", func(c *Config) { c.Tags = map[string]string{cloud.TagLease: "l7"} }},
 		{"tags", func(c *Config) { c.Tags = map[string]string{"aws:autoscaling": "x"} }},
 		{"spot_max", func(c *Config) { c.SpotMax = -1 }},

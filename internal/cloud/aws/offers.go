@@ -21,6 +21,7 @@ type Wanted struct {
 	Regions []string  // those of the settings if empty
 	Types   []string  // such as p4d.24xlarge, or g5.* where * stands for anything; every type with a GPU if empty
 	At      time.Time // spot prices are those of this time
+	Quotas  bool      // leave out what the account may not have, and say how many it may
 }
 
 // leastPaid is the shortest time that Amazon bills for a machine.
@@ -94,6 +95,13 @@ func (p *Provider) offersIn(ctx context.Context, reg *region, w Wanted) ([]fleet
 		for _, zone := range slices.Sorted(maps.Keys(zones)) {
 			offers = append(offers, priced(base, zone, true, zones[zone].hourly))
 		}
+	}
+	if w.Quotas {
+		limits, err := p.limits(ctx, reg.name, offers)
+		if err != nil {
+			return nil, err
+		}
+		offers = within(offers, limits)
 	}
 	return offers, nil
 }

@@ -135,6 +135,53 @@ func TestOffersOfTypesByPattern(t *testing.T) {
 	}
 }
 
+// newQuotas is a server of the API of service quotas, which moto has only in parts.
+func newQuotas(t *testing.T, values map[string]float64) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var in struct{ ServiceCode, QuotaCode string }
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.ServiceCode != "ec2" || r.Header.Get("X-Amz-Target") != "ServiceQuotasV20190624.GetServiceQuota" {
+			http.Error(w, "no", http.StatusBadRequest)
+			return
+		}
+		out := any(map[string]any{"Quota": map[string]any{"QuotaCode": in.QuotaCode, "Value": values[in.QuotaCode]}})
+		w.Header().Set("Content-Type", "application/x-amz-json-1.1")
+		if _, ok := values[in.QuotaCode]; !ok {
+			w.WriteHeader(http.StatusBadRequest)
+			out = map[string]string{"__type": "NoSuchResourceException", "Message": "no such quota"}
+		}
+		if err := json.NewEncoder(w).Encode(out); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+func TestOffersThatTheAccountMayNotHaveAreLeftOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, true)
+	list := newPriceList(t, home, map[string]string{"g5.xlarge": "1", "g5.48xlarge": "16", "p5.48xlarge": "55"})
+	quotas := newQuotas(t, map[string]float64{"L-DB2E81BA": 64, "L-417A185B": 0, "L-3819A6DF": 4})
+	p := w.provider(func(c *aws.Config) { c.PriceEndpoint, c.QuotaEndpoint = list.URL, quotas.URL })
+	offers, err := p.Offers(t.Context(), aws.Wanted{
+		Regions: []string{home}, Types: []string{"g5.xlarge", "g5.48xlarge", "p5.48xlarge"}, Quotas: true,
+		At: time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]int{}
+	for _, o := range offers {
+		found[o.Type+fmt.Sprintf(" spot %t", o.Spot)] = o.Most
+	}
+	// Nothing is said of spot machines of the fifth generation: they may be asked for.
+	want := map[string]int{"g5.xlarge spot false": 16, "g5.xlarge spot true": 1, "p5.48xlarge spot true": 0}
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("the most of each (-want +got):\n%s", diff)
+	}
+}
+
 func TestOffersThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, true)
@@ -147,6 +194,7 @@ func TestOffersThatCannotBeRead(t *testing.T) {
 		}
 	}))
 	t.Cleanup(broken.Close)
+	fine := newPriceList(t, home, map[string]string{"g5.xlarge": "1"})
 	for _, c := range []struct {
 		name   string
 		prices string
@@ -158,6 +206,7 @@ func TestOffersThatCannotBeRead(t *testing.T) {
 		{"bad pattern", broken.URL, aws.Wanted{Types: []string{"g5.["}, At: now}, fault.Invalid, "bad_pattern"},
 		{"no price list", "", aws.Wanted{At: now}, fault.Invalid, "aws_config"},
 		{"denied", broken.URL, aws.Wanted{At: now}, fault.Denied, "denied"},
+		{"no quotas", fine.URL, aws.Wanted{Types: []string{"g5.xlarge"}, Quotas: true, At: now}, fault.Invalid, "aws_config"},
 	} {
 		_, err := w.provider(func(cfg *aws.Config) { cfg.PriceEndpoint = c.prices }).Offers(t.Context(), c.wanted)
 		if fault.KindOf(err) != c.kind {
