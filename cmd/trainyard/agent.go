@@ -86,7 +86,7 @@ func runAgent(cmd *cobra.Command, env cli.Env, settings []setting, url string) e
 func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopRuns bool) (*agent.Agent, error) {
 	dir := filepath.Join(c.data, "agent")
 	return agent.New(agent.Config{
-		Dir: dir, Server: c.server, JoinToken: c.token, Name: c.name, Address: c.address, FakeGPUs: c.fakeGPUs, Version: version,
+		Dir: dir, Server: c.server, JoinToken: c.token, Name: c.name, Address: c.address, FakeGPUs: c.fakeGPUs, Version: version, Probe: c.probe, ProbePython: c.probePython, OnLeaseEnd: c.onLeaseEnd, CPUs: c.cpus, Memory: c.memory,
 		Log: log, Clock: clock.Wall{}, Metrics: registry, StopRunsOnExit: stopRuns,
 		NewRuntime: func(files runtime.Materialise) (agent.Runtime, error) {
 			return runtime.New(runtime.Options{Dir: dir, Files: files, Log: log, Clock: clock.Wall{}})

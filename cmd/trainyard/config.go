@@ -51,16 +51,21 @@ type config struct {
 	maxFile      int64
 	policy       string
 	tariff       string
+	clouds       string
+	refuse       bool
 	roundLimit   time.Duration
 	logLevel     slog.Level
 	logFormat    string
 
-	server   string
-	token    string
-	name     string
-	address  string
-	fakeGPUs string
-	metrics  string
+	server                         string
+	token                          string
+	name                           string
+	address                        string
+	fakeGPUs                       string
+	metrics                        string
+	probe, probePython, onLeaseEnd string
+	cpus                           job.CPUs
+	memory                         job.Bytes
 }
 
 func text(target func(c *config) *string) func(*config, string) error {
@@ -75,6 +80,15 @@ func length(target func(c *config) *time.Duration, least time.Duration) func(*co
 		}
 		*target(c) = time.Duration(d)
 		return err
+	}
+}
+
+func yesNo(target func(c *config) *bool) func(*config, string) error {
+	return func(c *config, v string) error {
+		if *target(c) = v == "yes"; v != "yes" && v != "no" {
+			return fmt.Errorf("%q is neither yes nor no", v)
+		}
+		return nil
 	}
 }
 
@@ -123,8 +137,10 @@ var serverSettings = []setting{
 		return nil
 	}},
 	{"store", "", "where the yard's record is kept: a file for SQLite (default: yard.db in the data folder) or postgres://…", text(func(c *config) *string { return &c.store })},
-	{"policy", "fifo", "what decides where jobs run; trainyard simulate --list-policies names them", text(func(c *config) *string { return &c.policy })},
+	{"policy", "rules", "what decides where jobs run; trainyard simulate --list-policies names them", text(func(c *config) *string { return &c.policy })},
 	{"tariff", "", "file that says what nodes cost: energy and rent by kind of GPU (default: none, and policies count GPU hours)", text(func(c *config) *string { return &c.tariff })},
+	{"clouds", "", "file that says where on-demand nodes can be hired and on what terms (default: nowhere)", text(func(c *config) *string { return &c.clouds })},
+	{"refuse-impossible", "yes", "refuse jobs that no node and no offer could ever run: yes or no", yesNo(func(c *config) *bool { return &c.refuse })},
 	{"round-limit", "50ms", "time that a policy that searches may take for a plan", length(func(c *config) *time.Duration { return &c.roundLimit }, time.Millisecond)},
 	{"report-every", "5s", "how often agents report", length(func(c *config) *time.Duration { return &c.reportEvery }, 10*time.Millisecond)},
 	{"suspect-after", "30s", "silence after which nothing new is placed on a node", length(func(c *config) *time.Duration { return &c.suspectAfter }, 100*time.Millisecond)},
@@ -147,7 +163,22 @@ var serverSettings = []setting{
 var agentSettings = []setting{
 	{"name", "", "wished name of the node (default: the host's name)", text(func(c *config) *string { return &c.name })},
 	{"address", "", "how other nodes reach this one (default: found out)", text(func(c *config) *string { return &c.address })},
-	{"fake-gpus", "", "declare GPUs that do not exist, for evaluation and tests, as in 8xA100:80GB", text(func(c *config) *string { return &c.fakeGPUs })},
+	{"fake-gpus", "", "declare GPUs that do not exist, for evaluation and tests, as in 8xA100:80GB; none for no GPUs, whatever the machine has", text(func(c *config) *string { return &c.fakeGPUs })},
+	{"cpus", "", "declare so many CPUs, whatever the machine has, for evaluation and tests (default: found out)", func(c *config, v string) (err error) {
+		if v != "" {
+			c.cpus, err = job.ParseCPUs(v)
+		}
+		return err
+	}},
+	{"memory", "", "declare so much memory, likewise, as in 64GB (default: found out)", func(c *config, v string) (err error) {
+		if v != "" {
+			c.memory, err = job.ParseBytes(v)
+		}
+		return err
+	}},
+	{"on-lease-end", "", "command that ends this machine when its lease is over, if it was hired; exit if the agent's end is enough", text(func(c *config) *string { return &c.onLeaseEnd })},
+	{"probe", "auto", "measure GPUs with PyTorch when the agent starts: auto or off", text(func(c *config) *string { return &c.probe })},
+	{"probe-python", "", "python that has PyTorch (default: python3)", text(func(c *config) *string { return &c.probePython })},
 	{"metrics", "", "address to serve the agent's metrics on, as in 127.0.0.1:9100; none if empty", text(func(c *config) *string { return &c.metrics })},
 }
 

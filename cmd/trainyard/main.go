@@ -14,6 +14,7 @@ import (
 
 	"trainyard/internal/agent/runtime"
 	"trainyard/internal/cli"
+	"trainyard/internal/cloud/process"
 )
 
 // version is set by the linker.
@@ -23,6 +24,10 @@ func main() {
 	// A supervisor is started for every run: nothing else may happen before it.
 	if len(os.Args) == 3 && os.Args[1] == runtime.Subcommand {
 		os.Exit(runtime.Supervise(context.Background(), os.Args[2], os.Stderr))
+	}
+	// Nor before a machine of the process provider: it becomes the reaper of all that runs in it.
+	if len(os.Args) == 3 && os.Args[1] == process.Subcommand {
+		os.Exit(process.Machine(context.Background(), os.Stderr))
 	}
 	os.Exit(run())
 }

@@ -22,6 +22,7 @@ import (
 	"trainyard/internal/blob"
 	"trainyard/internal/cli"
 	"trainyard/internal/clock"
+	"trainyard/internal/cloud/desk"
 	"trainyard/internal/engine/agents"
 	"trainyard/internal/fault"
 	"trainyard/internal/logbook"
@@ -81,6 +82,7 @@ type running struct {
 	failed    chan error // gets why it ended by itself
 	done      chan struct{}
 	log       *slog.Logger
+	runner    *desk.Runner // hires; nil if nothing can be hired
 }
 
 // startServer opens everything, takes up where the last server stopped, and serves.
@@ -90,6 +92,10 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 		return nil, err
 	}
 	tariff, err := readTariff(c.tariff)
+	if err != nil {
+		return nil, err
+	}
+	cloudFile, offers, err := readClouds(c.clouds)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +137,10 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 	cfg := yardmaster.Defaults(newPolicy())
 	cfg.SuspectAfter, cfg.LostAfter, cfg.BackoffBase = c.suspectAfter, c.lostAfter, c.backoff
 	cfg.KeepFinal, cfg.MaxJobs, cfg.LogLimit = c.keepFinal, c.maxJobs, c.logLimit
-	cfg.Tariff = tariff
+	cfg.Tariff, cfg.Offers, cfg.Refuse = tariff, offers, c.refuse
+	if err := cloudFile.terms(&cfg); err != nil {
+		return nil, err
+	}
 	cfg.Limit = func() func() bool {
 		until := clk.Now().Add(c.roundLimit)
 		return func() bool { return clk.Now().After(until) }
@@ -142,8 +151,29 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 	yard.Load(clk.Now(), state)
 	hub := agents.New(yard.Orders())
 	events := feed.New(state.LastEvent)
-	loop := server.NewLoop(server.LoopConfig{Yard: yard, Store: st, Engine: hub, Clock: clk, Log: log,
-		After: []func(*yardmaster.Batch){events.Add, func(b *yardmaster.Batch) { tell(directory, b) }}})
+	after := []func(*yardmaster.Batch){events.Add, func(b *yardmaster.Batch) { tell(directory, b) }}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.listen)
+	if err != nil {
+		return nil, fault.New(fault.Unavailable, "listen", "cannot listen on %s: %v", c.listen, err).WithRemedy("is another server running there? choose another address with --listen")
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, listener.Close())
+		}
+	}()
+	runner, hirer, err := newRunner(ctx, cloudFile, c.data, urlOf(listener.Addr()), ca, cfg.Hire, clk, log)
+	if err != nil {
+		return nil, err
+	}
+	if runner != nil {
+		after = append(after, func(b *yardmaster.Batch) { runner.Take(b.Leases) })
+	}
+	loop := server.NewLoop(server.LoopConfig{Yard: yard, Store: st, Engine: hub, Clock: clk, Log: log, After: after})
+	if runner != nil {
+		hirer.loop = loop
+		runner.Tell = func(ctx context.Context, m yardmaster.Message) error { _, err := loop.Do(ctx, m); return err }
+		runner.Take(state.Leases)
+	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	srv := server.New(server.Config{
@@ -152,16 +182,12 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 	}, server.Deps{
 		Loop: loop, Store: st, Blobs: blobs, Logbook: book, Assignments: hub, CA: ca, Directory: directory, Feed: events, Clock: clk, Log: log, Registry: registry,
 	}, start)
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.listen)
-	if err != nil {
-		return nil, fault.New(fault.Unavailable, "listen", "cannot listen on %s: %v", c.listen, err).WithRemedy("is another server running there? choose another address with --listen")
-	}
 	identity, err := ca.NewServerIdentity(hostsOf(c, listener.Addr()), clk)
 	if err != nil {
-		return nil, errors.Join(err, listener.Close())
+		return nil, err
 	}
-	r := &running{url: urlOf(listener.Addr()), ca: ca, loop: loop, clock: clk, store: st, failed: make(chan error, 2), done: make(chan struct{}), log: log}
-	r.http = &http.Server{Handler: srv.Handler(), TLSConfig: ca.ServerTLS(identity), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 3 * time.Minute,
+	r := &running{url: urlOf(listener.Addr()), ca: ca, loop: loop, clock: clk, store: st, failed: make(chan error, 2), done: make(chan struct{}), log: log, runner: runner}
+	r.http = &http.Server{Handler: withProgram(srv.Handler()), TLSConfig: ca.ServerTLS(identity), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 3 * time.Minute,
 		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 1000, SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second}}
 	r.run(srv, listener)
@@ -184,6 +210,9 @@ func (r *running) run(srv *server.Server, listener net.Listener) {
 		}
 	}()
 	go srv.Run(ctx)
+	if r.runner != nil {
+		go r.runner.Run(ctx)
+	}
 	go func() {
 		if err := r.http.ServeTLS(listener, "", ""); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			r.failed <- fmt.Errorf("serve: %w", err)

@@ -105,6 +105,7 @@ type Event struct {
 	Job    id.Job    `json:"job,omitempty"`
 	Run    id.Run    `json:"run,omitempty"`
 	Node   id.Node   `json:"node,omitempty"`
+	Lease  id.Lease  `json:"lease,omitempty"`
 	From   string    `json:"from,omitempty"`
 	To     string    `json:"to,omitempty"`
 	Reason string    `json:"reason,omitempty"`

@@ -62,6 +62,8 @@ type Job struct {
 	Done      *float64   `json:"done,omitempty" doc:"units of work done by now, as its program told or its speed says; absent if that is not known"`
 	Work      float64    `json:"work,omitempty" doc:"units of work in all, where known"`
 	Percent   *float64   `json:"percent,omitempty" minimum:"0" maximum:"100" doc:"of the work that is done, where both are known"`
+	Cost      float64    `json:"cost_usd,omitempty" doc:"rent and energy so far"`
+	Budget    job.Money  `json:"budget,omitempty"`
 }
 
 // JobDetail is a job with all that is known about it.
@@ -149,8 +151,8 @@ type Node struct {
 	ID       id.Node     `json:"id"`
 	Class    fleet.Class `json:"class"`
 	Pool     string      `json:"pool,omitempty"`
-	State    string      `json:"state" enum:"running,idle,suspect,lost,removed,error" doc:"running or idle for a node in order"`
-	Since    time.Time   `json:"since"`
+	State    string      `json:"state" enum:"running,idle,foreign,suspect,lost,removed,error" doc:"running, idle or foreign (used by people outside the yard) for a node in order"`
+	Since    time.Time   `json:"since" doc:"in this state since, as far as is known"`
 	Reason   string      `json:"reason,omitempty"`
 	Drained  bool        `json:"drained"`
 	LastSeen *time.Time  `json:"last_seen,omitempty"`
@@ -167,6 +169,38 @@ type Node struct {
 	GPUs     []GPU       `json:"gpus"`
 	FakeGPUs bool        `json:"fake_gpus,omitempty" doc:"its GPUs are declared, not real"`
 	Jobs     []id.Job    `json:"jobs" doc:"that run on it now"`
+	Runs     []NodeRun   `json:"runs" doc:"of those jobs"`
+	TFLOPS   float64     `json:"tflops,omitempty" doc:"that all of its GPUs together reach"`
+	Origin   string      `json:"tflops_origin,omitempty" enum:"measured,table,unknown,mixed" doc:"how that is known"`
+	Watts    float64     `json:"power_limit_w,omitempty" doc:"of all of its GPUs together"`
+	Draw     float64     `json:"draw_w,omitempty" doc:"that its GPUs draw with as many in use as now, as measured"`
+	Price    *Price      `json:"price,omitempty" doc:"left out if nobody told what it costs"`
+	Lease    *NodeLease  `json:"lease,omitempty" doc:"by which it was hired"`
+}
+
+// NodeRun is a run on a node.
+type NodeRun struct {
+	Run   id.Run    `json:"run"`
+	Job   id.Job    `json:"job"`
+	GPUs  []int     `json:"gpus,omitempty"`
+	Share float64   `json:"share,omitempty" doc:"of its one GPU, if it shares that with others"`
+	Since time.Time `json:"since"`
+}
+
+// Price is what a node costs in an hour.
+type Price struct {
+	Rent   float64 `json:"rent_usd" doc:"with all GPUs in use: to a provider, or what it was bought for, spread over its life"`
+	Energy float64 `json:"energy_usd" doc:"with all GPUs in use; 0 for a hired node, whose rent has that in it"`
+	Hourly float64 `json:"hourly_usd" doc:"both"`
+	Unused float64 `json:"unused_usd" doc:"both, while nothing uses it"`
+}
+
+// NodeLease is by what a node was hired.
+type NodeLease struct {
+	ID    id.Lease         `json:"id"`
+	Offer string           `json:"offer"`
+	State fleet.LeaseState `json:"state"`
+	Ends  *time.Time       `json:"ends,omitempty" doc:"not renewed until then, the machine ends itself"`
 }
 
 // GPU is one device as people see it.
@@ -179,7 +213,18 @@ type GPU struct {
 	State  fleet.GPUState `json:"state"`
 	Job    id.Job         `json:"job,omitempty"`
 	Fake   bool           `json:"fake,omitempty"`
-	Error  string         `json:"error,omitempty"`
+	Error  string         `json:"error,omitempty" doc:"why it is kept out of use"`
+	Since  *time.Time     `json:"since,omitempty" doc:"in this state since, as far as is known"`
+	// What it can do and how that is known.
+	TFLOPS    float64 `json:"tflops,omitempty" doc:"that it reaches in bf16, or the next narrower number it has"`
+	Origin    string  `json:"tflops_origin,omitempty" enum:"measured,table,unknown"`
+	Peak      float64 `json:"peak_tflops,omitempty" doc:"by its vendor's table"`
+	Measured  float64 `json:"measured_tflops,omitempty" doc:"by a probe on this very device"`
+	Bandwidth float64 `json:"bandwidth_gbs,omitempty" doc:"of its memory"`
+	Watts     float64 `json:"power_limit_w,omitempty"`
+	Health    string  `json:"health,omitempty" doc:"evidence that something is wrong or was"`
+	// Foreign are processes outside the yard that use it.
+	Foreign []ForeignProcess `json:"foreign,omitempty" doc:"processes outside the yard that use it, as far as they can be seen"`
 }
 
 // NodePage is one page of a list of nodes, by name.

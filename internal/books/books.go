@@ -99,16 +99,16 @@ func (b *Books) Lease(now time.Time, l *fleet.Lease) {
 		n.ID, n.Lease = bootName(l.ID), l.ID
 		if !booting {
 			b.booting[l.ID] = n.ID
-			b.meters[n.ID] = ledger.New(n, b.tariff, l, now)
+			b.meters[n.ID] = ledger.New(n, b.tariff, l, l.Granted)
 			b.dirty[n.ID] = true
 			return
 		}
 		b.set(now, n, 0, nil, l)
 	case l.State.Final() && booting:
 		delete(b.booting, l.ID)
-		b.close(now, name)
+		b.close(l.Ended, name)
 	case l.State.Final() && l.Node != "":
-		b.close(now, l.Node)
+		b.close(l.Ended, l.Node)
 	}
 }
 

@@ -37,13 +37,19 @@ func someInventory() fleet.Inventory {
 // join makes a machine a node, with its own key and a certificate of the yard.
 func (y *yard) join(name string) *node {
 	y.t.Helper()
+	return y.joinWith(name, y.joinToken(1))
+}
+
+// joinWith joins by a token.
+func (y *yard) joinWith(name, token string) *node {
+	y.t.Helper()
 	n := &node{y: y, changed: make(chan struct{})}
 	identity, err := auth.NewNodeIdentity(y.ca.PEM())
 	y.must(err)
 	n.identity = identity
 	csr, err := identity.CSR(name)
 	y.must(err)
-	reply, err := y.client("").Join(y.t.Context(), api.JoinRequest{Capability: api.Capability, Token: y.joinToken(1), Name: name, CSR: string(csr), Inventory: someInventory()})
+	reply, err := y.client("").Join(y.t.Context(), api.JoinRequest{Capability: api.Capability, Token: token, Name: name, CSR: string(csr), Inventory: someInventory()})
 	y.must(err)
 	y.must(identity.Install([]byte(reply.Certificate)))
 	n.name = reply.Node

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -69,7 +70,13 @@ func (s *Server) join(ctx context.Context, in *body[api.JoinRequest]) (*body[api
 		return nil, s.fail(ctx, err)
 	}
 	s.Log.InfoContext(ctx, "node joined", "node", n.ID, "class", n.Class)
-	return &body[api.JoinReply]{api.JoinReply{Capability: api.Capability, Node: n.ID, Certificate: string(cert), CA: string(s.CA.PEM()), Expires: expires}}, nil
+	reply := api.JoinReply{Capability: api.Capability, Node: n.ID, Certificate: string(cert), CA: string(s.CA.PEM()), Expires: expires}
+	err = s.Loop.Query(ctx, func(y *yardmaster.Yard) {
+		if l := y.Lease(n.Lease); l != nil {
+			reply.LeaseLeft = wholeSeconds(l.Ends.Sub(now))
+		}
+	})
+	return &body[api.JoinReply]{reply}, err
 }
 
 // keyOf names the key of a certificate request, so that a machine that joins
@@ -145,10 +152,21 @@ func (s *Server) report(ctx context.Context, in *body[api.Report]) (*body[api.Re
 	if err := in.Body.Check(); err != nil {
 		return nil, toProblem(err)
 	}
-	if _, err := s.do(ctx, fromReport(n, &in.Body)); err != nil {
+	heard, err := s.do(ctx, fromReport(n, &in.Body))
+	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &body[api.ReportReply]{api.ReportReply{Interval: job.Duration(s.Interval), Lease: job.Duration(s.Lease), Generation: s.Assignments.Generation(n)}}, nil
+	reply := api.ReportReply{Interval: job.Duration(s.Interval), Lease: job.Duration(s.Lease), Generation: s.Assignments.Generation(n),
+		Release: s.office.Heard(n, &in.Body)}
+	if h, hired := heard.(yardmaster.Heard); hired {
+		reply.LeaseLeft = wholeSeconds(h.LeaseLeft)
+	}
+	return &body[api.ReportReply]{reply}, nil
+}
+
+func wholeSeconds(d time.Duration) *int64 {
+	n := int64(max(d, 0) / time.Second)
+	return &n
 }
 
 func (s *Server) assignments(ctx context.Context, _ *struct{}) (*huma.StreamResponse, error) {

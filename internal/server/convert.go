@@ -2,7 +2,6 @@ package server
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -31,7 +30,7 @@ func toJob(j *job.Job) api.Job {
 	out := api.Job{
 		ID: j.ID, Seq: j.Seq, Owner: j.Owner, Project: j.Project, State: j.State, Status: j.Status(), Cause: j.Cause, Reason: j.Reason,
 		Submitted: shown(j.Submitted), Since: shown(j.Since), Started: timeOrNil(j.Started), Ended: timeOrNil(j.Ended),
-		Epoch: j.Epoch, Needs: j.Needs, Pipeline: j.Pipeline,
+		Epoch: j.Epoch, Needs: j.Needs, Pipeline: j.Pipeline, Cost: j.Cost,
 	}
 	if j.Spec != nil {
 		addSpec(&out, j.Spec)
@@ -52,15 +51,16 @@ func addSpec(out *api.Job, s *job.Spec) {
 	if s.Deadline != nil {
 		out.Deadline = timeOrNil(*s.Deadline)
 	}
+	out.Budget = s.Budget
 	if s.Speed != nil {
 		out.Work = s.Speed.Work
 	}
 }
 
-// addBrief shows what is not stored: where a live job runs, and how far it has come
-// by now in place of what its ended runs did.
+// addBrief shows what is not stored: where a live job runs, what it has cost with what
+// is not posted yet, and how far it has come by now in place of what its ended runs did.
 func addBrief(out *api.Job, b *yardmaster.Brief) {
-	out.Nodes, out.FakeGPUs = b.Nodes, b.FakeGPUs
+	out.Nodes, out.FakeGPUs, out.Cost = b.Nodes, b.FakeGPUs, max(out.Cost, b.Cost)
 	if p := b.Progress; p != nil {
 		if out.Work, out.Done, out.Percent = p.Work, nil, nil; !p.At.IsZero() {
 			out.SetDone(p.Done)
@@ -126,54 +126,6 @@ func toWhy(w *yardmaster.WhyReport) *api.Why {
 	return out
 }
 
-func hasFake(n *yardmaster.NodeInfo) bool {
-	return slices.ContainsFunc(n.Inventory.GPUs, func(g fleet.GPU) bool { return g.Fake })
-}
-
-func toNode(n *yardmaster.NodeInfo) api.Node {
-	out := api.Node{
-		ID: n.ID, Class: n.Class, Pool: n.Pool, State: nodeState(n), Since: shown(n.Since), Reason: n.Reason, Drained: n.Drained,
-		LastSeen: timeOrNil(n.Seen), CPUs: n.Inventory.CPUs, CPUsFree: n.Room.CPUs, Memory: n.Inventory.Memory, MemFree: n.Room.Memory,
-		Disk: n.Inventory.Disk, OS: n.Inventory.OS, Arch: n.Inventory.Arch, Address: n.Inventory.Address, Version: n.Inventory.Version,
-		Limits: n.Inventory.Limits, FakeGPUs: hasFake(n), Jobs: n.Jobs, GPUs: make([]api.GPU, len(n.Inventory.GPUs)),
-	}
-	if out.Jobs == nil {
-		out.Jobs = []id.Job{}
-	}
-	for i, g := range n.Inventory.GPUs {
-		a := api.GPU{Index: g.Index, UUID: g.UUID, Model: g.Model, Memory: g.Memory, Driver: g.Driver, Fake: g.Fake, Error: g.Error, State: fleet.GPUIdle}
-		for _, h := range n.Room.Holds {
-			if h.GPUs&fleet.Mask([]int{g.Index}) != 0 {
-				a.State, a.Job = fleet.GPURunning, h.Job
-			}
-		}
-		if a.State == fleet.GPUIdle && slices.Contains(n.Foreign, g.Index) {
-			a.State = fleet.GPUForeign
-		}
-		if g.Error != "" {
-			a.State = fleet.GPUError
-		}
-		out.GPUs[i] = a
-	}
-	return out
-}
-
-// nodeState is the word people see: a node in order is running or idle.
-func nodeState(n *yardmaster.NodeInfo) string {
-	switch n.State {
-	case fleet.Ready:
-		if slices.ContainsFunc(n.Inventory.GPUs, func(g fleet.GPU) bool { return g.Error != "" }) {
-			return "error"
-		}
-		if len(n.Jobs) > 0 {
-			return "running"
-		}
-		return "idle"
-	case fleet.Suspect, fleet.Lost, fleet.Removed:
-	}
-	return string(n.State)
-}
-
 func toUser(u *tenant.User, usage float64) api.User {
 	return api.User{ID: u.ID, Role: u.Role, Disabled: u.Disabled, Created: shown(u.Created), Usage: usage}
 }
@@ -184,7 +136,7 @@ func (s *Server) toToken(t *tenant.Token) api.Token {
 }
 
 func toEvent(e *yardmaster.Event) api.Event {
-	return api.Event{Seq: e.Seq, At: shown(e.At), Kind: e.Kind, Actor: e.Actor, Owner: e.Owner, Job: e.Job, Run: e.Run, Node: e.Node, From: e.From, To: e.To, Reason: e.Reason}
+	return api.Event{Seq: e.Seq, At: shown(e.At), Kind: e.Kind, Actor: e.Actor, Owner: e.Owner, Job: e.Job, Run: e.Run, Node: e.Node, Lease: e.Lease, From: e.From, To: e.To, Reason: e.Reason}
 }
 
 // toAssignments is what an agent is told of the orders for its node.

@@ -29,6 +29,7 @@ import (
 	"trainyard/internal/logbook"
 	"trainyard/internal/place/baseline"
 	"trainyard/internal/server/feed"
+	"trainyard/internal/server/gauges"
 	"trainyard/internal/store"
 	sqlstore "trainyard/internal/store/sql"
 	"trainyard/internal/tenant"
@@ -52,6 +53,7 @@ type yard struct {
 	store  *testStore
 	blobs  blob.Store
 	clock  *handClock
+	board  *gauges.Board
 	ca     *auth.CA
 	url    string
 	http   *http.Client
@@ -105,9 +107,12 @@ func startYard(t testing.TB, dir string, settings ...setting) *yard {
 	directory.Set(state.Users, state.Tokens)
 	core := yardmaster.New(cfg)
 	core.Load(y.clock.Now(), state)
+	board := gauges.New(y.clock, gauges.Options{Providers: []string{"testcloud"}, ByUser: true})
+	board.Load(&state)
+	y.board = board
 	hub, events, log := agents.New(core.Orders()), feed.New(state.LastEvent), slog.New(slog.DiscardHandler)
 	y.loop = NewLoop(LoopConfig{Yard: core, Store: y.store, Engine: hub, Clock: y.clock, Log: log,
-		After: []func(*yardmaster.Batch){events.Add, func(b *yardmaster.Batch) {
+		After: []func(*yardmaster.Batch){events.Add, board.Take, func(b *yardmaster.Batch) {
 			for i := range b.Users {
 				directory.PutUser(b.Users[i])
 			}
@@ -116,7 +121,7 @@ func startYard(t testing.TB, dir string, settings ...setting) *yard {
 			}
 		}}})
 	y.srv = New(config, Deps{Loop: y.loop, Store: y.store, Blobs: y.blobs, Logbook: book, Assignments: hub, CA: ca, Directory: directory,
-		Feed: events, Clock: y.clock, Log: log, Registry: prometheus.NewRegistry()}, "start-1")
+		Feed: events, Clock: y.clock, Log: log, Registry: prometheus.NewRegistry(), Gauges: board}, "start-1")
 	y.serve(ctx, st)
 	return y
 }

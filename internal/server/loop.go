@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/clock"
 	"trainyard/internal/engine"
 	"trainyard/internal/fault"
+	"trainyard/internal/server/gauges"
 	"trainyard/internal/store"
 	"trainyard/internal/yardmaster"
 )
@@ -30,7 +31,7 @@ type Loop struct {
 	in      chan request
 	over    chan struct{}          // closed when the loop has ended
 	stuck   atomic.Pointer[string] // why commits fail now
-	metrics *loopMetrics
+	metrics *gauges.Loop
 }
 
 // maxBatch bounds how many messages share a commit.
@@ -61,7 +62,7 @@ type LoopConfig struct {
 func NewLoop(c LoopConfig) *Loop {
 	return &Loop{
 		yard: c.Yard, store: c.Store, engine: c.Engine, clock: c.Clock, log: c.Log, after: c.After,
-		in: make(chan request, maxBatch), over: make(chan struct{}), metrics: newLoopMetrics(),
+		in: make(chan request, maxBatch), over: make(chan struct{}), metrics: gauges.NewLoop(),
 	}
 }
 
@@ -179,7 +180,7 @@ func (l *Loop) handle(ctx context.Context, batch []request) error {
 	}
 	if l.yard.Wanted() {
 		l.yard.Round(l.clock.Now())
-		l.metrics.round(l.clock.Now().Sub(began))
+		l.metrics.Round(l.clock.Now().Sub(began))
 	}
 	for i := range batch {
 		if batch[i].query != nil {
@@ -202,7 +203,7 @@ func (l *Loop) handle(ctx context.Context, batch []request) error {
 	for i := range batch {
 		batch[i].answer(answers[i])
 	}
-	l.metrics.batch(len(batch), l.clock.Now().Sub(began))
+	l.metrics.Batch(len(batch), l.clock.Now().Sub(began))
 	return nil
 }
 

@@ -11,7 +11,10 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/auth"
+	"trainyard/internal/dataset"
+	"trainyard/internal/job"
 	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster"
 )
 
 // callers are who tries each operation, in the order of the rows. The job, the
@@ -54,7 +57,29 @@ var matrix = map[string]matrixRow{
 	"get-node":     {"/api/v1/nodes/n1", "", "1yyyyy1"},
 	"drain-node":   {"/api/v1/nodes/n1/drain", `{}`, "13333y1"},
 	"undrain-node": {"/api/v1/nodes/n1/undrain", "", "13333y1"},
-	"remove-node":  {"/api/v1/nodes/n1", "", "13333y1"}, // it is busy, so it stays
+	"remove-node":  {"/api/v1/nodes/n1", "", "13333y1"},                // it is busy, so it stays
+	"release-gpu":  {"/api/v1/nodes/n1/gpus/0/release", "", "1333341"}, // it has none
+
+	"list-offers":  {"/api/v1/offers", "", "1yyyyy1"},
+	"list-leases":  {"/api/v1/leases?owner=ada", "", "1yyy3y1"},
+	"get-lease":    {"/api/v1/leases/l1", "", "1yyy4y1"},
+	"return-lease": {"/api/v1/leases/l1/return", "", "13334y1"},
+	"reaper":       {"/api/v1/reaper", "", "13333y1"},
+
+	"list-limits":  {"/api/v1/limits", "", "1yyyyy1"},
+	"put-limit":    {"/api/v1/limits/user/bob", `{"gpus":3}`, "13333y1"},
+	"remove-limit": {"/api/v1/limits/user/ada", "", "13333y1"},
+
+	"list-datasets":  {"/api/v1/datasets", "", "1yyyyy1"},
+	"get-dataset":    {"/api/v1/datasets/cats", "", "1yyyyy1"},
+	"put-dataset":    {"/api/v1/datasets/cats", `{"place":"local"}`, "13yy3y1"},
+	"remove-dataset": {"/api/v1/datasets/dogs", "", "13333y1"},
+	"audit-dataset":  {"/api/v1/datasets/cats/audit", "", "1yyy3y1"},
+	"override-place": {"/api/v1/jobs/j2/override", `{"place":"any","why":"x"}`, "13334y1"},
+
+	"usage":   {"/api/v1/usage?researcher=ada", "", "1yyy3y1"},
+	"books":   {"/api/v1/books?where=researcher=ada", "", "1yyy3y1"},
+	"savings": {"/api/v1/savings?where=researcher=ada", "", "1yyy3y1"},
 
 	"missing-files": {"/api/v1/files/missing", `{"digests":[]}`, "13yyyy1"},
 	"put-file":      {"/api/v1/files/" + digestOf("x"), "x", "13yyyy1"},
@@ -90,7 +115,7 @@ func describeYard(y *yard) description {
 
 func TestWhoMayDoWhat(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newYard(t, hiring)
 	tokens := map[string]string{
 		"ada to read": y.token("ada", tenant.Researcher, tenant.ScopeRead), "ada to submit": y.token("ada", tenant.Researcher, tenant.ScopeSubmit),
 		"ada as admin": y.token("ada", tenant.Researcher, tenant.ScopeAdmin), "bob": y.token("bob", tenant.Researcher, tenant.ScopeSubmit),
@@ -101,6 +126,9 @@ func TestWhoMayDoWhat(t *testing.T) {
 	ada := y.client(tokens["ada to submit"])
 	n.started(ada)
 	y.submit(ada, "run: b\nresources: {memory: 900GB}")
+	y.do(yardmaster.PutLimit{Limit: tenant.Limit{Subject: tenant.Subject{User: "ada"}, GPUs: 4}, By: "test"})
+	y.do(yardmaster.PutDataset{Dataset: dataset.Dataset{ID: "cats", Rule: job.PlaceLocal}, By: "ada"})
+	y.do(yardmaster.PutDataset{Dataset: dataset.Dataset{ID: "dogs", Rule: job.PlaceLocal}, By: "root"})
 	y.must(ada.PutFile(t.Context(), digestOf("x"), "", strings.NewReader("x")))
 	victim, err := auth.Parse(y.newToken(tenant.Token{Kind: tenant.AccessToken, Owner: "ada", Scope: tenant.ScopeRead, Expires: y.clock.Now().Add(time.Hour)}))
 	y.must(err)

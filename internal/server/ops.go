@@ -13,7 +13,9 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/clock"
+	"trainyard/internal/fault"
 	"trainyard/internal/id"
+	"trainyard/internal/server/gauges"
 	"trainyard/internal/spec"
 	"trainyard/internal/store"
 	"trainyard/internal/yardmaster"
@@ -37,7 +39,15 @@ func (s *Server) opsRoutes() {
 		answerText(w, http.StatusOK, "This is a Trainyard server, version "+s.Version+".\nUse the command line: trainyard login, trainyard jobs.\nThe API is described at /api/v1/openapi.yaml.\n")
 	})
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { writeProblem(w, noSuchPath(r)) })
-	s.Registry.MustRegister(s.Loop.metrics, newYardMetrics(s))
+	s.Registry.MustRegister(s.Loop.metrics)
+	s.Registry.MustRegister(gauges.Health(s.health.why, s.Loop.Stuck)...)
+	if s.Gauges != nil {
+		s.Registry.MustRegister(s.Gauges)
+	}
+}
+
+func noSuchPath(r *http.Request) error {
+	return fault.New(fault.NotFound, "no_such_path", "there is no %s %s", r.Method, r.URL.Path).WithRemedy("the API is described at /api/v1/openapi.yaml")
 }
 
 func answerText(w http.ResponseWriter, status int, text string) {

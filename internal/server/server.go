@@ -27,8 +27,11 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/logbook"
 	"trainyard/internal/server/feed"
+	"trainyard/internal/server/gauges"
 	"trainyard/internal/server/limit"
+	"trainyard/internal/server/office"
 	"trainyard/internal/store"
+	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
 
@@ -65,6 +68,7 @@ type Deps struct {
 	Clock       clock.Clock
 	Log         *slog.Logger
 	Registry    *prometheus.Registry
+	Gauges      *gauges.Board // figures of the yard for Registry; nil to show those of the server alone
 }
 
 // Server answers HTTP.
@@ -80,6 +84,7 @@ type Server struct {
 	writers writers
 	mux     *http.ServeMux
 	api     huma.API
+	office  *office.Office
 }
 
 // New returns a server; Handler is what it serves. The loop must not run yet.
@@ -98,7 +103,8 @@ func New(c Config, d Deps, start string) *Server {
 func (s *Server) routes() {
 	s.jobRoutes()
 	s.logRoutes()
-	s.nodeRoutes()
+	s.office = office.New(office.Deps{API: s.api, Security: byToken, Store: s.Store, Clock: s.Clock, Do: s.do, Query: s.query,
+		Caller: func(ctx context.Context) tenant.Caller { return callerOf(ctx).Caller }, Allow: allow, Fail: s.fail, Job: s.readJob, ToJob: toJob, ToEvent: toEvent})
 	s.accountRoutes()
 	s.eventRoutes()
 	s.fileRoutes()
@@ -109,6 +115,9 @@ func (s *Server) routes() {
 // Run does what a server does beside answering, until ctx ends.
 func (s *Server) Run(ctx context.Context) {
 	go s.health.run(ctx)
+	if err := s.office.Recall(ctx); err != nil && ctx.Err() == nil {
+		s.Log.ErrorContext(ctx, "reading releases of GPUs failed; release them again", "error", err)
+	}
 	clock.Every(ctx, s.Clock, time.Minute, func(time.Time) {
 		if err := s.Logbook.Sweep(); err != nil {
 			s.Log.ErrorContext(ctx, "closing idle logs failed", "error", err)
@@ -139,7 +148,7 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 // describe is the head of the OpenAPI description.
 func describe(version string) huma.Config {
 	c := huma.DefaultConfig("Trainyard", version)
-	c.Info.Description = "The API of a Trainyard server: jobs, nodes, users, tokens, events and files for people; join, assignments, reports and output for agents."
+	c.Info.Description = "The API of a Trainyard server: jobs, nodes, offers, leases, limits, datasets, books, users, tokens, events and files for people; join, assignments, reports and output for agents."
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
 	c.CreateHooks = nil // no $schema links in answers
 	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)

@@ -76,7 +76,7 @@ type Token struct {
 	Class    string // of the nodes that join by it
 	Pool     string
 	Lease    id.Lease // by which the machine was hired that joins by it
-	UsesLeft int // of a join or bootstrap token
+	UsesLeft int      // of a join or bootstrap token
 	Created  time.Time
 	Expires  time.Time
 	Revoked  bool
@@ -103,6 +103,14 @@ const (
 	ReadEvents  Action = "read_events"
 	ManageUsers Action = "manage_users"
 	OwnTokens   Action = "own_tokens"
+
+	ReadBooks     Action = "read_books" // usage, costs, savings, limits and leases of who pays
+	ReadOffers    Action = "read_offers"
+	ManageLimits  Action = "manage_limits"
+	ManageLeases  Action = "manage_leases"
+	ReadData      Action = "read_data"
+	ManageData    Action = "manage_data"
+	OverridePlace Action = "override_place" // let a job run against the rules of its data
 )
 
 // actions is who may do what: the scope a token needs, and whether a
@@ -120,11 +128,22 @@ var actions = map[Action]struct {
 	ReadEvents:  {ScopeRead, true, false},
 	ManageUsers: {ScopeAdmin, false, false},
 	OwnTokens:   {ScopeSubmit, true, false},
+
+	ReadBooks:     {ScopeRead, true, false},
+	ReadOffers:    {ScopeRead, false, true},
+	ManageLimits:  {ScopeAdmin, false, false},
+	ManageLeases:  {ScopeAdmin, false, false},
+	ReadData:      {ScopeRead, false, true},
+	ManageData:    {ScopeSubmit, true, false},
+	OverridePlace: {ScopeAdmin, false, false},
 }
 
 // Actions lists every action.
 func Actions() []Action {
-	return []Action{ReadJob, ChangeJob, SubmitJob, ReadNodes, ChangeNodes, ReadEvents, ManageUsers, OwnTokens}
+	return []Action{
+		ReadJob, ChangeJob, SubmitJob, ReadNodes, ChangeNodes, ReadEvents, ManageUsers, OwnTokens,
+		ReadBooks, ReadOffers, ManageLimits, ManageLeases, ReadData, ManageData, OverridePlace,
+	}
 }
 
 // Caller is who is asking, with what token.

@@ -24,6 +24,14 @@ func TestMay(t *testing.T) {
 		tenant.ReadEvents:  {"read submit admin", "own"},
 		tenant.ManageUsers: {"admin", ""},
 		tenant.OwnTokens:   {"submit admin", "own"},
+
+		tenant.ReadBooks:     {"read submit admin", "own"},
+		tenant.ReadOffers:    {"read submit admin", "own others nobody"},
+		tenant.ManageLimits:  {"admin", ""},
+		tenant.ManageLeases:  {"admin", ""},
+		tenant.ReadData:      {"read submit admin", "own others nobody"},
+		tenant.ManageData:    {"submit admin", "own"},
+		tenant.OverridePlace: {"admin", ""},
 	}
 	owners := map[string]id.User{"own": "ada", "others": "bob", "nobody": ""}
 	for _, a := range tenant.Actions() {

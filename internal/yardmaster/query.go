@@ -6,9 +6,14 @@ import (
 	"slices"
 	"time"
 
+	"trainyard/internal/admit"
+	"trainyard/internal/books"
+	"trainyard/internal/dataset"
 	"trainyard/internal/fleet"
+	"trainyard/internal/hire"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/ledger"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
 	"trainyard/internal/tenant"
@@ -65,6 +70,7 @@ type Brief struct {
 	// Progress is how far it has come, nil if it has ended. One without a time is of
 	// a job of which nobody can tell what it has done.
 	Progress *job.Progress
+	Cost     float64 // so far, with what is not posted yet
 }
 
 // Briefs returns a brief of each job; that of one that is not in memory is empty.
@@ -77,6 +83,7 @@ func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
 			continue
 		}
 		b := &list[i]
+		b.Cost = r.Cost
 		if r.item != nil {
 			b.Waits = place.Explain(v, r.item.Shape.Need, r.item.Lasts, j, y.held).Sentence
 		}
@@ -90,6 +97,11 @@ func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
 			rank := &r.run.Ranks[k]
 			b.Nodes = append(b.Nodes, rank.Node)
 			b.FakeGPUs = b.FakeGPUs || y.fake(rank)
+			for _, p := range y.books.PeekNode(y.now, rank.Node) {
+				if p.Job == j {
+					b.Cost += p.Cost().Dollars()
+				}
+			}
 		}
 	}
 	return list
@@ -153,13 +165,17 @@ func (y *Yard) Preview(now time.Time, s *job.Spec) (place.Why, []id.Node) {
 	return place.Explain(v, need, lasts(s), "", y.held), fits
 }
 
-// NodeInfo is a node with what runs on it.
+// NodeInfo is a node with what runs on it, by what it was hired and what it costs.
 type NodeInfo struct {
 	fleet.Node
 	Seen    time.Time
 	Room    fleet.Room
 	Foreign []int
 	Jobs    []id.Job
+	Runs    []job.Run   // of those jobs, in the same order
+	Idle    time.Time   // nothing runs there since, if nothing does
+	Hired   fleet.Lease // its lease; zero if it was not hired, or that is over
+	Price   *books.Price
 }
 
 // Nodes lists the nodes after a name, at most limit.
@@ -187,12 +203,18 @@ func (y *Yard) NodeByName(name id.Node) (NodeInfo, error) {
 }
 
 func (y *Yard) nodeInfo(n *nodeRecord) NodeInfo {
-	info := NodeInfo{Node: n.Node, Seen: n.seen, Foreign: fleet.Indices(n.foreign)}
+	info := NodeInfo{Node: n.Node, Seen: n.seen, Foreign: fleet.Indices(n.foreign), Idle: n.idle}
+	l := y.Lease(n.Lease)
+	if l != nil {
+		info.Hired = *l
+	}
+	info.Price = y.books.Price(&n.Node, l)
 	if room, ok := y.table.Get(n.ID); ok {
 		info.Room = *room
 	}
 	for _, run := range slices.Sorted(maps.Keys(n.runs)) {
 		info.Jobs = append(info.Jobs, y.runs[run].Job)
+		info.Runs = append(info.Runs, y.runs[run].Run)
 	}
 	return info
 }
@@ -240,4 +262,34 @@ func (y *Yard) User(u id.User) (tenant.User, bool) {
 func (y *Yard) Usage(now time.Time, u id.User) float64 {
 	y.setNow(now)
 	return y.usage(u)
+}
+
+// Offers returns what can be hired now, the cheapest first, and what is not asked for and why.
+func (y *Yard) Offers(now time.Time) ([]fleet.Offer, []hire.Closing) {
+	return slices.Clone(y.market.Open(now)), y.market.Closed(now)
+}
+
+// Failing returns the providers that do not answer as they should, and why.
+func (y *Yard) Failing() map[string]string { return maps.Clone(y.failing) }
+
+// Limits returns all limits, where everyone stands whom one binds, and where one user
+// stands, limited or not.
+func (y *Yard) Limits(now time.Time, u id.User) (limits []tenant.Limit, bound []admit.Standing, own admit.Standing) {
+	b := y.books.Limits
+	return b.Limits(), b.Forecast(now), b.Standing(now, tenant.Subject{User: u})
+}
+
+// Datasets returns all datasets by name.
+func (y *Yard) Datasets() []dataset.Dataset {
+	var list []dataset.Dataset
+	for _, d := range y.data.List() {
+		list = append(list, *d)
+	}
+	return list
+}
+
+// Unposted returns what would be posted if everything ended now, and the number of
+// the last posting before that.
+func (y *Yard) Unposted(now time.Time) ([]ledger.Posting, uint64) {
+	return y.books.Peek(now), y.books.Posted()
 }

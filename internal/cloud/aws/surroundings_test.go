@@ -19,6 +19,7 @@ func TestGroupIsMadeOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, true)
 	made := w.record("CreateSecurityGroup", w.Through)
+	looked := w.record("DescribeSecurityGroups", w.Through)
 	used := w.record("RunInstances", w.runs)
 	p := w.provider()
 	var wg sync.WaitGroup
@@ -31,8 +32,8 @@ func TestGroupIsMadeOnce(t *testing.T) {
 	}
 	wg.Wait()
 	w.create(w.provider(), w.request(5)) // as after a new start
-	if len(made()) != 1 {
-		t.Errorf("%d groups were made, want 1", len(made()))
+	if len(made()) != 1 || len(looked()) != 2 {
+		t.Errorf("%d groups were made, and looked for %d times, want 1, and once by each provider", len(made()), len(looked()))
 	}
 	for _, f := range used() {
 		if f.Get("SecurityGroupId.1") != used()[0].Get("SecurityGroupId.1") {

@@ -51,7 +51,8 @@ func DefaultTiming() Timing {
 // Desk knows which calls the leases want and when they are due. It makes none: who
 // runs it does, many at once, and tells it the answers. After a start nothing is
 // created before the provider has been listed once, because it is not known which
-// calls were under way when the last desk ended. It is not safe for concurrent use.
+// calls were under way when the last desk ended; and after a call of which it is not
+// known what it has done the same holds for its lease. It is not safe for concurrent use.
 type Desk struct {
 	timing    Timing
 	providers map[string]*counter
@@ -61,7 +62,7 @@ type Desk struct {
 // counter is what the desk knows of a provider.
 type counter struct {
 	name    string
-	listed  bool // at least once
+	asked   time.Time // when the last list that was answered was asked for; zero if none was
 	listing bool
 	next    time.Time // list
 	fails   int
@@ -74,6 +75,7 @@ type errand struct {
 	busy  bool
 	next  time.Time
 	fails int
+	doubt time.Time // when a call ended of which it is not known what it has done
 }
 
 // NewDesk returns a desk for these providers.
@@ -142,7 +144,7 @@ func (d *Desk) Due(now time.Time) (calls []Call, next time.Time) {
 		c, served := d.providers[e.lease.Offer.Provider]
 		kind := e.wants()
 		switch {
-		case e.busy || kind == "" || !served || kind == CallCreate && !c.listed:
+		case e.busy || kind == "" || !served || kind == CallCreate && !c.shows(e.doubt):
 		case now.Before(e.next):
 			next = earlier(next, e.next)
 		default:
@@ -152,6 +154,9 @@ func (d *Desk) Due(now time.Time) (calls []Call, next time.Time) {
 	}
 	return calls, next
 }
+
+// shows reports whether a list was answered that was asked for after a moment.
+func (c *counter) shows(since time.Time) bool { return !c.asked.IsZero() && !c.asked.Before(since) }
 
 func (d *Desk) sorted() []*counter {
 	list := make([]*counter, 0, len(d.providers))
@@ -188,13 +193,14 @@ func (t *Timing) wait(fails int) time.Duration {
 // Listed takes the answer to a list and returns what to tell the yardmaster.
 func (d *Desk) Listed(now time.Time, call Call, machines []fleet.Instance, err error) []yardmaster.Message {
 	c := d.providers[call.Provider]
-	c.listing = false
+	hurry := c.hurry
+	c.listing, c.hurry = false, false
 	if err != nil {
 		c.fails++
 		c.next = now.Add(d.timing.wait(c.fails))
 		return []yardmaster.Message{yardmaster.ProviderFailed{Provider: call.Provider, Why: err.Error()}}
 	}
-	c.listed, c.fails = true, 0
+	c.asked, c.fails = call.Asked, 0
 	c.next = now.Add(d.timing.Idle)
 	for _, e := range d.leases {
 		if e.lease.Offer.Provider == c.name {
@@ -202,22 +208,31 @@ func (d *Desk) Listed(now time.Time, call Call, machines []fleet.Instance, err e
 			break
 		}
 	}
-	if c.hurry {
-		c.hurry, c.next = false, now
+	if hurry {
+		c.next = now
+	}
+	for i := range machines {
+		m := &machines[i]
+		if e, ok := d.leases[m.Lease]; ok && e.wants() == CallCreate && (m.State == fleet.InstancePending || m.State == fleet.InstanceUp) {
+			d.rest(now, e)
+		}
 	}
 	return []yardmaster.Message{yardmaster.Listed{Provider: call.Provider, Asked: call.Asked, Machines: machines}}
 }
 
 // Created takes the answer to a create and returns what to tell the yardmaster.
 func (d *Desk) Created(now time.Time, call Call, m fleet.Instance, err error) []yardmaster.Message {
-	d.done(now, call, err)
+	e := d.done(now, call, err)
 	if err == nil {
+		d.rest(now, e)
 		return []yardmaster.Message{yardmaster.Granted{Lease: call.Lease.ID, Provider: call.Provider, Machine: m}}
 	}
 	if code, certain := Refusal(err); certain {
+		d.rest(now, e)
 		return []yardmaster.Message{yardmaster.Refused{Lease: call.Lease.ID, Code: code, Why: err.Error()}}
 	}
-	if c := d.providers[call.Provider]; c != nil { // look whether there is one before asking again
+	e.doubt = now // look whether there is one before asking again
+	if c := d.providers[call.Provider]; c != nil {
 		c.next, c.hurry = now, c.listing
 	}
 	return []yardmaster.Message{yardmaster.Unclear{Lease: call.Lease.ID, Why: err.Error()}}
@@ -225,29 +240,34 @@ func (d *Desk) Created(now time.Time, call Call, m fleet.Instance, err error) []
 
 // Terminated takes the answer to a terminate and returns what to tell the yardmaster.
 func (d *Desk) Terminated(now time.Time, call Call, err error) []yardmaster.Message {
-	d.done(now, call, err)
-	if e, ok := d.leases[call.Lease.ID]; ok && err == nil {
-		e.next = now.Add(d.timing.Most) // again, if the machine is still listed by then
-	}
+	e := d.done(now, call, err)
 	if err != nil {
 		return []yardmaster.Message{yardmaster.ProviderFailed{Provider: call.Provider, Lease: call.Lease.ID, Why: err.Error()}}
 	}
+	d.rest(now, e) // again, if the machine is still listed by then
 	return []yardmaster.Message{yardmaster.Accepted{Lease: call.Lease.ID}}
 }
 
-func (d *Desk) done(now time.Time, call Call, err error) {
+// done takes note that a lease's call has ended. Of a lease that has ended meanwhile
+// nothing is kept.
+func (d *Desk) done(now time.Time, call Call, err error) *errand {
 	e, ok := d.leases[call.Lease.ID]
 	if !ok {
-		return
+		return &errand{}
 	}
 	e.busy = false
 	if err == nil {
 		e.fails = 0
-		return
+		return e
 	}
 	e.fails++
 	e.next = now.Add(d.timing.wait(e.fails))
+	return e
 }
+
+// rest waits for the yardmaster to hear what is known of a lease and to change it. The
+// same call is made again only if nothing comes of that.
+func (d *Desk) rest(now time.Time, e *errand) { e.next = now.Add(d.timing.Most) }
 
 // Refusal reports whether an error says for certain that nothing was created, and
 // with which code.

@@ -26,6 +26,7 @@ type Runner struct {
 	Prepare func(context.Context, *fleet.Lease) (cloud.Request, error)
 	Clock   clock.Clock
 	Log     *slog.Logger
+	Watch   Watcher // nil if nobody watches
 
 	once   sync.Once
 	mu     sync.Mutex
@@ -34,6 +35,12 @@ type Runner struct {
 	byName map[string]cloud.Provider
 	wake   chan struct{}
 	calls  sync.WaitGroup
+}
+
+// Watcher is told of every call: what was asked of whom, how long that took, and how it
+// ended. It must not block.
+type Watcher interface {
+	Called(provider, call string, took time.Duration, err error)
 }
 
 // Timeouts bound the calls.
@@ -118,7 +125,11 @@ func (r *Runner) call(ctx context.Context, c Call) {
 func (r *Runner) make(ctx context.Context, c Call) []yardmaster.Message {
 	p := r.byName[c.Provider]
 	log := r.Log.With("provider", c.Provider, "call", c.Kind, "lease", c.Lease.ID)
+	began := r.Clock.Now()
 	answer := func(take func(now time.Time) []yardmaster.Message, err error) []yardmaster.Message {
+		if r.Watch != nil {
+			r.Watch.Called(c.Provider, string(c.Kind), r.Clock.Now().Sub(began), err)
+		}
 		if err != nil {
 			log.WarnContext(ctx, "a call to a provider failed", "error", err)
 		}

@@ -57,7 +57,7 @@ func (a *account) lock(ctx context.Context) (unlock func(), err error) {
 		return nil, fmt.Errorf("lock the cloud: %w", err)
 	}
 	unlock = func() {
-		_ = f.Close() // frees the lock; nothing was written
+		_ = free(f) // nothing was written that could be lost
 		a.mu.Unlock()
 	}
 	for {
@@ -88,6 +88,12 @@ func tryLock(f *os.File) (bool, error) {
 			return err == nil, err
 		}
 	}
+}
+
+// free gives a lock back and closes its file. Closing alone would do it late: a process
+// that is just being started by this one shares its files until it is another program.
+func free(f *os.File) error {
+	return errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close())
 }
 
 // number returns the number of the next machine, which none had before.

@@ -158,7 +158,10 @@ func (m *machine) alive() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return !mine, f.Close()
+	if mine {
+		return false, free(f)
+	}
+	return true, f.Close()
 }
 
 // start starts the machine's process, in a session of its own, so that it outlives this
@@ -168,15 +171,22 @@ func (p *Provider) start(ctx context.Context, m *machine) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = lock.Close() }() // the machine has its own descriptor of it
 	if !mine {
-		return fmt.Errorf("somebody else has the lock of machine %s", m.ID)
+		return errors.Join(fmt.Errorf("somebody else has the lock of machine %s", m.ID), lock.Close())
 	}
+	if err := p.spawn(ctx, m, lock); err != nil {
+		return errors.Join(err, free(lock))
+	}
+	return lock.Close() // the machine has its own descriptor of it
+}
+
+// spawn starts the process of a machine and gives it its lock.
+func (p *Provider) spawn(ctx context.Context, m *machine, lock *os.File) error {
 	out, err := os.OpenFile(filepath.Join(m.dir, outputFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = out.Close() }() // likewise
+	defer func() { _ = out.Close() }() // the machine has its own descriptor of it
 	// The folder is among the arguments for people who look at the list of processes.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), p.cfg.Program, Subcommand, m.dir)
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = m.dir, out, out, []*os.File{lock}
@@ -190,7 +200,10 @@ func (p *Provider) start(ctx context.Context, m *machine) error {
 			p.cfg.Log.Warn("machine ended badly", "machine", m.ID, "error", err)
 		}
 	})
-	return m.writePID(cmd.Process.Pid)
+	if err := m.writePID(cmd.Process.Pid); err != nil { // it does so itself
+		p.cfg.Log.Warn("cannot write down the process of a machine", "machine", m.ID, "error", err)
+	}
+	return nil
 }
 
 // environ drops the yard's own variables and makes sure that programs are found.

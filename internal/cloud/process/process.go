@@ -272,6 +272,7 @@ func agentSettings(m *machine, token string) map[string]string {
 	}
 	settings := map[string]string{
 		"token": token, "name": m.Name, "data": filepath.Join(m.dir, dataDir), "address": address, "fake_gpus": gpus, "on_lease_end": "exit",
+		"probe": "off", // what the host has is not the machine's
 	}
 	maps.DeleteFunc(settings, func(_, value string) bool { return value == "" })
 	if o.CPUs > 0 {
@@ -335,8 +336,12 @@ func (p *Provider) List(ctx context.Context) (list []cloud.Instance, err error) 
 				}
 				continue
 			}
-			if then, known := lagging(one, now.Add(-f.Lag)); known && m.Yard == p.cfg.Yard {
-				list = append(list, then)
+			known := true
+			if f.Lag > 0 {
+				one, known = lagging(one, now.Add(-f.Lag))
+			}
+			if known && m.Yard == p.cfg.Yard {
+				list = append(list, one)
 			}
 		}
 		return nil

@@ -49,7 +49,7 @@ func TestTheAgentIsToldWhatTheOfferSays(t *testing.T) {
 	}
 	want := map[string]string{
 		"token": "tyj_secret", "name": "node-l7", "data": dir + "/data", "address": "127.0.0.1", "fake_gpus": "8xA100:80GB",
-		"cpus": "16", "memory": "64GB", "on_lease_end": "exit",
+		"cpus": "16", "memory": "64GB", "on_lease_end": "exit", "probe": "off",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
@@ -210,8 +210,16 @@ func TestAMachineThatIsKilledIsGoneAndSoIsWhatItLeft(t *testing.T) {
 	if err := syscall.Kill(pidOf(t, p, made.ID), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if one := await(t, p, made.ID, gone); one.Why != whyCrashed || one.Ended.IsZero() {
-		t.Errorf("it is shown as %+v", one)
+	m := &machine{dir: dir}
+	for alive := true; alive; {
+		var err error
+		if alive, err = m.alive(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := p.List(t.Context()) // the first after its death already says so
+	if err != nil || len(all) != 1 || all[0].State != cloud.Gone || all[0].Why != whyCrashed || all[0].Ended.IsZero() {
+		t.Errorf("the list is %+v, %v", all, err)
 	}
 	if left := processes(t, dir); len(left) > 0 {
 		t.Errorf("processes %v are left", left)

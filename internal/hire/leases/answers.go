@@ -21,17 +21,33 @@ func (l *Leases) Granted(now time.Time, name id.Lease, provider string, m fleet.
 	l.adopt(now, r, &m, "the provider gave it machine "+m.ID)
 }
 
-// adopt writes down which machine a lease has.
+// adopt writes down which machine a lease has. One that was listed before it carried
+// its lease was taken for a stray, whose lease ends now: no machine has two.
 func (l *Leases) adopt(now time.Time, r *record, m *fleet.Instance, reason string) {
-	if r.Instance == m.ID {
+	other := l.instance[key(r.Offer.Provider, m.ID)]
+	if m.ID == "" || other != nil && (other == r || !other.Stray) {
 		return
 	}
-	r.Instance, r.Granted = m.ID, now
+	if other != nil {
+		l.move(now, other, fleet.LeaseGone, "it is the machine of lease "+string(r.ID))
+	}
+	r.Instance, r.Granted = m.ID, within(m.Launched, r.Asked, now)
 	if m.Zone != "" {
 		r.Offer.Zone = m.Zone
 	}
 	l.instance[key(r.Offer.Provider, m.ID)] = r
 	l.move(now, r, fleet.LeaseGrant, reason)
+}
+
+// within returns a time as a provider's clock has it, kept between two of our own.
+func within(t, from, to time.Time) time.Time {
+	switch {
+	case t.IsZero() || t.After(to):
+		return to
+	case t.Before(from):
+		return from
+	}
+	return t
 }
 
 // Refused takes the provider's answer that it gives no machine, for certain. The
@@ -113,19 +129,19 @@ func (l *Leases) seen(now time.Time, provider string, m *fleet.Instance) {
 		l.changed(r)
 	}
 	if m.State == fleet.InstanceGone {
-		l.gone(now, r, m.Why)
+		l.gone(now, r, m.Why, m.Ended)
 	}
 }
 
 // Gone takes note that a lease's machine has ended.
 func (l *Leases) Gone(now time.Time, name id.Lease, why string) {
 	if r, ok := l.all[name]; ok {
-		l.gone(now, r, why)
+		l.gone(now, r, why, time.Time{})
 	}
 }
 
-// gone ends a lease whose machine the provider has no more.
-func (l *Leases) gone(now time.Time, r *record, why string) {
+// gone ends a lease whose machine the provider has no more, since when as far as it says.
+func (l *Leases) gone(now time.Time, r *record, why string, since time.Time) {
 	reason := "machine " + r.Instance + " is gone"
 	switch {
 	case r.State == fleet.LeaseReturning:
@@ -135,6 +151,7 @@ func (l *Leases) gone(now time.Time, r *record, why string) {
 	case why != "":
 		reason += ": " + why
 	}
+	r.Ended = within(since, r.Granted, now)
 	unasked := r.State == fleet.LeaseBooting || r.State == fleet.LeaseActive
 	l.move(now, r, fleet.LeaseGone, reason)
 	if unasked && r.Joined.IsZero() {
@@ -156,7 +173,7 @@ func (l *Leases) missing(now, asked time.Time, r *record) {
 		}
 	default:
 		if since := latest(r.accepted, r.Granted, r.Since); asked.Sub(since) >= l.cfg.Settle {
-			l.gone(now, r, "the provider shows it no more")
+			l.gone(now, r, "the provider shows it no more", time.Time{})
 		}
 	}
 }

@@ -64,7 +64,6 @@ type Leases struct {
 	live     []*fleet.Lease // not final, by number
 	last     uint64
 	out      Out
-	gang     uint64
 }
 
 // record is a lease with what need not be stored.
@@ -163,7 +162,9 @@ func (l *Leases) move(now time.Time, r *record, ev fleet.LeaseEvent, reason stri
 
 // close forgets a lease that has ended; the store keeps it.
 func (l *Leases) close(now time.Time, r *record) {
-	r.Ended = now
+	if r.Ended.IsZero() {
+		r.Ended = now
+	}
 	delete(l.all, r.ID)
 	if r.Instance != "" {
 		delete(l.instance, key(r.Offer.Provider, r.Instance))

@@ -154,12 +154,13 @@ serve() {
     --die-on-term --enable-threads --lazy-apps --thunder-lock --buffer-size 65535 --need-app >"$d/$1.log" 2>&1 &
 }
 
-# daemon NAME MODULE: one of Nova's services.
+# daemon NAME: one of Nova's services.
 daemon() {
   python3 -c "import sys; from nova.cmd.$1 import main; sys.exit(main())" --config-file $d/etc/nova.conf >"$d/nova-$1.log" 2>&1 &
 }
 
 run() {
+  trap 'exit 130' INT TERM # the first process of a namespace hears only what it listens for
   d=/srv/state
   cp -a $TEMPLATE/mysql $TEMPLATE/fernet $d/
   settings $d

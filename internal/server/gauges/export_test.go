@@ -1,0 +1,4 @@
+package gauges
+
+// Hold is the part of a scrape during which the loop may have to wait.
+func (b *Board) Hold() { b.hold() }

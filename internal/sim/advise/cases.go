@@ -1,0 +1,422 @@
+package advise
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/gpuspec"
+	"trainyard/internal/hire"
+	"trainyard/internal/job"
+	"trainyard/internal/place/rules"
+)
+
+// Kind is what sort of change an advice is about.
+type Kind string
+
+// The kinds of changes.
+const (
+	AsItWas    Kind = "as_it_was"
+	AddNode    Kind = "add_node"
+	DropNode   Kind = "drop_node"
+	SwapNode   Kind = "other_gpu"       // of one of the yard's own nodes
+	OtherHired Kind = "other_hired_gpu" // of hired nodes
+	UseSpot    Kind = "spot"
+	NoSpot     Kind = "no_spot"
+	IdleReturn Kind = "idle_return"
+	TimeValue  Kind = "value_of_time"
+)
+
+// variant is a yard to replay the period in.
+type variant struct {
+	kind   Kind
+	what   string // for people: Reserve one more node with 8x A100:80GB
+	policy string
+	nodes  []Node
+	tariff *fleet.Tariff
+	offers []fleet.Offer
+	idle   time.Duration
+	// Of a variant with another node: what an hour of it was reckoned with, how that
+	// is known, and for how long it would have been there. Of one without a node: its own.
+	price  float64
+	priced string
+	hours  float64
+	node   string // what it is: 8x A100:80GB
+}
+
+// The most kinds of nodes of each sort that are looked at: those for which most is paid.
+const mostKinds = 3
+
+// byTariff is how a price is known that the tariff says.
+const byTariff = "by the tariff"
+
+// asItWas is the yard as it was.
+func asItWas(h *History) *variant {
+	return &variant{kind: AsItWas, what: "as it was", policy: h.Policy, nodes: sortedNodes(h.Nodes), tariff: h.Tariff, offers: told(h.Offers, h.From), idle: h.Idle}
+}
+
+// told returns offers with how often their nodes are taken back, where that was left out.
+func told(offers []fleet.Offer, now time.Time) []fleet.Offer {
+	return slices.Clone(hire.NewMarket(offers).Open(now))
+}
+
+// with returns a copy to be changed.
+func (v *variant) with(kind Kind, format string, args ...any) *variant {
+	c := *v
+	c.kind, c.what = kind, fmt.Sprintf(format, args...)
+	c.nodes, c.offers = slices.Clone(v.nodes), slices.Clone(v.offers)
+	return &c
+}
+
+// changes lists what is compared with the yard as it was, and what is not and why.
+func (q *Question) changes(base *variant, b *bill) (list []*variant, skipped []string) {
+	for _, more := range []func(*variant, *bill) ([]*variant, []string){q.adds, q.drops, q.swaps, q.others, q.spots, q.idles, q.values} {
+		v, s := more(base, b)
+		list, skipped = append(list, v...), append(skipped, s...)
+	}
+	return list, skipped
+}
+
+// dearest returns the hired nodes by kind, those first for which most was paid.
+func dearest(b *bill) []*shape {
+	keys := slices.Sorted(maps.Keys(b.shapes))
+	slices.SortStableFunc(keys, func(x, y string) int { return cmp.Compare(b.shapes[y].rent, b.shapes[x].rent) })
+	var list []*shape
+	for _, k := range keys {
+		list = append(list, b.shapes[k])
+	}
+	return list
+}
+
+// adds are one more reserved node of each kind that was hired, or of each kind there is
+// if nothing was.
+func (q *Question) adds(base *variant, b *bill) (list []*variant, skipped []string) {
+	var kinds []fleet.Node
+	for _, s := range dearest(b) {
+		kinds = append(kinds, *s.offer.Node())
+	}
+	if len(kinds) == 0 {
+		for _, g := range groups(base.nodes, fleet.Local, fleet.Reserved) {
+			kinds = append(kinds, g[0].Node)
+		}
+	}
+	for i, n := range kinds {
+		name := describe(&n)
+		if i >= mostKinds {
+			skipped = append(skipped, fmt.Sprintf("one more node with %s was not looked at: less is paid for its kind than for %d others", name, mostKinds))
+			continue
+		}
+		n.ID, n.Class, n.Lease = "one-more", fleet.Reserved, ""
+		v := base.with(AddNode, "Reserve one more node with %s", name)
+		if !q.put(v, n, base) {
+			skipped = append(skipped, fmt.Sprintf("one more node with %s was not looked at: nobody told what it costs", name))
+			continue
+		}
+		list = append(list, v)
+	}
+	return list, skipped
+}
+
+// put adds a reserved node to a variant, at what it would cost.
+func (q *Question) put(v *variant, n fleet.Node, base *variant) bool {
+	for i, g := range n.Inventory.GPUs {
+		n.Inventory.GPUs[i] = gpuspec.Describe(g)
+	}
+	v.node = describe(&n)
+	var ok bool
+	if v.price, v.priced, ok = q.priceOf(&n, base); !ok {
+		return false
+	}
+	added := Node{Node: n}
+	if v.priced != byTariff {
+		added.price = &fleet.NodePrice{Hourly: []float64{v.price}}
+	}
+	v.hours = q.History.span().Hours()
+	v.nodes = append(v.nodes, added)
+	return true
+}
+
+// priceOf says what an hour of a reserved node would cost, and how that is known: as
+// was told, by the tariff, by that of another with the same discount, or the price on
+// demand, which is the most that it can be.
+func (q *Question) priceOf(n *fleet.Node, base *variant) (price float64, how string, ok bool) {
+	kind := kindOf(n)
+	for _, name := range slices.Sorted(maps.Keys(q.Prices)) {
+		var k job.GPUKind
+		if k.UnmarshalText([]byte(name)) != nil {
+			k.Model = name
+		}
+		if len(n.Inventory.GPUs) > 0 && k.Matches(n.Inventory.GPUs[0].Model, n.Inventory.GPUs[0].Memory) {
+			return q.Prices[name], "as was told", true
+		}
+	}
+	same := slices.ContainsFunc(base.nodes, func(o Node) bool { return o.Class == fleet.Reserved && kindOf(&o.Node) == kind })
+	if p := base.tariff.Of(n); p != nil && (same || p.GPU != "" && p.Class == fleet.Reserved) {
+		return base.tariff.Rate(p, 0), byTariff, true
+	}
+	demand, known := q.onDemand(kind, len(n.Inventory.GPUs))
+	if !known {
+		return 0, "", false
+	}
+	for _, g := range groups(base.nodes, fleet.Reserved) {
+		o := &g[0].Node
+		paid := base.tariff.Rate(base.tariff.Of(o), 0)
+		if list, listed := q.onDemand(kindOf(o), len(o.Inventory.GPUs)); listed && paid > 0 && list > 0 {
+			return demand * paid / list, fmt.Sprintf("with the discount of the %s that are reserved", describe(o)), true
+		}
+	}
+	return demand, "the price on demand", true
+}
+
+// onDemand returns the least that an hour of such a node costs on demand.
+func (q *Question) onDemand(kind string, gpus int) (float64, bool) {
+	least, found := 0.0, false
+	for _, list := range [][]fleet.Offer{q.History.Offers, q.More} {
+		for i := range list {
+			o := &list[i]
+			if price := float64(o.Hourly) / 1e6; !o.Spot && o.GPUs == gpus && offerKind(o) == kind && (!found || price < least) {
+				least, found = price, true
+			}
+		}
+	}
+	return least, found
+}
+
+// groups divides nodes by class, kind and number of GPUs, those with most nodes first.
+func groups(nodes []Node, classes ...fleet.Class) [][]Node {
+	index := map[string]int{}
+	var list [][]Node
+	for i := range nodes {
+		n := &nodes[i]
+		if !slices.Contains(classes, n.Class) || len(n.Inventory.GPUs) == 0 || !n.Left.IsZero() {
+			continue
+		}
+		key := string(n.Class) + " " + describe(&n.Node)
+		at, ok := index[key]
+		if !ok {
+			at = len(list)
+			index[key] = at
+			list = append(list, nil)
+		}
+		list[at] = append(list[at], *n)
+	}
+	slices.SortStableFunc(list, func(a, b []Node) int { return len(b) - len(a) })
+	return list
+}
+
+// drops are one node less of each kind. The one that was used least goes.
+func (q *Question) drops(base *variant, b *bill) (list []*variant, skipped []string) {
+	for _, g := range groups(base.nodes, fleet.Local, fleet.Reserved) {
+		least := slices.MinFunc(g, func(x, y Node) int {
+			return cmp.Or(cmp.Compare(b.used[x.ID], b.used[y.ID]), strings.Compare(string(x.ID), string(y.ID)))
+		})
+		v := base.with(DropNode, "Drop one %s node with %s (%s)", least.Class, describe(&least.Node), least.ID)
+		q.take(v, &least, base)
+		list = append(list, v)
+	}
+	return list, nil
+}
+
+// take takes a node out of a variant.
+func (q *Question) take(v *variant, n *Node, base *variant) {
+	from, to := q.History.stay(n)
+	v.price, v.hours = base.tariff.Rate(base.tariff.Of(&n.Node), 0), (to - from).Hours()
+	if v.priced = byTariff; base.tariff.Of(&n.Node) == nil {
+		v.priced = noPrice
+	}
+	v.node = describe(&n.Node)
+	v.nodes = slices.DeleteFunc(v.nodes, func(o Node) bool { return o.ID == n.ID })
+}
+
+// swaps are a reserved node with another kind of GPU in place of one that there is.
+func (q *Question) swaps(base *variant, b *bill) (list []*variant, skipped []string) {
+	offered := q.shapes()
+	for _, g := range groups(base.nodes, fleet.Reserved) {
+		old := slices.MinFunc(g, func(x, y Node) int {
+			return cmp.Or(cmp.Compare(b.used[x.ID], b.used[y.ID]), strings.Compare(string(x.ID), string(y.ID)))
+		})
+		tried := 0
+		for _, o := range offered {
+			n := *o.Node()
+			if kindOf(&n) == kindOf(&old.Node) || o.GPUs < len(old.Inventory.GPUs) || tried == mostKinds {
+				continue
+			}
+			tried++
+			n.ID, n.Class = "another", fleet.Reserved
+			v := base.with(SwapNode, "Reserve %s in place of %s (%s)", describe(&n), describe(&old.Node), old.ID)
+			q.take(v, &old, base)
+			if q.put(v, n, base) {
+				list = append(list, v)
+			}
+		}
+	}
+	return list, nil
+}
+
+// shapes lists the kinds of nodes that are offered on demand, the cheapest of each,
+// by price.
+func (q *Question) shapes() []*fleet.Offer {
+	best := map[string]*fleet.Offer{}
+	for _, offers := range [][]fleet.Offer{q.History.Offers, q.More} {
+		for i := range offers {
+			o := &offers[i]
+			if old := best[shapeKey(o)]; o.GPUs > 0 && !o.Spot && (old == nil || o.Hourly < old.Hourly) {
+				best[shapeKey(o)] = o
+			}
+		}
+	}
+	var list []*fleet.Offer
+	for _, k := range slices.Sorted(maps.Keys(best)) {
+		list = append(list, best[k])
+	}
+	slices.SortStableFunc(list, func(a, b *fleet.Offer) int { return cmp.Compare(a.Hourly, b.Hourly) })
+	return list
+}
+
+// others hire anything but the kind of GPU for which most is paid.
+func (q *Question) others(base *variant, b *bill) (list []*variant, skipped []string) {
+	kinds := slices.Sorted(maps.Keys(b.kinds))
+	slices.SortStableFunc(kinds, func(x, y string) int { return cmp.Compare(b.kinds[y], b.kinds[x]) })
+	for _, kind := range kinds[:min(len(kinds), mostKinds)] {
+		if kind == "" {
+			continue
+		}
+		v := base.with(OtherHired, "Hire other GPUs than %s", kind)
+		v.offers = merge(base.offers, told(q.More, q.History.From))
+		v.offers = slices.DeleteFunc(v.offers, func(o fleet.Offer) bool { return offerKind(&o) == kind || o.Spot && !spotUsed(base) })
+		if !slices.ContainsFunc(v.offers, func(o fleet.Offer) bool { return o.GPUs > 0 }) {
+			skipped = append(skipped, fmt.Sprintf("other GPUs than %s were not looked at: nobody offers any", kind))
+			continue
+		}
+		list = append(list, v)
+	}
+	return list, skipped
+}
+
+func spotUsed(v *variant) bool {
+	return slices.ContainsFunc(v.offers, func(o fleet.Offer) bool { return o.Spot })
+}
+
+// merge returns offers of both lists, each name once.
+func merge(a, b []fleet.Offer) []fleet.Offer {
+	list := slices.Clone(a)
+	for i := range b {
+		if !slices.ContainsFunc(a, func(o fleet.Offer) bool { return o.Name == b[i].Name }) {
+			list = append(list, b[i])
+		}
+	}
+	return list
+}
+
+// spots hire spot nodes where there are such instead of the same on demand, or none.
+func (q *Question) spots(base *variant, b *bill) (list []*variant, skipped []string) {
+	if b.spotRent > 0 {
+		v := base.with(NoSpot, "Hire no spot nodes")
+		v.offers = slices.DeleteFunc(v.offers, func(o fleet.Offer) bool { return o.Spot })
+		list = append(list, v)
+	}
+	if b.rent == b.spotRent {
+		return list, nil // nothing is hired on demand
+	}
+	v := base.with(UseSpot, "Hire spot nodes instead of on-demand ones")
+	spots := map[string]bool{}
+	for _, o := range merge(base.offers, told(q.More, q.History.From)) {
+		if o.Spot {
+			spots[shapeKey(&o)] = true
+			if !slices.ContainsFunc(v.offers, func(p fleet.Offer) bool { return p.Name == o.Name }) {
+				v.offers = append(v.offers, o)
+			}
+		}
+	}
+	v.offers = slices.DeleteFunc(v.offers, func(o fleet.Offer) bool { return !o.Spot && spots[shapeKey(&o)] })
+	if len(spots) == 0 {
+		return list, []string{"spot nodes were not looked at: nobody offers any (name a price file that does with --offers)"}
+	}
+	return append(list, v), nil
+}
+
+// idles keep idle hired nodes for a shorter or longer time.
+func (q *Question) idles(base *variant, b *bill) (list []*variant, skipped []string) {
+	if b.rent == 0 {
+		return nil, nil
+	}
+	for _, d := range []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour} {
+		if d != base.idle {
+			v := base.with(IdleReturn, "Give idle nodes back after %s instead of %s", job.Duration(d), job.Duration(base.idle))
+			v.idle = d
+			list = append(list, v)
+		}
+	}
+	return list, nil
+}
+
+// values let an hour of everyone's time be worth less or more.
+func (q *Question) values(base *variant, b *bill) (list []*variant, skipped []string) {
+	name, _, _ := strings.Cut(base.policy, ":")
+	if name != "rules" || len(base.offers) == 0 && len(base.nodes) == 0 {
+		return nil, nil
+	}
+	worth := Values(base.policy)
+	for _, by := range []float64{0.25, 0.5, 2, 4} {
+		v := base.with(TimeValue, "Let an hour of a job's time be worth %s", times(by))
+		v.policy = withValues(base.policy, worth, by)
+		list = append(list, v)
+	}
+	return list, nil
+}
+
+func times(f float64) string {
+	switch f {
+	case 0.25:
+		return "a quarter of what it is"
+	case 0.5:
+		return "half of what it is"
+	case 2:
+		return "twice what it is"
+	}
+	return strconv.FormatFloat(f, 'g', -1, 64) + " times what it is"
+}
+
+// Values returns what an hour of a job's time is worth by its objective, as the text of
+// a policy says, and else as the policy rules has it.
+func Values(policy string) map[job.Objective]float64 {
+	worth := maps.Clone(rules.Defaults().Value)
+	parts := strings.Split(policy, ":")
+	for _, part := range parts[1:] {
+		key, value, _ := strings.Cut(part, "=")
+		if f, err := strconv.ParseFloat(value, 64); err == nil && parts[0] == "rules" {
+			if _, known := worth[job.Objective(key)]; known {
+				worth[job.Objective(key)] = f
+			}
+		}
+	}
+	return worth
+}
+
+// withValues writes the text of a policy with other values of time.
+func withValues(policy string, worth map[job.Objective]float64, by float64) string {
+	parts := slices.DeleteFunc(strings.Split(policy, ":"), func(part string) bool {
+		key, _, _ := strings.Cut(part, "=")
+		_, is := worth[job.Objective(key)]
+		return is
+	})
+	for _, o := range slices.Sorted(maps.Keys(worth)) {
+		parts = append(parts, string(o)+"="+strconv.FormatFloat(worth[o]*by, 'g', -1, 64))
+	}
+	return strings.Join(parts, ":")
+}
+
+// describe names what a node has: 8x A100:80GB.
+func describe(n *fleet.Node) string { return nodeText(len(n.Inventory.GPUs), kindOf(n)) }
+
+func nodeText(gpus int, kind string) string {
+	if gpus == 0 {
+		return "no GPU"
+	}
+	return fmt.Sprintf("%dx %s", gpus, kind)
+}

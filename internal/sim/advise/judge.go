@@ -1,0 +1,252 @@
+package advise
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// Verdict is what is thought of a change.
+type Verdict string
+
+// The verdicts.
+const (
+	Worth    Verdict = "worth it"
+	Trade    Verdict = "a trade" // cheaper and slower, or faster and dearer
+	NotWorth Verdict = "not worth it"
+)
+
+// Advice is a change and what it would have come to, against the replay of what was.
+// Money and hours are for a month of 30 days.
+type Advice struct {
+	Kind    Kind    `json:"kind"`
+	What    string  `json:"what"`
+	Verdict Verdict `json:"verdict"`
+	Saved   float64 `json:"saved_usd"` // less than 0 if it adds
+	// SavedLow and SavedHigh are between what it saves in four of five months that are
+	// put together from weeks or days like those of the period.
+	SavedLow  float64 `json:"saved_usd_low"`
+	SavedHigh float64 `json:"saved_usd_high"`
+	// Mean and P95 are how much later jobs end, in seconds; less than 0 if sooner.
+	Mean     float64  `json:"completion_mean_change_s"`
+	P95      float64  `json:"completion_p95_change_s"`
+	OnDemand float64  `json:"on_demand_hours_avoided"`
+	Rent     float64  `json:"on_demand_usd_avoided"`
+	Never    int      `json:"jobs_that_never_end,omitempty"` // beyond those of the replay of what was
+	Taken    int      `json:"spot_nodes_lost,omitempty"`     // in the period
+	Price    *float64 `json:"price_usd_per_hour,omitempty"`  // of the node that it is about, as it was reckoned with
+	Priced   string   `json:"price_known,omitempty"`         // how
+	// BreakEven is the price of that node below which having it pays.
+	BreakEven *float64 `json:"break_even_usd_per_hour,omitempty"`
+	Sure      Sure     `json:"sure"`
+	Why       string   `json:"why"`
+}
+
+// Sure says how sure it is that a change saves money.
+type Sure struct {
+	Unit   string  `json:"unit"` // week or day
+	Paid   int     `json:"paid"` // in how many of them it saved money
+	Of     int     `json:"of"`
+	Chance float64 `json:"chance"` // share of resampled months in which it does
+}
+
+// What is too little to matter.
+const (
+	leastShare = 0.005 // of what the yard costs
+	leastMoney = 1.0   // dollars a month
+	leastWait  = 60.0  // seconds
+	slowerMean = 0.02  // of the mean completion time
+	slowerP95  = 0.05
+	sureEnough = 0.75
+)
+
+// judge compares a change with the yard as it was.
+func (q *Question) judge(v *variant, base, b *bill) Advice {
+	scale := month.Hours() / q.History.span().Hours()
+	a := Advice{
+		Kind: v.kind, What: v.what, Saved: cents((base.total() - b.total()) * scale), OnDemand: round((base.hours-b.hours)*scale, 1),
+		Rent: cents((base.rent - b.rent) * scale), Never: b.left - base.left, Taken: b.taken,
+	}
+	was, is := both(base.completion, b.completion)
+	a.Mean, a.P95 = round(mean(is)-mean(was), 0), round(quantile(is, 0.95)-quantile(was, 0.95), 0)
+	if v.hours > 0 {
+		a.Price, a.Priced = new(cents(v.price)), v.priced
+		worth := (base.total() - b.total() + v.price*v.hours) / v.hours
+		if v.kind == DropNode {
+			worth = (b.total() - base.total() + v.price*v.hours) / v.hours
+		}
+		a.BreakEven = new(cents(max(worth, 0)))
+	}
+	a.Sure, a.SavedLow, a.SavedHigh = q.sure(base, b, scale)
+	q.weigh(&a, &comparison{base: base, bill: b, scale: scale, was: was, is: is, jobs: float64(len(was))})
+	return a
+}
+
+// comparison is what a verdict rests on.
+type comparison struct {
+	base, bill *bill
+	scale      float64
+	was, is    []float64 // completion times in seconds, sorted
+	jobs       float64
+}
+
+// slower reports whether jobs end noticeably later.
+func (c *comparison) slower(a *Advice) bool {
+	return a.Mean > max(slowerMean*mean(c.was), leastWait) || a.P95 > max(slowerP95*quantile(c.was, 0.95), 5*leastWait)
+}
+
+// faster reports whether jobs end noticeably sooner.
+func (c *comparison) faster(a *Advice) bool { return -a.Mean > max(slowerMean*mean(c.was), leastWait) }
+
+// hourly returns what an hour of a job's time costs or brings in an exchange for money.
+func (c *comparison) hourly(a *Advice) float64 {
+	hours := math.Abs(mean(c.is)-mean(c.was)) / 3600 * c.jobs * c.scale
+	if hours == 0 {
+		return math.Inf(1)
+	}
+	return math.Abs(a.Saved) / hours
+}
+
+// weigh gives the verdict and says why.
+func (q *Question) weigh(a *Advice, c *comparison) {
+	worth := Values(q.History.Policy)
+	least := max(leastMoney, leastShare*c.base.total()*c.scale)
+	rate := c.hourly(a)
+	switch {
+	case a.Never > 0:
+		a.Verdict = NotWorth
+		a.Why = sentence(a, count(a.Never, "job")+" would run nowhere")
+	case a.Saved >= least && c.slower(a):
+		a.Verdict = Trade
+		why := "saves " + dollars(rate) + " for each hour that jobs end later"
+		if rate < worth[job.ObjectiveBalanced] {
+			a.Verdict = NotWorth
+			why = "saves only " + dollars(rate) + " for each hour that jobs end later, and an hour of a balanced job is worth " + dollars(worth[job.ObjectiveBalanced])
+		}
+		a.Why = sentence(a, why)
+	case a.Saved >= least && a.Sure.Chance < sureEnough:
+		a.Verdict = NotWorth
+		a.Why = sentence(a, "it may be chance: "+paid(a.Sure))
+	case a.Saved >= least:
+		a.Verdict = Worth
+		a.Why = sentence(a, "")
+	case a.Saved <= -least && c.faster(a) && rate <= worth[job.ObjectiveTime]:
+		a.Verdict = Trade
+		a.Why = sentence(a, "each hour that jobs end sooner costs "+dollars(rate))
+	case a.Saved <= -least && c.faster(a):
+		a.Verdict = NotWorth
+		a.Why = sentence(a, "each hour that jobs end sooner costs "+dollars(rate)+", and an hour of a time-sensitive job is worth "+dollars(worth[job.ObjectiveTime]))
+	case a.Saved <= -least:
+		a.Verdict = NotWorth
+		a.Why = sentence(a, "it costs more and jobs end no sooner")
+	case c.faster(a):
+		a.Verdict = Worth
+		a.Why = sentence(a, "it costs no more")
+	case c.slower(a):
+		a.Verdict = NotWorth
+		a.Why = sentence(a, "it saves nothing and jobs end later")
+	default:
+		a.Verdict = NotWorth
+		a.Why = sentence(a, "it makes no difference")
+	}
+}
+
+// both returns the completion times of the jobs that ended in both, sorted, in seconds.
+func both(was, is map[id.Job]time.Duration) (a, b []float64) {
+	for j, d := range was {
+		if e, ended := is[j]; ended {
+			a, b = append(a, d.Seconds()), append(b, e.Seconds())
+		}
+	}
+	slices.Sort(a)
+	slices.Sort(b)
+	return a, b
+}
+
+func mean(list []float64) float64 {
+	if len(list) == 0 {
+		return 0
+	}
+	sum := 0.0
+	for _, v := range list {
+		sum += v
+	}
+	return sum / float64(len(list))
+}
+
+// quantile returns the value of a sorted list below which a share lies.
+func quantile(list []float64, share float64) float64 {
+	if len(list) == 0 {
+		return 0
+	}
+	return list[min(max(int(math.Ceil(share*float64(len(list))))-1, 0), len(list)-1)]
+}
+
+// resamples is how many months are put together.
+const resamples = 2000
+
+// sure looks at the weeks of the period one by one, or at its days if there are fewer
+// than three weeks, and at months that are put together from them at random.
+func (q *Question) sure(base, b *bill, scale float64) (s Sure, low, high float64) {
+	var blocks []float64
+	s.Unit = "day"
+	size := 1
+	if len(base.days) >= 21 {
+		s.Unit, size = "week", 7
+	}
+	for i := range base.days {
+		at := i / size
+		if at == len(blocks) && len(base.days)-i >= size {
+			blocks = append(blocks, 0)
+		}
+		blocks[len(blocks)-1] += base.days[i] - b.days[i]
+	}
+	s.Of = len(blocks)
+	for _, d := range blocks {
+		if d > tiny {
+			s.Paid++
+		}
+	}
+	r := rand.New(rand.NewPCG(q.Seed, 0x5ca1ab1e))
+	sums := make([]float64, resamples)
+	won := 0
+	for i := range sums {
+		for range blocks {
+			sums[i] += blocks[r.IntN(len(blocks))]
+		}
+		if sums[i] > tiny {
+			won++
+		}
+	}
+	slices.Sort(sums)
+	s.Chance = float64(won) / resamples
+	return s, cents(quantile(sums, 0.1) * scale), cents(quantile(sums, 0.9) * scale)
+}
+
+// tiny is money that is nothing but rounding.
+const tiny = 1e-6
+
+// sort puts what is worth it first, then trades, then the rest, each by money.
+func (r *Report) sort() {
+	order := []Verdict{Worth, Trade, NotWorth}
+	slices.SortStableFunc(r.Advice, func(a, b Advice) int {
+		return cmp.Or(slices.Index(order, a.Verdict)-slices.Index(order, b.Verdict), cmp.Compare(b.Saved, a.Saved))
+	})
+}
+
+// cents rounds money, so that what people see is what programs see.
+func cents(f float64) float64 { return round(f, 2) }
+
+func round(f float64, digits int) float64 {
+	unit := math.Pow(10, float64(digits))
+	r := math.Round(f*unit) / unit
+	if r == 0 {
+		return 0 // not -0
+	}
+	return r
+}

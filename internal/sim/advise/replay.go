@@ -1,0 +1,293 @@
+package advise
+
+import (
+	"cmp"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/sim"
+	"trainyard/internal/sim/trace"
+	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster"
+)
+
+// play replays one variant.
+type play struct {
+	*variant
+	work   *workload
+	policy func() place.Policy
+	seed   uint64
+}
+
+// mostPasses bounds how often a period is replayed until the times at which spot nodes
+// are taken back agree with the spot nodes that there are.
+const mostPasses = 8
+
+// run replays the period and adds up what it cost. When spot nodes are taken back is
+// drawn from how many of them there are at each time; that depends in turn on which
+// were taken back before, so the period is replayed until both agree.
+func (p *play) run(step func(time.Duration, int), stop func() bool) (*bill, *sim.Result, error) {
+	storm := newStorm(p.seed)
+	var takes []time.Duration
+	for pass := 1; ; pass++ {
+		b, result, err := p.once(takes, step, stop)
+		if err != nil || stop != nil && stop() {
+			return b, result, err
+		}
+		again := storm.takes(b.leases)
+		if slices.Equal(again, takes) || pass == mostPasses {
+			b.taken = len(takes)
+			return b, result, nil
+		}
+		takes, step = again, nil // the jobs of a first pass are counted once
+	}
+}
+
+// once simulates the period with given times at which spot nodes are taken back.
+func (p *play) once(takes []time.Duration, step func(time.Duration, int), stop func() bool) (*bill, *sim.Result, error) {
+	h := p.work.history
+	w := &watcher{Policy: p.policy(), seen: map[id.Lease]*fleet.Lease{}}
+	ends := make([]*sim.Outcome, len(p.work.jobs))
+	result, err := sim.Run(sim.Config{
+		Policy: w, Nodes: p.work.present(p.nodes), Changes: &happenings{p.work.changes(p.nodes)}, Jobs: trace.List(p.work.jobs),
+		Tariff: p.tariff, Limits: h.Limits, Data: h.Data, Cloud: &sim.Cloud{Offers: p.offers, Takes: takes},
+		Yard: func(c *yardmaster.Config) {
+			c.Keep.Idle = p.idle
+			c.Unmetered = len(h.Limits) == 0
+		},
+		Shares: true, Detect: time.Minute, Keep: math.MaxInt32, Step: step, Stop: stop,
+		// Virtual time is that of the period, for deadlines and for limits by month.
+		// The user is the one on whose account the simulator's hired nodes join.
+		Begin: &sim.Beginning{Now: h.From, State: yardmaster.State{Needs: map[id.Job]job.State{}, Users: []tenant.User{{ID: "everyone", Role: tenant.Researcher, Created: h.From}}}},
+		Done: func(o *sim.Outcome) {
+			if at, ok := p.work.index[o.Job.Name]; ok {
+				ends[at] = o
+			}
+		},
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return p.bill(result, ends, w.leases(h.From, p.idle, result)), result, nil
+}
+
+// happenings yields changes of nodes.
+type happenings struct{ left []sim.Change }
+
+// Next returns the next change.
+func (l *happenings) Next() (sim.Change, error) {
+	if len(l.left) == 0 {
+		return sim.Change{}, io.EOF
+	}
+	c := l.left[0]
+	l.left = l.left[1:]
+	return c, nil
+}
+
+// watcher is a policy that takes note of all leases it is shown. The records are the
+// yard's own: once the simulation is over they say how each lease ended.
+type watcher struct {
+	place.Policy
+	seen map[id.Lease]*fleet.Lease
+}
+
+// Plan takes note of the leases and asks the policy.
+func (w *watcher) Plan(v *place.View) place.Plan {
+	for _, l := range v.Leases {
+		w.seen[l.ID] = l
+	}
+	return w.Policy.Plan(v)
+}
+
+// hired is a machine that was hired.
+type hired struct {
+	number   uint64
+	offer    *fleet.Offer
+	from, to time.Duration // for which it is paid
+	ready    time.Duration // from when on it could be taken back
+	lasted   bool          // it was there at the end of the simulation
+}
+
+// leases lists the machines that were hired, by number. One that is there at the end
+// goes back when it has been idle for long enough.
+func (w *watcher) leases(begin time.Time, idle time.Duration, r *sim.Result) []hired {
+	last := map[string]time.Duration{}
+	for i := range r.Spans {
+		s := &r.Spans[i]
+		last[s.Node] = max(last[s.Node], job.Seconds(s.To))
+	}
+	var list []hired
+	for _, l := range w.seen {
+		if l.Granted.IsZero() {
+			continue
+		}
+		x := hired{offer: &l.Offer, from: l.Granted.Sub(begin), ready: l.Granted.Sub(begin) + time.Duration(l.Offer.Boot)}
+		x.number, _ = l.ID.Number()
+		if x.lasted = l.Ended.IsZero(); x.lasted {
+			x.to = max(x.ready, last[string(l.Node)]) + idle
+		} else {
+			x.to = l.Ended.Sub(begin)
+		}
+		list = append(list, x)
+	}
+	slices.SortFunc(list, func(a, b hired) int { return cmp.Compare(a.number, b.number) })
+	return list
+}
+
+// bill is what a replay came to.
+type bill struct {
+	days       []float64 // money by day; what came after the period is in the last
+	within     float64   // money of the period itself
+	fixed      float64   // of it what the yard's own nodes cost whether they are used or not
+	leases     []hired
+	hours      float64                   // of hired nodes
+	rent       float64                   // of hired nodes
+	kinds      map[string]float64        // rent by kind of GPU
+	spotRent   float64                   // of it
+	completion map[id.Job]time.Duration  // of counted jobs that ended
+	worth      map[id.Job]job.Objective  // what they care about
+	left       int                       // counted jobs that did not end
+	failed     int                       // counted jobs that did not succeed
+	taken      int                       // spot nodes
+	used       map[id.Node]time.Duration // GPU-time of own nodes
+	shapes     map[string]*shape         // hired nodes by kind and number of GPUs
+}
+
+// shape is a kind of node that was hired.
+type shape struct {
+	offer *fleet.Offer // the first of it
+	rent  float64
+	hours float64
+}
+
+// ended returns how many counted jobs ended.
+func (b *bill) ended() int { return len(b.completion) }
+
+// total is all money.
+func (b *bill) total() float64 {
+	sum := 0.0
+	for _, d := range b.days {
+		sum += d
+	}
+	return sum
+}
+
+// bill adds up what a replay cost: hired nodes by their leases, the yard's own for
+// the time that they were there, and beyond the period what their use cost.
+func (p *play) bill(r *sim.Result, ends []*sim.Outcome, leases []hired) *bill {
+	h := p.work.history
+	b := &bill{
+		days: make([]float64, max(int(math.Ceil(h.span().Hours()/24)), 1)), leases: leases, kinds: map[string]float64{},
+		completion: map[id.Job]time.Duration{}, worth: map[id.Job]job.Objective{}, used: map[id.Node]time.Duration{}, shapes: map[string]*shape{},
+	}
+	for i, o := range ends {
+		switch {
+		case !p.work.counted[i]:
+		case o == nil:
+			b.left++
+		default:
+			name := id.Job(o.Job.Name)
+			b.completion[name], b.worth[name] = o.Completion(), o.Job.Spec.Objective
+			if o.State != job.Succeeded {
+				b.failed++
+			}
+		}
+	}
+	for i := range leases {
+		b.hire(&leases[i], h.span())
+	}
+	spans := map[string][]sim.Span{}
+	for _, s := range r.Spans {
+		spans[s.Node] = append(spans[s.Node], s)
+	}
+	for i := range p.nodes {
+		p.meter(b, &p.nodes[i], spans[string(p.nodes[i].ID)])
+	}
+	return b
+}
+
+// pay puts money that is paid evenly over a time onto its days.
+func (b *bill) pay(from, to time.Duration, money float64, span time.Duration) {
+	if to <= from {
+		b.days[b.dayOf(from)] += money
+		return
+	}
+	rate := money / (to - from).Hours()
+	for at := from; at < to; {
+		d := b.dayOf(at)
+		end := min(to, time.Duration(d+1)*day)
+		if d == len(b.days)-1 {
+			end = to
+		}
+		b.days[d] += rate * (end - at).Hours()
+		at = end
+	}
+	if in := min(to, span) - from; in > 0 {
+		b.within += rate * in.Hours()
+	}
+}
+
+func (b *bill) dayOf(at time.Duration) int {
+	return min(max(int(at/day), 0), len(b.days)-1)
+}
+
+// hire adds a hired machine.
+func (b *bill) hire(l *hired, span time.Duration) {
+	kept := max(l.to-l.from, 0)
+	rent := l.offer.Rent(job.Duration(kept))
+	b.pay(l.from, l.to, rent, span)
+	b.hours += kept.Hours()
+	b.rent += rent
+	b.kinds[offerKind(l.offer)] += rent
+	if l.offer.Spot {
+		b.spotRent += rent
+	}
+	key := shapeKey(l.offer)
+	if b.shapes[key] == nil {
+		b.shapes[key] = &shape{offer: l.offer}
+	}
+	b.shapes[key].rent += rent
+	b.shapes[key].hours += kept.Hours()
+}
+
+// meter adds one of the yard's own nodes.
+func (p *play) meter(b *bill, n *Node, spans []sim.Span) {
+	h := p.work.history
+	from, to := h.stay(n)
+	price := p.tariff.Of(&n.Node)
+	if n.price != nil {
+		price = n.price
+	}
+	if idle := p.tariff.Rate(price, 0); idle > 0 {
+		b.fixed += idle * (to - from).Hours()
+		b.pay(from, to, idle*(to-from).Hours(), h.span())
+	}
+	type turn struct {
+		at   time.Duration
+		gpus int
+	}
+	var turns []turn
+	for i := range spans {
+		s := &spans[i]
+		a, z := job.Seconds(s.From), job.Seconds(s.To)
+		turns = append(turns, turn{a, s.GPUs}, turn{z, -s.GPUs})
+		b.used[n.ID] += time.Duration(s.GPUs) * (z - a)
+	}
+	slices.SortFunc(turns, func(a, b turn) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.gpus, b.gpus)) })
+	used, since := 0, time.Duration(0)
+	for _, t := range turns {
+		if more := p.tariff.Rate(price, min(used, len(n.Inventory.GPUs))) - p.tariff.Rate(price, 0); used > 0 && more != 0 && t.at > since {
+			b.pay(since, t.at, more*(t.at-since).Hours(), h.span())
+		}
+		used, since = used+t.gpus, t.at
+	}
+}
+
+// shapeKey says which hired nodes are alike: by kind and number of GPUs.
+func shapeKey(o *fleet.Offer) string { return nodeText(o.GPUs, offerKind(o)) }

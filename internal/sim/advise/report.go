@@ -1,0 +1,99 @@
+package advise
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// Report is what is advised for a period.
+type Report struct {
+	From   time.Time `json:"from"`
+	To     time.Time `json:"to"`
+	Policy string    `json:"policy"`
+	Jobs   int       `json:"jobs"` // that were replayed and are counted
+	Base   Figures   `json:"as_it_was"`
+	Trust  Trust     `json:"trust"`
+	Advice []Advice  `json:"advice"`
+	// LeftOut says what was not looked at, Gaps what was replayed other than it was.
+	LeftOut []string `json:"left_out,omitempty"`
+	Gaps    []string `json:"gaps,omitempty"`
+}
+
+// Figures is what the replay of the yard as it was came to, in a month of 30 days.
+type Figures struct {
+	Cost     float64 `json:"cost_usd"`
+	Rent     float64 `json:"on_demand_usd"`
+	OnDemand float64 `json:"on_demand_hours"`
+	Mean     float64 `json:"completion_mean_s"`
+	P95      float64 `json:"completion_p95_s"`
+}
+
+// Trust says how far the replay of what was is from what happened. The shares are of
+// what happened, less than 0 if the replay came to less.
+type Trust struct {
+	Cost           float64  `json:"cost_usd"` // of the period, replayed
+	RealCost       float64  `json:"real_cost_usd"`
+	CostOff        *float64 `json:"cost_off,omitempty"` // absent if nothing was paid
+	Completion     float64  `json:"completion_mean_s"`
+	RealCompletion float64  `json:"real_completion_mean_s"`
+	CompletionOff  *float64 `json:"completion_off,omitempty"`
+	Compared       int      `json:"jobs_compared"`
+	Sentence       string   `json:"sentence"`
+}
+
+// far is how far the replay may be from what happened before people are warned.
+const far = 0.25
+
+// newReport says what the replay of the yard as it was came to.
+func newReport(q *Question, w *workload, b *bill) *Report {
+	h := q.History
+	scale := month.Hours() / h.span().Hours()
+	took := make([]float64, 0, len(b.completion))
+	for _, d := range b.completion {
+		took = append(took, d.Seconds())
+	}
+	slices.Sort(took)
+	r := &Report{
+		From: h.From, To: h.To, Policy: h.Policy, Jobs: h.counted(), Trust: trust(h, b), LeftOut: slices.Clone(h.LeftOut), Gaps: slices.Clone(h.Gaps),
+		Base: Figures{Cost: cents(b.total() * scale), Rent: cents(b.rent * scale), OnDemand: round(b.hours*scale, 1), Mean: round(mean(took), 0), P95: round(quantile(took, 0.95), 0)},
+	}
+	if b.left > 0 {
+		r.Gaps = append(r.Gaps, fmt.Sprintf("%s never end in the replay and are not compared: what they asked for is not there", count(b.left, "job")))
+	}
+	if w.bound > 0 {
+		r.Gaps = append(r.Gaps, fmt.Sprintf("%s last as long on every kind of GPU: they have none, share one, or nobody knows how fast the one was that they had", count(w.bound, "job")))
+	}
+	return r
+}
+
+// trust compares the replay with what happened.
+func trust(h *History, b *bill) Trust {
+	was, is := both(h.completions(), b.completion)
+	t := Trust{Cost: cents(b.within), RealCost: cents(h.Cost), Completion: round(mean(is), 0), RealCompletion: round(mean(was), 0), Compared: len(was)}
+	t.CostOff, t.CompletionOff = off(b.within, h.Cost), off(mean(is), mean(was))
+	switch {
+	case t.CostOff != nil && t.CompletionOff != nil:
+		t.Sentence = fmt.Sprintf("the replay of what was differs from what happened by %s in cost, %s in completion", percent(*t.CostOff), percent(*t.CompletionOff))
+	case t.CompletionOff != nil:
+		t.Sentence = fmt.Sprintf("the replay of what was differs from what happened by %s in completion; nothing was paid, so that cost cannot be compared", percent(*t.CompletionOff))
+	default:
+		t.Sentence = "the replay of what was cannot be compared with what happened: no job ended in both"
+	}
+	for _, f := range []*float64{t.CostOff, t.CompletionOff} {
+		if f != nil && math.Abs(*f) > far {
+			t.Sentence += "; take what follows with care"
+			break
+		}
+	}
+	return t
+}
+
+// off returns by which share a value is off, nil if there is nothing to compare with.
+func off(is, was float64) *float64 {
+	if was <= 0 {
+		return nil
+	}
+	return new(round(is/was-1, 4))
+}

@@ -1,0 +1,253 @@
+package advise
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
+	"trainyard/internal/gpuspec"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/sim"
+)
+
+// workload is the jobs of a history as the simulator takes them. It is shared by all
+// replays and never changed.
+type workload struct {
+	history *History
+	jobs    []*sim.Job
+	counted []bool // by job
+	index   map[string]int
+	bound   int // jobs whose length does not depend on where they run
+}
+
+// speed is how fast one GPU of a kind is.
+type speed struct {
+	kind   string
+	tflops float64
+}
+
+// newWorkload makes the jobs of a history ready to be replayed, also on GPUs that the
+// yard did not have.
+func newWorkload(h *History, more []fleet.Offer) (*workload, error) {
+	w := &workload{history: h, index: map[string]int{}}
+	kinds := speeds(h, more)
+	data := map[string]bool{}
+	for i := range h.Data {
+		data[string(h.Data[i].ID)] = true
+	}
+	list := slices.Clone(h.Jobs)
+	slices.SortStableFunc(list, func(a, b Job) int { return a.Submitted.Compare(b.Submitted) })
+	for i := range list {
+		j := &list[i]
+		if _, twice := w.index[string(j.ID)]; twice {
+			return nil, fault.New(fault.Invalid, "job_twice", "job %s is there twice", j.ID)
+		}
+		s := &sim.Job{Name: string(j.ID), At: max(j.Submitted.Sub(h.From), 0), Owner: j.Owner, Spec: plain(j.Spec, data)}
+		if !length(s, j.Ran, kinds) {
+			w.bound++
+		}
+		if s.Lasts == 0 && s.Speed == nil {
+			return nil, fault.New(fault.Invalid, "never_ran", "nobody knows how long job %s runs: it never ran", j.ID)
+		}
+		w.index[s.Name] = len(w.jobs)
+		w.jobs = append(w.jobs, s)
+		w.counted = append(w.counted, !j.Carried)
+	}
+	return w, nil
+}
+
+// plain returns what a job asks for without what only a real run needs. Jobs that it
+// needed had ended when it started.
+func plain(s *job.Spec, data map[string]bool) *job.Spec {
+	c := *s
+	c.Run, c.Setup, c.Workdir, c.Image, c.Needs, c.Env, c.Secrets, c.Budget = "replayed", "", "", "", nil, nil, nil, 0
+	c.Target = nil // it lasts as long as it lasted
+	if c.Place == "" {
+		c.Place = job.PlaceAny
+	}
+	if slices.ContainsFunc(c.Data, func(d string) bool { return !data[d] }) {
+		c.Data = nil
+	}
+	return &c
+}
+
+// speeds lists all kinds of GPU that there are or could be, with how fast they are:
+// as measured, else by the table. Kinds with longer names come first, because they
+// are the narrower ones.
+func speeds(h *History, more []fleet.Offer) []speed {
+	found := map[string]float64{}
+	put := func(g fleet.GPU) {
+		if g.Model == "" {
+			return
+		}
+		g = gpuspec.Describe(g)
+		s, _ := g.TFLOPS()
+		if kind := kindText(g.Model, g.Memory); s > found[kind] {
+			found[kind] = s
+		} else if _, known := found[kind]; !known {
+			found[kind] = 0
+		}
+	}
+	for i := range h.Nodes {
+		for _, g := range h.Nodes[i].Inventory.GPUs {
+			put(g)
+		}
+	}
+	for _, list := range [][]fleet.Offer{h.Offers, more} {
+		for i := range list {
+			if o := &list[i]; o.GPUs > 0 {
+				put(fleet.GPU{Model: o.GPU, Memory: o.GPUMemory, Peak: o.TFLOPS})
+			}
+		}
+	}
+	var all []speed
+	for kind, tflops := range found {
+		all = append(all, speed{kind, tflops})
+	}
+	slices.SortFunc(all, func(a, b speed) int { return cmp.Or(len(b.kind)-len(a.kind), strings.Compare(a.kind, b.kind)) })
+	return all
+}
+
+// length says how long a job really runs, and reports whether that depends on where.
+func length(s *sim.Job, ran []Stretch, kinds []speed) bool {
+	var lasted time.Duration
+	for i := range ran {
+		if !ran[i].Lost {
+			lasted += ran[i].Lasted
+		}
+	}
+	if lasted == 0 { // all was lost: it takes at least that long
+		for i := range ran {
+			lasted = max(lasted, ran[i].Lasted)
+		}
+	}
+	r := &s.Spec.Resources
+	if declared(s, ran) {
+		return true
+	}
+	s.Spec.Speed = nil // it says nothing of the GPUs that it ran on
+	asked := max(r.GPUs.Min, 0) * max(r.Nodes.Min, 1)
+	work, known := done(ran, asked)
+	if asked == 0 || r.GPUShare > 0 || !known {
+		s.Lasts = lasted
+		return false
+	}
+	usual := work / lasted.Seconds() / float64(asked) // GPUs of which nothing is known are taken to be as fast
+	most := asked
+	if r.GPUs.Max > r.GPUs.Min {
+		most = r.GPUs.Max * max(r.Nodes.Max, r.Nodes.Min, 1)
+	}
+	var rates []job.Rate
+	for _, k := range kinds {
+		if k.tflops == 0 {
+			k.tflops = usual
+		}
+		for n := asked; ; n = min(2*n, most) {
+			rates = append(rates, job.Rate{GPU: k.kind, GPUs: n, PerSecond: pace(k.tflops, asked, n)})
+			if n >= most {
+				break
+			}
+		}
+	}
+	s.Speed = job.NewSpeed(work, 0, 0, rates...)
+	return true
+}
+
+// pace is how fast a job is on so many GPUs: as the policy rules reckons, twice the
+// GPUs are not quite twice as fast.
+func pace(tflops float64, asked, gpus int) float64 {
+	return tflops * float64(asked) * math.Pow(float64(gpus)/float64(asked), 0.9)
+}
+
+// done returns how much work a job has done, in TFLOPS times seconds, and false if
+// that is not known.
+func done(ran []Stretch, asked int) (float64, bool) {
+	work := 0.0
+	for i := range ran {
+		st := &ran[i]
+		if st.Lost {
+			continue
+		}
+		if st.TFLOPS <= 0 || asked == 0 {
+			return 0, false
+		}
+		work += st.Lasted.Seconds() * pace(st.TFLOPS, asked, max(st.GPUs, 1))
+	}
+	return work, work > 0
+}
+
+// declared takes the speed that a job told of itself, if it tells it for all GPUs that
+// it ran on. How much work it is, is what it did.
+func declared(s *sim.Job, ran []Stretch) bool {
+	told := s.Spec.Speed
+	if told == nil || len(told.Rates) == 0 {
+		return false
+	}
+	work := 0.0
+	for i := range ran {
+		st := &ran[i]
+		if st.Lost {
+			continue
+		}
+		rate := told.On(st.GPU, st.Memory).Rate(st.GPUs, max(st.Nodes, 1))
+		if rate <= 0 {
+			return false
+		}
+		work += max(st.Lasted-time.Duration(told.Start), time.Second).Seconds() * rate
+	}
+	if work <= 0 {
+		return false
+	}
+	s.Speed = job.NewSpeed(work, time.Duration(told.Start), time.Duration(told.Save), told.Rates...)
+	return true
+}
+
+// changes lists what happens to the yard's own nodes.
+func (w *workload) changes(nodes []Node) []sim.Change {
+	h := w.history
+	var list []sim.Change
+	for i := range nodes {
+		n := &nodes[i]
+		from, to := h.stay(n)
+		if from > 0 && from < to {
+			list = append(list, sim.Change{At: from, Kind: sim.NodeJoins, ID: n.ID, Node: &n.Node})
+		}
+		for _, g := range n.Away {
+			a, b := max(g.From.Sub(h.From), from+1), min(g.To.Sub(h.From), to)
+			if a < b {
+				list = append(list, sim.Change{At: a, Kind: sim.NodeTaken, ID: n.ID}, sim.Change{At: b, Kind: sim.NodeOpens, ID: n.ID})
+			}
+		}
+		if to < h.span() && from < to {
+			list = append(list, sim.Change{At: to, Kind: sim.NodeTaken, ID: n.ID})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b sim.Change) int { return cmp.Compare(a.At, b.At) })
+	return list
+}
+
+// present returns the nodes that are there from the beginning.
+func (w *workload) present(nodes []Node) []fleet.Node {
+	var list []fleet.Node
+	for i := range nodes {
+		if from, to := w.history.stay(&nodes[i]); from == 0 && to > 0 {
+			list = append(list, nodes[i].Node)
+		}
+	}
+	return list
+}
+
+// nodeNamed finds one of the nodes.
+func nodeNamed(nodes []Node, name id.Node) *Node {
+	for i := range nodes {
+		if nodes[i].ID == name {
+			return &nodes[i]
+		}
+	}
+	return nil
+}
