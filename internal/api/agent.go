@@ -14,7 +14,8 @@ import (
 //	1  first version
 //	2  the report of a rank may carry the progress of its program
 //	3  the answers to a join and to a report may say how long the machine's lease holds
-const Capability = 3
+//	4  a launch may name datasets, and a report the copies that the node keeps
+const Capability = 4
 
 // JoinRequest asks to become a node. It carries the join token's text and a
 // certificate request; the key never leaves the machine.
@@ -85,6 +86,7 @@ type Launch struct {
 	LogLimit   int64             `json:"log_limit" doc:"bytes of output kept"`
 	Nodes      []string          `json:"nodes" doc:"addresses of the run's nodes in rank order"`
 	MasterPort int               `json:"master_port"`
+	Data       []job.DataRef     `json:"data,omitempty" doc:"datasets that the node has to have before the run starts"`
 }
 
 // Report is what an agent tells the server: that it lives, and what its runs do.
@@ -99,6 +101,9 @@ type Report struct {
 	// ForeignProcesses are those processes, as far as they can be seen, so that people
 	// can be told who is at work there.
 	ForeignProcesses []ForeignProcess `json:"foreign_processes,omitempty" maxItems:"1000"`
+	// Data is all that the node has fetched and keeps, in every report: what is not in
+	// it is not there any more.
+	Data []job.DataCopy `json:"data,omitempty" maxItems:"10000"`
 }
 
 // ForeignProcess is a process outside the yard that uses a GPU.

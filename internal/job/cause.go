@@ -17,6 +17,7 @@ const (
 	CauseNodeLost     Cause = "node_lost"     // the node stopped answering and was given up
 	CauseSetupFailed  Cause = "setup_failed"  // the set-up step failed
 	CauseImageFailed  Cause = "image_failed"  // the container image could not be had
+	CauseDataFailed   Cause = "data_failed"   // a dataset could not be brought to the node
 	CauseLaunchFailed Cause = "launch_failed" // the node could not start the program
 	CauseCancelled    Cause = "cancelled"     // someone asked
 	CauseTimedOut     Cause = "timed_out"     // ran longer than max_duration
@@ -54,6 +55,7 @@ var catalogue = []Handling{
 	{CauseNodeLost, StatusNodeFail, NextElsewhere, 8, true, "the node stopped answering"},
 	{CauseSetupFailed, StatusFailedSetup, NextGiveUp, 0, false, "the set-up step failed"},
 	{CauseImageFailed, StatusFailedSetup, NextElsewhere, 2, true, "the container image could not be fetched"},
+	{CauseDataFailed, StatusFailedSetup, NextElsewhere, 2, true, "its data could not be brought to the node"},
 	{CauseLaunchFailed, StatusNodeFail, NextElsewhere, 4, true, "the node could not start the program"},
 	{CauseCancelled, StatusCancelled, NextGiveUp, 0, false, "it was cancelled"},
 	{CauseTimedOut, StatusTimeout, NextGiveUp, 0, false, "it ran longer than its max_duration"},

@@ -19,4 +19,20 @@ type Launch struct {
 	LogLimit   int64             `json:"log_limit"`
 	Nodes      []string          `json:"nodes"` // addresses in rank order
 	MasterPort int               `json:"master_port"`
+	Data       []DataRef         `json:"data,omitempty"`
+}
+
+// DataRef is a dataset that a run reads, and how its node comes by it.
+type DataRef struct {
+	Name   string `json:"name"`
+	Size   Bytes  `json:"size,omitempty"`   // as registered; 0 if nobody said
+	Source string `json:"source,omitempty"` // where it is fetched from
+	Path   string `json:"path,omitempty"`   // where this node is said to have it already
+}
+
+// DataCopy is a dataset that a node has fetched and keeps.
+type DataCopy struct {
+	Name   string `json:"name" maxLength:"63"`
+	Source string `json:"source" maxLength:"2000" doc:"from where it was fetched"`
+	Path   string `json:"path" maxLength:"4096" doc:"where it lies on the node"`
 }

@@ -153,7 +153,7 @@ func TestLifeOfARun(t *testing.T) {
 func TestCatalogueHasEveryCauseOnce(t *testing.T) {
 	t.Parallel()
 	causes := []job.Cause{job.CauseUserCode, job.CauseHostOOM, job.CauseGPUOOM, job.CauseNodeLost, job.CauseSetupFailed, job.CauseImageFailed,
-		job.CauseLaunchFailed, job.CauseCancelled, job.CauseTimedOut, job.CausePreempted, job.CauseNeedFailed}
+		job.CauseDataFailed, job.CauseLaunchFailed, job.CauseCancelled, job.CauseTimedOut, job.CausePreempted, job.CauseNeedFailed}
 	lines := map[job.Cause]int{}
 	for _, h := range job.Catalogue() {
 		lines[h.Cause]++

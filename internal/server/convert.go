@@ -150,7 +150,7 @@ func (s *Server) toAssignments(orders []yardmaster.Order, generation uint64) api
 }
 
 func fromReport(n id.Node, r *api.Report) yardmaster.NodeReport {
-	out := yardmaster.NodeReport{Node: n, Inventory: r.Inventory, Foreign: r.Foreign, Ranks: make([]yardmaster.RankReport, len(r.Ranks))}
+	out := yardmaster.NodeReport{Node: n, Inventory: r.Inventory, Foreign: r.Foreign, Data: r.Data, Ranks: make([]yardmaster.RankReport, len(r.Ranks))}
 	for i := range r.Ranks {
 		out.Ranks[i] = yardmaster.RankReport(r.Ranks[i])
 	}

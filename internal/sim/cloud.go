@@ -70,7 +70,7 @@ func (s *simulation) hire(l fleet.Lease) {
 		s.hosts[n.ID] = h
 		s.tally.size(s.now, len(n.Inventory.GPUs))
 		token := id.Token("lease-" + string(l.ID))
-		s.step(yardmaster.AddToken{By: "sim", Token: tenant.Token{ID: token, Kind: tenant.JoinToken, Owner: everyone, Class: string(fleet.OnDemand), Lease: l.ID,
+		s.step(yardmaster.AddToken{By: "sim", Token: tenant.Token{ID: token, Kind: tenant.JoinToken, Owner: l.Owner, Class: string(fleet.OnDemand), Lease: l.ID,
 			UsesLeft: 1, Expires: s.time().Add(time.Hour)}})
 		s.step(yardmaster.Join{Token: token, Name: string(n.ID), Inventory: n.Inventory})
 	})

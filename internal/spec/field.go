@@ -90,9 +90,7 @@ func workFields() []field {
 		{name: "params", kind: paramsKind(), example: "{lr: 0.1, batch_size: 128}", also: []string{"hyperparameters", "parameters"},
 			doc: "The hyper-parameters of the job.", later: "kept and shown; they are not passed to the program."},
 		{name: "data", kind: namesKind("a dataset or a list of datasets", func(s *job.Spec) *[]string { return &s.Data }), example: "[cifar10]",
-			also: []string{"datasets", "dataset"}, doc: "The named datasets that the job reads.",
-			refuse:  "named datasets are not supported yet, and the rules on where their data may be used would not be kept",
-			instead: "take it out; use place to say where the job may run"},
+			also: []string{"datasets", "dataset"}, doc: "The named datasets that the job reads. It runs only where all their place rules allow it, and finds each in TRAINYARD_DATA_NAME."},
 	}
 }
 
@@ -157,8 +155,8 @@ func aimFields() []field {
 			doc:   "What each hour past the deadline costs you. Needs a deadline.",
 			later: "looked at by the policy andreas; the others keep and show it."},
 		speedField(),
-		{name: "budget", kind: moneyKind(func(s *job.Spec) *job.Money { return &s.Budget }, 10_000), example: "$40", also: []string{"max_cost", "max_price"}, doc: "What the job may cost.",
-			refuse: "budgets are not supported yet, and the job could cost more than this", instead: "take it out; max_duration limits how long a run goes on"},
+		{name: "budget", kind: moneyKind(func(s *job.Spec) *job.Money { return &s.Budget }, 10_000), example: "$40", also: []string{"max_cost", "max_price"}, 
+			doc: "What the job may cost, all its runs together."},
 		{name: "target", fields: targetFields(), example: "{metric: val_loss, at_most: 0.35}",
 			doc:   "The value of a metric at which the job has done what it is for; exactly one of at_most and at_least.",
 			later: "kept and shown; the job is not stopped when it is reached."},

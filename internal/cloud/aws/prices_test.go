@@ -69,13 +69,3 @@ func TestPriceListEntries(t *testing.T) {
 		})
 	}
 }
-
-func FuzzReadPrice(f *testing.F) {
-	f.Add(document)
-	f.Add(`{"product":{"attributes":null},"terms":{"OnDemand":{"":{"priceDimensions":{"":{}}}}}}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		if kind, hourly, err := readPrice(text, "eu-west-1"); err == nil && (hourly < 0 || hourly > 0 && kind == "") {
-			t.Errorf("%q costs %s", kind, hourly)
-		}
-	})
-}

@@ -33,14 +33,24 @@ const (
 )
 
 // moto is started by the first test that needs it and shared by all: yards keep apart.
-var moto = sync.OnceValues(cloudtest.StartMoto)
+var moto = sync.OnceValues(func() (*cloudtest.Moto, error) {
+	server, err := cloudtest.StartMoto()
+	started.Store(server)
+	return server, err
+})
 
-var yards atomic.Int64
+var (
+	started atomic.Pointer[cloudtest.Moto]
+	yards   atomic.Int64
+)
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if server, err := moto(); err == nil && server.Stop() != nil {
-		code = 1
+	if server := started.Load(); server != nil {
+		if err := server.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
 	}
 	os.Exit(code)
 }

@@ -45,7 +45,7 @@ func (e *engine) options(w *wait, s *shape) []option {
 	hire, hired := e.hiring(w, s, &a)
 	limit := never
 	if hired && hire.bar == "" && !e.patient(w) {
-		limit = e.worth(w, &hire) // who would wait longer is better off hiring
+		limit = e.limit(w, &hire)
 	}
 	for _, st := range s.able {
 		if st.rent > 0 && a.NoRent {
@@ -80,19 +80,23 @@ func (e *engine) patient(w *wait) bool {
 	return w.it.Spec != nil && w.it.Spec.Objective == job.ObjectiveCost
 }
 
-// worth returns for how long a job would rather wait than hire: as long as waiting
-// costs less than the rent.
-func (e *engine) worth(w *wait, h *option) time.Duration {
-	if w.value <= 0 {
-		return never
+// limit returns for how long at most a job waits rather than be hired for, from now.
+func (e *engine) limit(w *wait, h *option) time.Duration {
+	if w.wait.lasts == never || w.wait.lasts == 0 && w.wait.share > 0 {
+		return w.wait.lasts
 	}
-	return max(h.done()+job.Seconds(h.money/w.value*3600), time.Second)
+	most := min(e.cfg.Ageing, time.Duration(min(float64(stopAt*w.wait.lasts), float64(never))))
+	left := w.since.Add(most).Sub(e.view.Now)
+	return max(min(w.wait.lasts, left)+h.ready, 0)
 }
 
 // score is what an option costs in all: money, and time at what it is worth. Being
 // late costs what the job says, or ten times as much as waiting.
 func (e *engine) score(w *wait, o *option) {
 	o.score = o.money + w.value*o.done().Hours()
+	if w.wait.share > 0 { // while it waits others are kept out: see patience
+		o.score += w.value * (1/w.wait.share - 1) * min(o.wait, never/2).Hours()
+	}
 	if l := w.it.Outlook; l != nil && !l.Deadline.IsZero() {
 		if late := e.view.Now.Add(o.done()).Sub(l.Deadline); late > 0 {
 			o.score += late.Hours() * max(l.LateCost*3600, 10*w.value)
@@ -165,9 +169,29 @@ func (e *engine) price(w *wait, o *option) option {
 		o.shown += money
 	}
 	hours := float64(max(o.gpus, 1)*max(len(o.rooms), 1)) * o.runs.Hours()
-	o.money += (o.stock.energy + o.stock.rent) * hours
-	o.shown += o.stock.shown * hours
+	o.money += o.stock.energy * hours
+	if o.stock.rent == 0 {
+		o.shown += o.stock.shown * hours
+		return *o
+	}
+	for _, at := range o.rooms {
+		rent := e.rent(at, o)
+		o.money += rent
+		o.shown += rent
+	}
 	return *o
+}
+
+// rent returns what is paid for a hired room for the job's sake: all of it, for as long
+// as nobody else would keep it.
+func (e *engine) rent(at int32, o *option) float64 {
+	r := &e.view.Rooms[at]
+	kept := time.Duration(0)
+	for i := range r.Holds {
+		kept = max(kept, e.left(&r.Holds[i]))
+	}
+	hourly := o.stock.rent * float64(max(len(r.Node.Inventory.GPUs), 1))
+	return hourly * max(o.done()-max(kept, o.wait), 0).Hours()
 }
 
 // single finds the room that is free soonest for a job of one node.
@@ -318,6 +342,11 @@ func barred(a *tenant.Allowance, o *hire.Option) string {
 
 // best returns the option to take, nil if the job shall just wait.
 func (e *engine) best(w *wait, options []option) *option {
+	if e.patient(w) {
+		if o := e.weakest(w, options); o != nil {
+			return o
+		}
+	}
 	for i := range options {
 		o := &options[i]
 		switch {
@@ -330,6 +359,29 @@ func (e *engine) best(w *wait, options []option) *option {
 		}
 	}
 	return nil
+}
+
+// weakest returns the weakest idle node that is paid for anyway and will do, a local
+// one first: the strong ones stay free for those who are in a hurry. Nil if there is
+// none, or if the job would miss its deadline there and not elsewhere.
+func (e *engine) weakest(w *wait, options []option) *option {
+	var found *option
+	for i := range options {
+		o := &options[i]
+		if o.hire || o.wait > 0 || o.stock.rent > 0 || e.late(w, o) && !e.late(w, &options[0]) {
+			continue
+		}
+		if found == nil || classRank(o) < classRank(found) || classRank(o) == classRank(found) && o.stock.tflops < found.stock.tflops {
+			found = o
+		}
+	}
+	return found
+}
+
+// late reports whether a job would miss its deadline.
+func (e *engine) late(w *wait, o *option) bool {
+	l := w.it.Outlook
+	return l != nil && !l.Deadline.IsZero() && e.view.Now.Add(o.done()).After(l.Deadline)
 }
 
 // outwaited reports whether a cost-sensitive job would wait longer than it has to for
@@ -346,8 +398,18 @@ func (e *engine) keep(w *wait, o *option) {
 		e.profile(at).book(o.wait, n, o.runs)
 		e.booked[at] = true
 	}
+	if w.wait.share > 0 && !e.patient(w) {
+		e.ask(w.since.Add(min(stopAt*w.wait.lasts, e.cfg.Ageing)))
+	}
 	if e.plan.Held == nil {
 		e.plan.Held = &place.Reservation{Job: w.it.Job, Nodes: e.names(o.rooms), At: e.view.Now.Add(o.wait)}
+	}
+}
+
+// ask wants another look at a time at which nothing else may happen.
+func (e *engine) ask(at time.Time) {
+	if at.After(e.view.Now) && (e.plan.Again.IsZero() || at.Before(e.plan.Again)) {
+		e.plan.Again = at
 	}
 }
 

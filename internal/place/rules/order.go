@@ -16,6 +16,7 @@ import (
 // if there is one that is not in line.
 func (e *engine) inOrder(more *queue.Item) []*wait {
 	items := e.view.Line.Items()
+	e.policy.seen.forget(items)
 	list := make([]wait, 0, len(items)+1)
 	for _, it := range items {
 		list = append(list, e.describe(it))
@@ -39,10 +40,10 @@ func (e *engine) inOrder(more *queue.Item) []*wait {
 				return -1
 			}
 			return 1
-		case a.aged || a.key == b.key:
-			return cmp.Compare(a.it.Number, b.it.Number)
+		case a.aged:
+			return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.it.Number, b.it.Number))
 		}
-		return cmp.Compare(a.key, b.key)
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.it.Number, b.it.Number))
 	})
 	return order
 }
@@ -62,11 +63,20 @@ func (e *engine) describe(it *queue.Item) wait {
 	case it.Lasts == 0:
 		w.lasts, w.basis = e.cfg.Guess, "a guess, for nobody said how long it takes"
 	}
-	since := it.Since
-	if it.Outlook != nil && !it.Outlook.Submitted.IsZero() {
-		since = it.Outlook.Submitted
+	w.since = it.Since
+	if it.Outlook != nil && !it.Outlook.Submitted.IsZero() && it.Outlook.Stops == 0 && it.Outlook.Ran == 0 {
+		w.since = it.Outlook.Submitted
 	}
-	w.aged = !since.IsZero() && e.view.Now.Sub(since) > e.cfg.Ageing
+	if w.since.IsZero() {
+		w.since = e.view.Now
+	}
+	w.due = w.since.Add(e.cfg.Ageing)
+	if len(e.view.Offers) > 0 && !e.patient(&w) {
+		if w.wait = e.patienceOf(&w); w.wait.share > 0 && w.wait.lasts < e.cfg.Ageing {
+			w.due = w.since.Add(w.wait.lasts)
+		}
+	}
+	w.aged = !w.due.After(e.view.Now)
 	need := &it.Shape.Need
 	wide := math.Pow(float64(max(need.GPUs*need.Nodes, 1)), e.cfg.Width)
 	w.key = w.lasts.Hours() / wide / max(w.value, 1e-9)

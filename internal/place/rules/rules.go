@@ -11,9 +11,9 @@
 //
 // Jobs are considered by priority and then by what an hour of waiting costs the yard
 // for each hour of work: short and wide jobs first, those of people who had more than
-// their share later. A job that has waited for too long goes before all others of its
-// priority, and nothing that starts after that can delay it. Like every policy this is
-// a pure function from a view to a plan.
+// their share later. A job that has waited for as long as hiring for it is worth goes
+// before all others of its priority; see patience. Like every policy this decides and
+// does nothing; from round to round it remembers what jobs cost on average.
 package rules
 
 import (
@@ -57,6 +57,7 @@ func Defaults() Config {
 type Policy struct {
 	cfg    Config
 	offers *offers // of the last round
+	seen   memory
 }
 
 var (
@@ -65,7 +66,7 @@ var (
 )
 
 // New returns the policy.
-func New(cfg Config) *Policy { return &Policy{cfg: cfg} }
+func New(cfg Config) *Policy { return &Policy{cfg: cfg, seen: memory{of: map[uint64]patience{}}} }
 
 // Name is what the policy is called in the configuration.
 func (*Policy) Name() string { return "rules" }
@@ -78,7 +79,7 @@ func (p *Policy) Plan(v *place.View) place.Plan {
 	e := newEngine(p, v)
 	for _, w := range e.inOrder(nil) {
 		if e.spent() {
-			e.plan.Again = v.Now.Add(time.Second)
+			e.ask(v.Now.Add(time.Second))
 			break
 		}
 		e.consider(w)
@@ -107,6 +108,9 @@ type wait struct {
 	lasts time.Duration
 	basis string // how that is known
 	aged  bool
+	since time.Time
+	due   time.Time // goes first from then on
+	wait  patience
 	key   float64 // less goes first
 }
 

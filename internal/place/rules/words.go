@@ -101,6 +101,9 @@ func (e *engine) because(w *wait, o *option, all []option) string {
 	if o.shown > 0 {
 		end += " for " + dollars(o.shown)
 	}
+	if e.patient(w) && !o.hire && o.stock.rent == 0 {
+		return end + "; the weakest idle node that will do, because the job is cost-sensitive"
+	}
 	next := e.nextBest(o, all)
 	if next == nil {
 		return end

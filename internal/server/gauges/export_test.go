@@ -2,3 +2,9 @@ package gauges
 
 // Hold is the part of a scrape during which the loop may have to wait.
 func (b *Board) Hold() { b.hold() }
+
+// How many shares there are.
+const (
+	AccountCount = accountCount
+	ClassCount   = classCount
+)

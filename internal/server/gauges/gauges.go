@@ -61,7 +61,7 @@ func New(clk clock.Clock, o Options) *Board {
 	b := &Board{
 		clock: clk, options: o, counts: newCounts(o.Providers),
 		nodes: map[id.Node]*node{}, jobs: newJobs(), leases: map[id.Lease]*fleet.Lease{},
-		spent: newSums(o.ByUser), saved: map[string]saved{}, budgets: newBudgets(), runs: map[id.Run]fleet.Class{}, orders: map[string]bool{},
+		spent: newSums(o.ByUser), saved: map[string]saved{"place": {}}, budgets: newBudgets(), runs: map[id.Run]fleet.Class{}, orders: map[string]bool{},
 		readings: map[id.Node]*reading{}, shown: map[series]float64{},
 	}
 	b.figures.define(o.ByUser)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -294,7 +295,7 @@ func TestBoardAgreesWithTheYard(t *testing.T) {
 				if len(jobs) > 0 {
 					y.reports(rapid.SampledFrom(jobs).Draw(rt, "job"), rapid.SampledFrom([]job.RunState{job.RunRunning, job.RunEnded}).Draw(rt, "state"))
 				}
-			case 5:
+			case 5: // one that has ended cannot be cancelled, which is all right
 				if len(jobs) > 0 {
 					_, _ = y.Step(y.now, yardmaster.Cancel{Job: rapid.SampledFrom(jobs).Draw(rt, "job"), By: "ann"})
 				}
@@ -310,6 +311,38 @@ func TestBoardAgreesWithTheYard(t *testing.T) {
 			last = agree(rt, y, last)
 		}
 	})
+}
+
+// TestLookingDoesNotDisturb scrapes again and again while things happen.
+func TestLookingDoesNotDisturb(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, gauges.Options{ByUser: true})
+	batch := big(50)
+	var work sync.WaitGroup
+	for range 2 {
+		work.Go(func() {
+			for range 20 {
+				scrape(t, y.reg)
+			}
+		})
+	}
+	for range 200 {
+		y.board.Take(batch)
+	}
+	work.Wait()
+	want(t, y.scrape(), map[string]float64{
+		`trainyard_nodes{class="local",state="ready"}`:             50,
+		`trainyard_gpus{class="local",model="L4",state="running"}`: 200,
+	})
+}
+
+// TestEveryShareHasItsPlace fails when the books get another account, or nodes another class.
+func TestEveryShareHasItsPlace(t *testing.T) {
+	t.Parallel()
+	if len(ledger.Accounts()) != gauges.AccountCount || len(fleet.Classes()) != gauges.ClassCount {
+		t.Errorf("there are %d accounts and %d classes, and the board counts %d and %d",
+			len(ledger.Accounts()), len(fleet.Classes()), gauges.AccountCount, gauges.ClassCount)
+	}
 }
 
 // agree compares a scrape with the yard and with the scrape before it.

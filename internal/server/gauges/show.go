@@ -248,7 +248,6 @@ func (f *figures) showMoney(s *still, readings map[id.Node]*reading, tell teller
 		tell(f.userCost, x.dollars, string(key.user), string(key.class))
 		tell(f.userTime, x.gpuSeconds, string(key.user), string(key.class))
 	}
-	s.saved["place"] = s.saved["place"] // there from the start
 	for kind, x := range s.saved {
 		tell(f.saved, x.more, kind)
 		tell(f.forgone, x.less, kind)

@@ -2,6 +2,7 @@ package advise
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -83,16 +84,32 @@ func (q *Question) judge(v *variant, base, b *bill) Advice {
 		a.BreakEven = new(cents(max(worth, 0)))
 	}
 	a.Sure, a.SavedLow, a.SavedHigh = q.sure(base, b, scale)
-	q.weigh(&a, &comparison{base: base, bill: b, scale: scale, was: was, is: is, jobs: float64(len(was))})
+	q.weigh(&a, &comparison{was: was, is: is, hours: (mean(is) - mean(was)) / 3600 * float64(len(was)) * scale, worth: q.worth(base, b) * scale}, base.total()*scale)
 	return a
+}
+
+// worth returns what the time is worth by which jobs end later, by the yard's own
+// values of an hour; less than 0 if they end sooner.
+func (q *Question) worth(base, b *bill) float64 {
+	values := Values(q.History.Policy)
+	sum := 0.0
+	for _, j := range slices.Sorted(maps.Keys(base.completion)) {
+		if took, ended := b.completion[j]; ended {
+			value, known := values[base.worth[j]]
+			if !known {
+				value = values[job.ObjectiveBalanced]
+			}
+			sum += (took - base.completion[j]).Hours() * value
+		}
+	}
+	return sum
 }
 
 // comparison is what a verdict rests on.
 type comparison struct {
-	base, bill *bill
-	scale      float64
-	was, is    []float64 // completion times in seconds, sorted
-	jobs       float64
+	was, is []float64 // completion times in seconds, sorted
+	hours   float64   // by which all jobs of a month together end later
+	worth   float64   // what those are worth
 }
 
 // slower reports whether jobs end noticeably later.
@@ -103,57 +120,46 @@ func (c *comparison) slower(a *Advice) bool {
 // faster reports whether jobs end noticeably sooner.
 func (c *comparison) faster(a *Advice) bool { return -a.Mean > max(slowerMean*mean(c.was), leastWait) }
 
-// hourly returns what an hour of a job's time costs or brings in an exchange for money.
-func (c *comparison) hourly(a *Advice) float64 {
-	hours := math.Abs(mean(c.is)-mean(c.was)) / 3600 * c.jobs * c.scale
-	if hours == 0 {
-		return math.Inf(1)
+// rate returns what is saved for each hour that jobs end later, or paid for each that
+// they end sooner.
+func (c *comparison) rate(a *Advice) string {
+	if c.hours == 0 {
+		return dollars(0)
 	}
-	return math.Abs(a.Saved) / hours
+	return dollars(a.Saved / c.hours)
 }
 
-// weigh gives the verdict and says why.
-func (q *Question) weigh(a *Advice, c *comparison) {
-	worth := Values(q.History.Policy)
-	least := max(leastMoney, leastShare*c.base.total()*c.scale)
-	rate := c.hourly(a)
-	switch {
+// weigh gives the verdict and says why. A change that saves money for time, or buys
+// time, is a trade if that is no worse than what the yard itself says time is worth.
+func (q *Question) weigh(a *Advice, c *comparison, cost float64) {
+	least := max(leastMoney, leastShare*cost)
+	why := ""
+	a.Verdict = NotWorth
+	switch saves, adds := a.Saved >= least, a.Saved <= -least; {
 	case a.Never > 0:
-		a.Verdict = NotWorth
-		a.Why = sentence(a, count(a.Never, "job")+" would run nowhere")
-	case a.Saved >= least && c.slower(a):
-		a.Verdict = Trade
-		why := "saves " + dollars(rate) + " for each hour that jobs end later"
-		if rate < worth[job.ObjectiveBalanced] {
-			a.Verdict = NotWorth
-			why = "saves only " + dollars(rate) + " for each hour that jobs end later, and an hour of a balanced job is worth " + dollars(worth[job.ObjectiveBalanced])
-		}
-		a.Why = sentence(a, why)
-	case a.Saved >= least && a.Sure.Chance < sureEnough:
-		a.Verdict = NotWorth
-		a.Why = sentence(a, "it may be chance: "+paid(a.Sure))
-	case a.Saved >= least:
+		why = count(a.Never, "job") + " would run nowhere"
+	case saves && c.slower(a) && a.Saved < c.worth:
+		why = "the yard's own values make the time that is lost worth " + dollars(c.worth)
+	case saves && a.Sure.Chance < sureEnough:
+		why = "that may be chance"
+	case saves && c.slower(a):
+		a.Verdict, why = Trade, "it saves "+c.rate(a)+" for each hour that jobs end later"
+	case saves:
 		a.Verdict = Worth
-		a.Why = sentence(a, "")
-	case a.Saved <= -least && c.faster(a) && rate <= worth[job.ObjectiveTime]:
-		a.Verdict = Trade
-		a.Why = sentence(a, "each hour that jobs end sooner costs "+dollars(rate))
-	case a.Saved <= -least && c.faster(a):
-		a.Verdict = NotWorth
-		a.Why = sentence(a, "each hour that jobs end sooner costs "+dollars(rate)+", and an hour of a time-sensitive job is worth "+dollars(worth[job.ObjectiveTime]))
-	case a.Saved <= -least:
-		a.Verdict = NotWorth
-		a.Why = sentence(a, "it costs more and jobs end no sooner")
+	case adds && c.faster(a) && -a.Saved <= -c.worth:
+		a.Verdict, why = Trade, "each hour that jobs end sooner costs "+c.rate(a)
+	case adds && c.faster(a):
+		why = "the yard's own values make the time that is won worth " + dollars(max(-c.worth, 0))
+	case adds:
+		why = "it costs more and jobs end no sooner"
 	case c.faster(a):
-		a.Verdict = Worth
-		a.Why = sentence(a, "it costs no more")
+		a.Verdict, why = Worth, "it costs no more"
 	case c.slower(a):
-		a.Verdict = NotWorth
-		a.Why = sentence(a, "it saves nothing and jobs end later")
+		why = "it saves nothing and jobs end later"
 	default:
-		a.Verdict = NotWorth
-		a.Why = sentence(a, "it makes no difference")
+		why = "it makes no difference"
 	}
+	a.Why = sentence(a, why)
 }
 
 // both returns the completion times of the jobs that ended in both, sorted, in seconds.

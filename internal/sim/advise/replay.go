@@ -74,7 +74,7 @@ func (p *play) once(takes []time.Duration, step func(time.Duration, int), stop f
 	if err != nil {
 		return nil, nil, err
 	}
-	return p.bill(result, ends, w.leases(h.From, p.idle, result)), result, nil
+	return p.bill(result, ends, p.leases(w.seen, result)), result, nil
 }
 
 // happenings yields changes of nodes.
@@ -109,30 +109,36 @@ func (w *watcher) Plan(v *place.View) place.Plan {
 type hired struct {
 	number   uint64
 	offer    *fleet.Offer
+	losses   float64       // how often it is really taken back, per hour; its offer has what the yard thinks
 	from, to time.Duration // for which it is paid
 	ready    time.Duration // from when on it could be taken back
-	lasted   bool          // it was there at the end of the simulation
 }
 
 // leases lists the machines that were hired, by number. One that is there at the end
 // goes back when it has been idle for long enough.
-func (w *watcher) leases(begin time.Time, idle time.Duration, r *sim.Result) []hired {
+func (p *play) leases(seen map[id.Lease]*fleet.Lease, r *sim.Result) []hired {
 	last := map[string]time.Duration{}
 	for i := range r.Spans {
 		s := &r.Spans[i]
 		last[s.Node] = max(last[s.Node], job.Seconds(s.To))
 	}
+	losses := map[string]float64{}
+	for i := range p.offers {
+		if p.offers[i].Spot {
+			losses[p.offers[i].Name] = p.offers[i].Losses
+		}
+	}
+	begin := p.work.history.From
 	var list []hired
-	for _, l := range w.seen {
+	for _, l := range seen {
 		if l.Granted.IsZero() {
 			continue
 		}
-		x := hired{offer: &l.Offer, from: l.Granted.Sub(begin), ready: l.Granted.Sub(begin) + time.Duration(l.Offer.Boot)}
+		x := hired{offer: &l.Offer, losses: losses[l.Offer.Name], from: l.Granted.Sub(begin)}
 		x.number, _ = l.ID.Number()
-		if x.lasted = l.Ended.IsZero(); x.lasted {
-			x.to = max(x.ready, last[string(l.Node)]) + idle
-		} else {
-			x.to = l.Ended.Sub(begin)
+		x.ready = x.from + time.Duration(l.Offer.Boot)
+		if x.to = l.Ended.Sub(begin); l.Ended.IsZero() {
+			x.to = max(x.ready, last[string(l.Node)]) + p.idle
 		}
 		list = append(list, x)
 	}
@@ -260,11 +266,15 @@ func (b *bill) hire(l *hired, span time.Duration) {
 func (p *play) meter(b *bill, n *Node, spans []sim.Span) {
 	h := p.work.history
 	from, to := h.stay(n)
-	price := p.tariff.Of(&n.Node)
+	tariff := p.tariff
+	if tariff == nil {
+		tariff = &fleet.Tariff{}
+	}
+	price := tariff.Of(&n.Node)
 	if n.price != nil {
 		price = n.price
 	}
-	if idle := p.tariff.Rate(price, 0); idle > 0 {
+	if idle := tariff.Rate(price, 0); idle > 0 {
 		b.fixed += idle * (to - from).Hours()
 		b.pay(from, to, idle*(to-from).Hours(), h.span())
 	}
@@ -282,7 +292,7 @@ func (p *play) meter(b *bill, n *Node, spans []sim.Span) {
 	slices.SortFunc(turns, func(a, b turn) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.gpus, b.gpus)) })
 	used, since := 0, time.Duration(0)
 	for _, t := range turns {
-		if more := p.tariff.Rate(price, min(used, len(n.Inventory.GPUs))) - p.tariff.Rate(price, 0); used > 0 && more != 0 && t.at > since {
+		if more := tariff.Rate(price, min(used, len(n.Inventory.GPUs))) - tariff.Rate(price, 0); used > 0 && more != 0 && t.at > since {
 			b.pay(since, t.at, more*(t.at-since).Hours(), h.span())
 		}
 		used, since = used+t.gpus, t.at

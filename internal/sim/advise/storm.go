@@ -59,8 +59,8 @@ func (s *storm) takes(leases []hired) []time.Duration {
 	var turns []turn
 	for i := range leases {
 		l := &leases[i]
-		if l.offer.Spot && l.offer.Losses > 0 && l.to > l.ready {
-			turns = append(turns, turn{l.ready, l.offer.Losses}, turn{l.to, -l.offer.Losses})
+		if l.losses > 0 && l.to > l.ready {
+			turns = append(turns, turn{l.ready, l.losses}, turn{l.to, -l.losses})
 		}
 	}
 	slices.SortFunc(turns, func(a, b turn) int {

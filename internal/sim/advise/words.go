@@ -75,7 +75,7 @@ func sentence(a *Advice, why string) string {
 	if a.Taken > 0 {
 		fmt.Fprintf(&b, "; %s lost in the period", count(a.Taken, "spot node"))
 	}
-	if a.Saved > 0 && why != "" && !strings.Contains(why, "paid in") || a.Saved > 0 && why == "" {
+	if a.Saved > 0 {
 		b.WriteString("; " + paid(a.Sure))
 	}
 	if why != "" {

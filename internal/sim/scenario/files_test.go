@@ -27,6 +27,11 @@ func policies() place.Registry { return catalogue.All(nil) }
 func files(t *testing.T) []string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(folder, "*.yard"))
+	if err == nil {
+		var more []string
+		more, err = filepath.Glob(filepath.Join(folder, "*", "*.yard"))
+		names = append(names, more...)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
