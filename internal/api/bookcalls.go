@@ -62,6 +62,8 @@ type BookQuery struct {
 	From, To time.Time // zero: since the beginning, until now
 	By       []string  // rows are by these
 	Where    []string  // KEY=VALUE, all of which hold; several values of one key are alternatives
+	// Researcher is for usage, which is by nothing: only what this one used and pays for.
+	Researcher id.User
 }
 
 func (b BookQuery) query() url.Values {
@@ -69,6 +71,7 @@ func (b BookQuery) query() url.Values {
 	setTime(q, "from", b.From)
 	setTime(q, "to", b.To)
 	set(q, "by", strings.Join(b.By, ","))
+	set(q, "researcher", string(b.Researcher))
 	for _, w := range b.Where {
 		q.Add("where", w)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"trainyard/internal/cli/console"
 	"trainyard/internal/cli/exit"
+	"trainyard/internal/cli/office"
 )
 
 // Env is all that the commands know of the machine they run on.
@@ -29,6 +30,7 @@ const (
 	GroupStart  = "start"
 	GroupJobs   = "jobs"
 	GroupYard   = "yard"
+	GroupBooks  = "books"
 	GroupAccess = "access"
 )
 
@@ -62,6 +64,7 @@ func New(env Env) *cobra.Command {
 		&cobra.Group{ID: GroupStart, Title: "Start:"},
 		&cobra.Group{ID: GroupJobs, Title: "Jobs:"},
 		&cobra.Group{ID: GroupYard, Title: "Yard:"},
+		&cobra.Group{ID: GroupBooks, Title: "Money and data:"},
 		&cobra.Group{ID: GroupAccess, Title: "Access:"},
 	)
 	root.PersistentFlags().StringVar(&a.context, "context", "", "use the yard of this login instead of the current one")
@@ -69,7 +72,9 @@ func New(env Env) *cobra.Command {
 	add(root, GroupStart, a.login(), a.validate(), a.version())
 	add(root, GroupJobs, a.submit(), a.run(), a.jobs(), a.job(), a.logs(), a.wait(),
 		a.change("cancel"), a.change("kill"), a.change("pause"), a.change("resume"))
-	add(root, GroupYard, a.nodes(), a.drain(), a.undrain(), a.events())
+	desk := office.New(a.Console, a.connect)
+	add(root, GroupYard, append(desk.Machines(), a.events())...)
+	add(root, GroupBooks, append(desk.Money(), desk.Data()...)...)
 	add(root, GroupAccess, a.contexts(), a.logout(), a.whoami(), a.users(), a.tokens())
 	root.AddCommand(exit.Topic())
 	root.SetHelpCommandGroupID(GroupStart)

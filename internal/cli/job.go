@@ -108,6 +108,7 @@ func (a *app) jobFields(j api.Job, now time.Time) error {
 		{Name: "Started", Value: stamp(j.Started, now)}, {Name: "Ended", Value: stamp(j.Ended, now)},
 		{Name: "Ran", Value: ranFor(j, now)}, {Name: "Progress", Value: headway(j)},
 		{Name: "Deadline", Value: stamp(j.Deadline, now)}, {Name: "Late cost", Value: lateCost(j.LateCost)},
+		{Name: "Cost", Value: spent(j)},
 	}
 	if j.ExitCode != nil {
 		fields = append(fields, console.Field{Name: "Exit code", Value: strconv.Itoa(*j.ExitCode)})
@@ -145,6 +146,18 @@ func lateCost(m job.Money) string {
 		return ""
 	}
 	return m.String() + " for each hour past the deadline"
+}
+
+// spent writes what a job has cost so far: "$3.20 of $40".
+func spent(j api.Job) string {
+	if j.Cost == 0 && j.Budget == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("$%.2f", j.Cost)
+	if j.Budget > 0 {
+		text += " of its budget of " + j.Budget.String()
+	}
+	return text
 }
 
 // stamp writes a time and how long ago it was.

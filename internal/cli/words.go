@@ -39,3 +39,12 @@ func oneOf[T ~string](cmd *cobra.Command, flag, value string, allowed []T) error
 	}
 	return exit.Usagef(cmd, "--%s cannot be %q: choose %s", flag, value, strings.Join(words, ", "))
 }
+
+// declined ends a command whose question was answered with no.
+func (a *app) declined(err error) error {
+	if err != nil {
+		return err
+	}
+	a.Note("Nothing was changed.")
+	return exit.With(exit.Error)
+}

@@ -102,17 +102,7 @@ func (c *Catalogue) unknown(name string) error {
 
 // Has reports whether a dataset can be read at a spot without bringing it there.
 func (d *Dataset) Has(s Spot) bool {
-	return slices.ContainsFunc(d.Copies, func(c Copy) bool {
-		switch {
-		case c.Node != "":
-			return c.Node == s.Node
-		case c.Pool != "":
-			return c.Pool == s.Pool
-		case c.At == job.PlaceAny:
-			return true
-		}
-		return c.At == job.PlaceCloud == s.Cloud && c.At != ""
-	})
+	return slices.ContainsFunc(d.Copies, func(c Copy) bool { return c.reaches(s) })
 }
 
 // near reports whether some copy, or the source, is on the same side as a spot.
@@ -174,6 +164,9 @@ func (d *Dataset) Validate() error {
 		return fault.New(fault.Invalid, "dataset_size", "a dataset cannot have %d bytes", d.Size).WithField("size")
 	case len(d.Copies) > maxCopies:
 		return fault.New(fault.Invalid, "dataset_copies", "a dataset can have %d copies at most", maxCopies).WithField("copies")
+	}
+	if _, err := ParseSource(d.Source); err != nil {
+		return err
 	}
 	for i, c := range d.Copies {
 		named := 0

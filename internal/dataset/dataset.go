@@ -19,7 +19,7 @@ type Dataset struct {
 	Size    job.Bytes
 	Rule    job.Place // where it may be: local, cloud or any
 	Owner   id.User   // who registered it
-	Source  string    // where it is fetched from: a path on the nodes, or an http(s) address; "" if only copies are known
+	Source  string    // where it is fetched from, see ParseSource; "" if only copies are known
 	Copies  []Copy
 	Created time.Time
 	Removed bool
@@ -31,6 +31,8 @@ type Copy struct {
 	Pool string    `json:"pool,omitempty"` // reached by every node of this pool, or
 	At   job.Place `json:"at,omitempty"`   // by every local or by every cloud node
 	Path string    `json:"path,omitempty"` // where there
+	// Staged says that the node's agent fetched it, so that it knows when it is gone.
+	Staged bool `json:"staged,omitempty"`
 	// Since is when it came to be there.
 	Since time.Time `json:"since,omitzero"`
 }

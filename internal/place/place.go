@@ -28,12 +28,16 @@ type View struct {
 	Tariff  *fleet.Tariff         // what nodes cost; nil if nobody told
 	Offers  []fleet.Offer         // what may be hired now, cheapest first
 	Leases  []*fleet.Lease        // that have not ended, by number
+	Past    *queue.Past           // how long earlier jobs ran; nil if nobody knows
 	// Allow tells what a job may still take by its owner's and its project's limits.
 	// Nil means that there are none.
 	Allow func(*queue.Item) tenant.Allowance
 	// Stage tells how long it takes to bring a job's data to a node, and what that
 	// costs. Nil means nothing.
 	Stage func(*queue.Item, *fleet.Node) (time.Duration, float64)
+	// Rule says in words which dataset keeps a job from running elsewhere, "" if none
+	// does. Nil means that none does.
+	Rule func(id.Job) string
 	// Enough reports that a policy that searches has had its time and must
 	// answer with the best it has. Nil means that it is not limited by time.
 	Enough func() bool

@@ -27,6 +27,7 @@ const (
 	BlockNoNode    Blocker = "no_node"   // the yard has no node
 	BlockNoFit     Blocker = "no_fit"    // no node could ever run it
 	BlockLimit     Blocker = "limit"     // a quota or budget is used up
+	BlockData      Blocker = "data"      // its data may not be used where it could run
 )
 
 // Why is why a job waits and what would change that.
@@ -45,6 +46,46 @@ const maxHolders = 20
 // Explain says why a job with this need does not run, as of this view. held is
 // the job that nodes are kept for, if there is one.
 func Explain(v *View, need fleet.Need, lasts time.Duration, self id.Job, held *Reservation) Why {
+	w := explain(v, need, lasts, self, held)
+	if v.Rule == nil || w.Blocker == BlockNone || w.Blocker == BlockNoNode {
+		return w
+	}
+	if rule := v.Rule(self); rule != "" {
+		return ruled(v, need, w, rule)
+	}
+	return w
+}
+
+// ruled says what the rule of a dataset has to do with it.
+func ruled(v *View, need fleet.Need, w Why, rule string) Why {
+	elsewhere := need
+	elsewhere.Place = job.PlaceAny
+	m := fleet.NewMatcher(elsewhere)
+	allowed, room := false, id.Node("")
+	for i := range v.Rooms {
+		r := &v.Rooms[i]
+		if r.Node.Class.Allows(need.Place) {
+			allowed = true
+		} else if _, ok := m.Fits(r); ok && room == "" {
+			room = r.Node.ID
+		}
+	}
+	remedies := []string{"ask the owner of the data to change its rule, or an admin to override it for this job"}
+	switch {
+	case need.Place == job.PlaceNowhere:
+		return Why{Blocker: BlockData, Sentence: rule, Remedies: remedies}
+	case !allowed:
+		return Why{Blocker: BlockData, Sentence: fmt.Sprintf("%s, and the yard has no %s node", rule, need.Place), Remedies: append([]string{"add such a node"}, remedies...)}
+	case room != "":
+		w.Sentence += fmt.Sprintf("; %s has room, but %s", room, rule)
+		w.Remedies = append(w.Remedies, remedies...)
+	case w.Blocker == BlockNoFit:
+		w.Sentence += "; " + rule
+	}
+	return w
+}
+
+func explain(v *View, need fleet.Need, lasts time.Duration, self id.Job, held *Reservation) Why {
 	m := fleet.NewMatcher(need)
 	var eligible, open, fit []*fleet.Room
 	for i := range v.Rooms {

@@ -43,6 +43,9 @@ func TestEveryFieldIsRead(t *testing.T) {
 				s.Params = map[string]any{"lr": 1e-3, "n": 128.0, "big": 1000.0, "hex": 16.0, "zero": 10.0, "neg": 0.0, "opt": "adam",
 					"on": true, "off": nil, "when": "2026-12-01", "quoted": "1", "list": []any{1.0, map[string]any{"a": "b"}}}
 			}},
+		{"data: [cifar10, mri.2026]", func(s *job.Spec) { s.Data = []string{"cifar10", "mri.2026"} }},
+		{"data: cifar10", func(s *job.Spec) { s.Data = []string{"cifar10"} }},
+		{"budget: $40", func(s *job.Spec) { s.Budget = 40_000_000 }},
 		{"resources: {}", nil},
 		{"resources: {gpus: 4}", res(func(r *job.Resources) { r.GPUs = job.Range{Min: 4, Max: 4} })},
 		{"resources: {gpus: 1..8}", res(func(r *job.Resources) { r.GPUs = job.Range{Min: 1, Max: 8} })},

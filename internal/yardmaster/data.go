@@ -2,6 +2,7 @@ package yardmaster
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"trainyard/internal/dataset"
@@ -31,6 +32,7 @@ func (m PutDataset) handle(y *Yard) (any, error) {
 		if old.Rule != d.Rule {
 			words += fmt.Sprintf(": it was %s and is %s", old.Rule, d.Rule)
 		}
+		d.Copies = old.Keep(d.Copies, d.Source)
 	} else {
 		if d.Removed {
 			return nil, fault.New(fault.NotFound, "no_dataset", "there is no dataset %s", d.ID)
@@ -43,24 +45,59 @@ func (m PutDataset) handle(y *Yard) (any, error) {
 	d.Seq++
 	y.out.datasets = append(y.out.datasets, *y.data.Put(d))
 	y.event(Event{Kind: kind, Actor: string(m.By), Owner: d.Owner, To: string(d.ID), Reason: words})
-	if known && old.Rule != d.Rule {
-		y.replace(d.ID)
+	if known && (old.Rule != d.Rule || d.Removed) {
+		y.ruled(&d, words)
 	}
 	return d, nil
 }
 
-// replace lets the jobs that wait and use a dataset look for another place.
-func (y *Yard) replace(name id.Dataset) {
-	for _, it := range y.line.Items() {
-		r := y.jobs[it.Job]
-		for _, used := range r.Spec.Data {
-			if used == string(name) {
-				y.dequeue(r)
-				y.enqueue(r)
-				break
-			}
+// ruled lets the jobs that use a dataset keep to its new rule: those that wait look for
+// another place, and those that run where it may not be any more are stopped. That it
+// is not registered any more stops none: its rule did not change.
+func (y *Yard) ruled(d *dataset.Dataset, words string) {
+	for _, j := range sortedKeys(y.jobs) {
+		r := y.jobs[j]
+		if r.State.Final() || !slices.Contains(r.Spec.Data, string(d.ID)) {
+			continue
+		}
+		y.recast(r)
+		if r.run == nil || d.Removed || r.run.Stop != job.StopNone {
+			continue
+		}
+		if at := y.forbidden(r); at != nil {
+			r.run.why = fmt.Sprintf("dataset %s may only be used on %s nodes (%s), and %s is a %s node", d.ID, d.Rule, words, at.ID, at.Class)
+			y.stop(r.run, job.StopTerm, job.CausePreempted)
+			y.event(Event{Kind: "run.stopping", Actor: theYard, Owner: r.Owner, Job: r.ID, Run: r.run.ID, Node: at.ID, Reason: r.run.why})
 		}
 	}
+	y.freed = y.freed || len(y.promises) > 0
+}
+
+// recast lets a job that waits look for another place, and plans know where one that
+// runs may be moved.
+func (y *Yard) recast(r *jobRecord) {
+	switch {
+	case r.item != nil:
+		y.dequeue(r)
+		y.enqueue(r)
+	case r.entry != nil:
+		entry := *r.entry
+		entry.Shape = &queue.Shape{Need: y.need(r)}
+		if r.entry = &entry; r.running != nil {
+			r.running.Item = r.entry
+		}
+	}
+}
+
+// forbidden returns the first node of a job's run on which the job may not be, nil if there is none.
+func (y *Yard) forbidden(r *jobRecord) *fleet.Node {
+	place := y.placeOf(r)
+	for i := range r.run.Ranks {
+		if n := y.nodeOf(r.run.Ranks[i].Node); n != nil && !n.Class.Allows(place) {
+			return n
+		}
+	}
+	return nil
 }
 
 // Override lets a job run against the place rules of its data. It is written down
@@ -87,10 +124,8 @@ func (m Override) handle(y *Yard) (any, error) {
 	y.changedJob(r)
 	y.event(Event{Kind: "data.override", Actor: string(m.By), Owner: r.Owner, Job: r.ID, To: string(m.Place),
 		Reason: fmt.Sprintf("%s lets it run on %s nodes whatever the rules of its data: %s", m.By, m.Place, m.Why)})
-	if r.item != nil {
-		y.dequeue(r)
-		y.enqueue(r)
-	}
+	y.recast(r)
+	y.freed = y.freed || len(y.promises) > 0
 	return r.Job, nil
 }
 
@@ -119,15 +154,16 @@ func (y *Yard) placeOf(r *jobRecord) job.Place {
 
 // used writes down where a run uses which data, for the audit.
 func (y *Yard) used(r *jobRecord, run *runRecord) {
-	override := ""
-	if r.Override.Place != "" {
-		override = string(r.Override.By) + ": " + r.Override.Why
-	}
 	for _, name := range r.Spec.Data {
+		d, known := y.data.Get(id.Dataset(name))
 		for i := range run.Ranks {
 			n, ok := y.nodes[run.Ranks[i].Node]
 			if !ok {
 				continue
+			}
+			override := ""
+			if r.Override.Place != "" && (!known || !n.Class.Allows(d.Rule)) {
+				override = string(r.Override.By) + ": " + r.Override.Why
 			}
 			y.out.uses = append(y.out.uses, dataset.Use{Dataset: id.Dataset(name), Run: run.ID, Job: r.ID, Owner: r.Owner, Node: n.ID, Cloud: n.Class != fleet.Local, At: y.now, Override: override})
 		}
@@ -139,8 +175,39 @@ func (y *Yard) stage(it *queue.Item, n *fleet.Node) (time.Duration, float64) {
 	if len(it.Spec.Data) == 0 {
 		return 0, 0
 	}
-	return y.data.Stage(it.Spec.Data, dataset.Spot{Node: n.ID, Pool: n.Pool, Cloud: n.Class != fleet.Local}, func(name id.Node) bool {
+	return y.data.Stage(it.Spec.Data, spotOf(n), func(name id.Node) bool {
 		o, ok := y.nodes[name]
 		return ok && o.Class != fleet.Local
 	})
+}
+
+func spotOf(n *fleet.Node) dataset.Spot {
+	return dataset.Spot{Node: n.ID, Pool: n.Pool, Cloud: n.Class != fleet.Local}
+}
+
+// keeps notes which datasets a node has fetched and keeps, so that bringing them there
+// costs nothing the next time. What it said last is compared first: it says so in every report.
+func (y *Yard) keeps(n *nodeRecord, kept []job.DataCopy) {
+	if n.told && slices.Equal(n.kept, kept) {
+		return
+	}
+	n.told, n.kept = true, slices.Clone(kept)
+	for _, d := range y.data.Hold(y.now, n.ID, kept) {
+		y.out.datasets = append(y.out.datasets, d)
+		kind, words := "data.gone", "the node does not keep it any more"
+		if d.Has(dataset.Spot{Node: n.ID}) {
+			kind, words = "data.staged", "the node has fetched it and keeps it"
+		}
+		y.event(Event{Kind: kind, Actor: "node/" + string(n.ID), Owner: d.Owner, Node: n.ID, To: string(d.ID), Reason: words})
+		y.round = true
+	}
+}
+
+// rule says which dataset keeps a job from running elsewhere, "" if none does.
+func (y *Yard) rule(j id.Job) string {
+	r, ok := y.jobs[j]
+	if !ok || r.Override.Place != "" {
+		return ""
+	}
+	return y.data.Binds(r.Spec.Place, r.Spec.Data)
 }

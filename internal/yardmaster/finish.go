@@ -16,10 +16,13 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 	switch {
 	case cause == job.CauseNone:
 		run.Reason = "it succeeded"
-	case run.planned && cause == job.CausePreempted:
+	case run.why != "" && cause == job.CausePreempted:
 		run.Reason = run.why
 	default:
 		run.Reason = rank.Describe(cause)
+	}
+	if !run.Started.IsZero() && r.running != nil && (cause == job.CauseNone || cause == job.CauseUserCode) {
+		y.past.Add(r.Owner, r.running.GPUs, y.now.Sub(run.Started))
 	}
 	y.settle(r, run, cause)
 	y.notRunning(r)

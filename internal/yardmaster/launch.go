@@ -126,6 +126,9 @@ func (y *Yard) open(r *jobRecord, run *runRecord, rank int, addresses []string) 
 	if c := r.Spec.Checkpoint; c != nil {
 		o.Launch.Checkpoint = c.Dir
 	}
+	for _, name := range r.Spec.Data {
+		o.Launch.Data = append(o.Launch.Data, y.data.Ref(name, spotOf(&y.nodes[k.Node].Node)))
+	}
 	y.orders[o.Key()] = o
 	y.out.orders = append(y.out.orders, o)
 }

@@ -75,6 +75,7 @@ type NodeReport struct {
 	Inventory *fleet.Inventory // nil if it has not changed
 	Foreign   []int            // GPUs used by processes outside the yard
 	Ranks     []RankReport
+	Data      []job.DataCopy // all that it has fetched and keeps
 }
 
 func (m NodeReport) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
@@ -96,6 +97,7 @@ func (m NodeReport) handle(y *Yard) (any, error) { //nolint:unparam // the form 
 		y.changedNode(n)
 		y.event(Event{Kind: "node.inventory", Actor: "node/" + string(n.ID), Node: n.ID, Reason: "its hardware or agent changed"})
 	}
+	y.keeps(n, m.Data)
 	for i := range m.Ranks {
 		y.watch(m.Node, &m.Ranks[i])
 	}
@@ -122,6 +124,10 @@ func (y *Yard) moveNode(n *nodeRecord, ev fleet.Event, actor, reason string) {
 	}
 	from := n.State
 	n.State, n.Since, n.Reason = to, y.now, reason
+	if to == fleet.Lost || to == fleet.Removed {
+		y.keeps(n, nil)
+		n.told = false
+	}
 	y.changedNode(n)
 	y.event(Event{Kind: "node." + string(to), Actor: actor, Node: n.ID, From: string(from), To: string(to), Reason: reason})
 }

@@ -76,7 +76,7 @@ func (y *Yard) ready(p *promise) (ready, possible bool) {
 	need := &p.start.Item.Shape.Need
 	for _, seat := range p.start.Seats {
 		room, ok := y.table.Get(seat.Node)
-		if !ok || !room.Open || seat.GPUs&^room.Sound != 0 {
+		if !ok || !room.Open || seat.GPUs&^room.Sound != 0 || !room.Node.Class.Allows(y.placeOf(p.job)) {
 			return false, false
 		}
 		left := 1 - seat.Share // of a GPU that is shared

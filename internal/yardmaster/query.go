@@ -153,8 +153,9 @@ func (y *Yard) position(j id.Job) int {
 // would wait, and which nodes could ever run it.
 func (y *Yard) Preview(now time.Time, s *job.Spec) (place.Why, []id.Node) {
 	y.setNow(now)
-	need := fleet.NeedOf(s, job.Floor{}, nil)
+	need := y.need(&jobRecord{Job: job.Job{Spec: s}})
 	v := y.glance(now)
+	v.Rule = func(id.Job) string { return y.data.Binds(s.Place, s.Data) }
 	m := fleet.NewMatcher(need)
 	var fits []id.Node
 	for i := range v.Rooms {

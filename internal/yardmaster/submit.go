@@ -116,6 +116,7 @@ func (y *Yard) possible(r *jobRecord) error {
 		return nil
 	}
 	v := y.glance(y.now)
+	v.Rule = func(id.Job) string { return y.data.Binds(r.Spec.Place, r.Spec.Data) }
 	w := place.Explain(v, need, 0, "", nil)
 	err := fault.New(fault.Invalid, "nothing_fits", "%s", w.Sentence).WithField("resources")
 	if len(y.cfg.Offers) > 0 && fleet.OnDemand.Allows(need.Place) {

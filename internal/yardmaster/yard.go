@@ -94,6 +94,7 @@ type Yard struct {
 	market  *hire.Market
 	books   *books.Books
 	data    *dataset.Catalogue
+	past    queue.Past            // how long earlier jobs ran
 	aside   queue.Aside           // jobs that a limit keeps out of the line
 	budgets int                   // live jobs with a budget of their own
 	touched map[id.Node]bool      // whose meters have to be read
@@ -141,6 +142,8 @@ type nodeRecord struct {
 	runs    map[id.Run]int // live runs and the rank that is here
 	ports   map[int]id.Run // on which rank 0 of some of them listens for the others
 	idle    time.Time      // nothing runs there since
+	kept    []job.DataCopy // datasets that it said it keeps
+	told    bool           // and that it said so, in this process and since it was lost
 	look    *timer         // when to look whether a hired node is to be given back
 	dirty   bool
 }

@@ -3,7 +3,6 @@ package leases_test
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -83,6 +82,9 @@ func (s *record) check() error {
 		if !l.Live() {
 			continue
 		}
+		if other := s.missing(l.Gang); other != nil {
+			return fmt.Errorf("lease %s is %s, and %s, without which it is of no use, is %s: %s", l.ID, l.State, other.ID, other.State, other.Reason)
+		}
 		live[l.Job]++
 		j := s.jobs[l.Job]
 		if l.State != fleet.LeaseActive && !j.State.Waiting() {
@@ -93,6 +95,16 @@ func (s *record) check() error {
 		}
 	}
 	return s.checkRuns()
+}
+
+// missing returns the lease of a gang that came to nothing, nil if none has.
+func (s *record) missing(gang string) *fleet.Lease {
+	for _, l := range s.leases {
+		if gang != "" && l.Gang == gang && (l.State == fleet.LeaseRefused || l.State == fleet.LeaseEnded && l.Joined.IsZero() && l.Returned.IsZero()) {
+			return &l
+		}
+	}
+	return nil
 }
 
 // checkRuns looks whether something was started on a node that is being given back.
@@ -221,7 +233,8 @@ func covered(from, to time.Time, spans []span, now time.Time) time.Duration {
 }
 
 // checkBooks looks whether every machine was paid for once: what was posted for the
-// leases of a machine does not overlap, and the rent is that of the time between.
+// leases of a machine does not overlap, and the rent is that of the time until it ended,
+// or at most until the yard heard of that: what is posted is not taken back.
 func (w *world) checkBooks() {
 	type entry struct {
 		span
@@ -235,6 +248,7 @@ func (w *world) checkBooks() {
 		p := &w.store.postings[i]
 		if p.Lease == "" {
 			w.fail("posting %d is of a hired node and names no lease: %+v", p.Seq, p)
+			return
 		}
 		l := w.store.leases[p.Lease]
 		e := entry{span{p.From, p.To}, l.ID, p.Node}
@@ -256,12 +270,14 @@ func (w *world) checkBooks() {
 	}
 	for name, dollars := range rent {
 		l := w.store.leases[name]
-		want := l.Offer.Rent(job.Duration(l.Ended.Sub(opened[name])))
-		if math.Abs(dollars-want) > 0.001 {
-			w.fail("$%.4f of rent were posted for lease %s, and it was held from %s to %s for $%.4f", dollars, name, opened[name], l.Ended, want)
+		least, most := l.Offer.Rent(job.Duration(l.Ended.Sub(opened[name]))), l.Offer.Rent(job.Duration(l.Since.Sub(opened[name])))
+		if dollars < least-cent/10 || dollars > most+cent/10 {
+			w.fail("$%.4f of rent were posted for lease %s, which was held from %s to %s for $%.4f, and $%.4f when that was heard", dollars, name, opened[name], l.Ended, least, most)
 		}
 	}
 }
+
+const cent = 0.01
 
 // machineOf names the machine that a lease had, as it was in truth: the yard may never
 // have heard which one has joined.

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -62,6 +63,10 @@ func (e *engine) describe(it *queue.Item) wait {
 		w.basis = "its speed as it was told"
 	case it.Lasts == 0:
 		w.lasts, w.basis = e.cfg.Guess, "a guess, for nobody said how long it takes"
+		if mean, of := e.view.Past.Expect(it.User, it.Shape.Need.GPUs*it.Shape.Need.Nodes); of > 0 {
+			w.lasts, w.basis = mean, fmt.Sprintf("%d earlier jobs like it", of)
+			w.low, w.high = e.view.Past.Span(it.User, it.Shape.Need.GPUs*it.Shape.Need.Nodes)
+		}
 	}
 	w.since = it.Since
 	if it.Outlook != nil && !it.Outlook.Submitted.IsZero() && it.Outlook.Stops == 0 && it.Outlook.Ran == 0 {

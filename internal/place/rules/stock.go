@@ -272,7 +272,11 @@ func (e *engine) left(h *fleet.Hold) time.Duration {
 		if h.Since.IsZero() {
 			return e.cfg.Guess
 		}
-		return max(e.view.Now.Sub(h.Since), least)
+		age := max(e.view.Now.Sub(h.Since), 0)
+		if left := e.view.Past.Left(h.Owner, bits.OnesCount64(h.GPUs), age); left > 0 {
+			return left
+		}
+		return max(age, least)
 	}
 	if d := h.Ends.Sub(e.view.Now); d > 0 {
 		return d

@@ -196,6 +196,8 @@ func (e *engine) advise(w *wait) []place.Option {
 func (e *engine) interval(w *wait, o *option) (from, to time.Time) {
 	low, high := 0.5, 2.0
 	switch {
+	case w.high > 0:
+		low, high = float64(w.low)/float64(max(w.lasts, 1)), float64(w.high)/float64(max(w.lasts, 1))
 	case strings.HasPrefix(w.basis, "its speed"):
 		low, high = 0.85, 1.25
 	case strings.HasPrefix(w.basis, "a guess"):

@@ -10,7 +10,6 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/gpuspec"
-	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/sim"
 )
@@ -77,20 +76,21 @@ func plain(s *job.Spec, data map[string]bool) *job.Spec {
 }
 
 // speeds lists all kinds of GPU that there are or could be, with how fast they are:
-// as measured, else by the table. Kinds with longer names come first, because they
-// are the narrower ones.
+// as the yard's own nodes have it, else by the offer or the table, 0 if nobody knows.
+// Kinds with longer names come first, because they are the narrower ones.
 func speeds(h *History, more []fleet.Offer) []speed {
-	found := map[string]float64{}
+	var all []speed
 	put := func(g fleet.GPU) {
-		if g.Model == "" {
-			return
-		}
 		g = gpuspec.Describe(g)
-		s, _ := g.TFLOPS()
-		if kind := kindText(g.Model, g.Memory); s > found[kind] {
-			found[kind] = s
-		} else if _, known := found[kind]; !known {
-			found[kind] = 0
+		tflops, _ := g.TFLOPS()
+		kind := kindText(g.Model, g.Memory)
+		at := slices.IndexFunc(all, func(s speed) bool { return s.kind == kind })
+		switch {
+		case g.Model == "":
+		case at < 0:
+			all = append(all, speed{kind, tflops})
+		case all[at].tflops == 0:
+			all[at].tflops = tflops
 		}
 	}
 	for i := range h.Nodes {
@@ -104,10 +104,6 @@ func speeds(h *History, more []fleet.Offer) []speed {
 				put(fleet.GPU{Model: o.GPU, Memory: o.GPUMemory, Peak: o.TFLOPS})
 			}
 		}
-	}
-	var all []speed
-	for kind, tflops := range found {
-		all = append(all, speed{kind, tflops})
 	}
 	slices.SortFunc(all, func(a, b speed) int { return cmp.Or(len(b.kind)-len(a.kind), strings.Compare(a.kind, b.kind)) })
 	return all
@@ -132,7 +128,7 @@ func length(s *sim.Job, ran []Stretch, kinds []speed) bool {
 	}
 	s.Spec.Speed = nil // it says nothing of the GPUs that it ran on
 	asked := max(r.GPUs.Min, 0) * max(r.Nodes.Min, 1)
-	work, known := done(ran, asked)
+	work, known := done(ran, asked, kinds)
 	if asked == 0 || r.GPUShare > 0 || !known {
 		s.Lasts = lasted
 		return false
@@ -165,18 +161,22 @@ func pace(tflops float64, asked, gpus int) float64 {
 }
 
 // done returns how much work a job has done, in TFLOPS times seconds, and false if
-// that is not known.
-func done(ran []Stretch, asked int) (float64, bool) {
+// that is not known. A kind of GPU that it can be replayed on is as fast as there.
+func done(ran []Stretch, asked int, kinds []speed) (float64, bool) {
 	work := 0.0
 	for i := range ran {
 		st := &ran[i]
 		if st.Lost {
 			continue
 		}
-		if st.TFLOPS <= 0 || asked == 0 {
+		tflops := st.TFLOPS
+		if at := slices.IndexFunc(kinds, func(k speed) bool { return k.kind == kindText(st.GPU, st.Memory) }); at >= 0 && kinds[at].tflops > 0 {
+			tflops = kinds[at].tflops
+		}
+		if tflops <= 0 || asked == 0 {
 			return 0, false
 		}
-		work += st.Lasted.Seconds() * pace(st.TFLOPS, asked, max(st.GPUs, 1))
+		work += st.Lasted.Seconds() * pace(tflops, asked, max(st.GPUs, 1))
 	}
 	return work, work > 0
 }
@@ -240,14 +240,4 @@ func (w *workload) present(nodes []Node) []fleet.Node {
 		}
 	}
 	return list
-}
-
-// nodeNamed finds one of the nodes.
-func nodeNamed(nodes []Node, name id.Node) *Node {
-	for i := range nodes {
-		if nodes[i].ID == name {
-			return &nodes[i]
-		}
-	}
-	return nil
 }

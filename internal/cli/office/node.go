@@ -1,0 +1,174 @@
+package office
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"trainyard/internal/api"
+	"trainyard/internal/cli/console"
+	"trainyard/internal/cli/exit"
+	"trainyard/internal/cli/table"
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+)
+
+func (o *Office) showNode(ctx context.Context, c *api.Client, name id.Node) error {
+	n, err := c.Node(ctx, name)
+	if err != nil {
+		return err
+	}
+	return o.Show(n, func() []string { return []string{string(n.ID)} }, func() error { return o.nodeDetail(&n) })
+}
+
+// nodeDetail writes one node for people: its fields, its GPUs, what runs there, and
+// whatever else is to be known about its GPUs.
+func (o *Office) nodeDetail(n *api.Node) error {
+	now, state := o.Clock.Now(), nodeState(n)
+	cost, lease := "", ""
+	if p := n.Price; p != nil {
+		cost = fmt.Sprintf("%s an hour: rent %s, energy %s; unused %s", dollars(p.Hourly), dollars(p.Rent), dollars(p.Energy), dollars(p.Unused))
+	}
+	if l := n.Lease; l != nil {
+		lease = fmt.Sprintf("%s of %s, %s", l.ID, l.Offer, l.State)
+		if l.Ends != nil {
+			lease += ", ends " + stamp(l.Ends, now) + " unless it is renewed"
+		}
+	}
+	if err := o.Fields(
+		console.Field{Name: "Node", Value: string(n.ID)}, console.Field{Name: "State", Value: since(state, table.Ago(n.Since, now)), Color: nodeColor(state)},
+		console.Field{Name: "Reason", Value: n.Reason}, console.Field{Name: "Class", Value: string(n.Class)}, console.Field{Name: "Pool", Value: n.Pool},
+		console.Field{Name: "GPUs", Value: gpuKinds(n)}, console.Field{Name: "TFLOPS", Value: speed(n.TFLOPS, n.Origin)},
+		console.Field{Name: "Power", Value: power(n.Draw, n.Watts)}, console.Field{Name: "Price", Value: cost}, console.Field{Name: "Lease", Value: lease},
+		console.Field{Name: "CPUs", Value: fmt.Sprintf("%s of %s free", n.CPUsFree, n.CPUs)},
+		console.Field{Name: "Memory", Value: fmt.Sprintf("%s of %s free", n.MemFree.Short(), n.Memory.Short())},
+		console.Field{Name: "Disk", Value: n.Disk.Short()}, console.Field{Name: "System", Value: strings.Trim(n.OS+" "+n.Arch, " ")},
+		console.Field{Name: "Address", Value: n.Address}, console.Field{Name: "Agent", Value: n.Version}, console.Field{Name: "Limits", Value: n.Limits},
+		console.Field{Name: "Seen", Value: stamp(n.LastSeen, now)}, console.Field{Name: "Jobs", Value: few(n.Jobs)},
+	); err != nil {
+		return err
+	}
+	for _, part := range []*table.Table{o.gpuTable(n), o.runTable(n), o.foreignTable(n)} {
+		if part.Len() == 0 {
+			continue
+		}
+		if _, err := io.WriteString(o.Stdout, "\n"); err != nil {
+			return err
+		}
+		if err := part.Write(o.Stdout); err != nil {
+			return err
+		}
+	}
+	return o.gpuNotes(n)
+}
+
+// since writes a state and how long it has lasted.
+func since(state, ago string) string {
+	if d, ok := strings.CutSuffix(ago, " ago"); ok {
+		return state + " for " + d
+	}
+	return state
+}
+
+func (o *Office) gpuTable(n *api.Node) *table.Table {
+	now := o.Clock.Now()
+	t := o.NewTable("GPU", "MODEL", "MEMORY", "STATE", "SINCE", "JOB", "TFLOPS", "BANDWIDTH", "LIMIT", "DRIVER", "UUID")
+	for i := range n.GPUs {
+		g := &n.GPUs[i]
+		ago, bandwidth, watts := "", "", ""
+		if g.Since != nil {
+			ago = table.Ago(*g.Since, now)
+		}
+		if g.Bandwidth > 0 {
+			bandwidth = fmt.Sprintf("%.0f GB/s", g.Bandwidth)
+		}
+		if g.Watts > 0 {
+			watts = fmt.Sprintf("%.0f W", g.Watts)
+		}
+		t.Cells(table.Cell{Text: strconv.Itoa(g.Index)}, table.Cell{Text: table.Model(g.Model, g.Fake || n.FakeGPUs)}, table.Cell{Text: g.Memory.Short()},
+			table.Cell{Text: string(g.State), Color: nodeColor(string(g.State))}, table.Cell{Text: ago}, table.Cell{Text: string(g.Job)},
+			table.Cell{Text: speed(g.TFLOPS, g.Origin)}, table.Cell{Text: bandwidth}, table.Cell{Text: watts}, table.Cell{Text: g.Driver}, table.Cell{Text: g.UUID})
+	}
+	return t
+}
+
+func (o *Office) runTable(n *api.Node) *table.Table {
+	t := o.NewTable("RUN", "JOB", "GPUS", "SINCE")
+	for _, r := range n.Runs {
+		gpus := make([]string, len(r.GPUs))
+		for i, g := range r.GPUs {
+			gpus[i] = strconv.Itoa(g)
+		}
+		text := strings.Join(gpus, ",")
+		if r.Share > 0 {
+			text = percent(r.Share) + " of " + text
+		}
+		t.Row(string(r.Run), string(r.Job), text, table.Ago(r.Since, o.Clock.Now()))
+	}
+	return t
+}
+
+func (o *Office) foreignTable(n *api.Node) *table.Table {
+	t := o.NewTable("FOREIGN PROCESS", "GPU", "USER", "PROGRAM", "GPU MEMORY")
+	for i := range n.GPUs {
+		for _, p := range n.GPUs[i].Foreign {
+			memory := ""
+			if p.Memory > 0 {
+				memory = p.Memory.Short()
+			}
+			t.Row(strconv.Itoa(p.PID), strconv.Itoa(p.GPU), p.User, p.Program, memory)
+		}
+	}
+	return t
+}
+
+// gpuNotes says what is wrong with GPUs, or was, and what to do about it.
+func (o *Office) gpuNotes(n *api.Node) error {
+	var out strings.Builder
+	for i := range n.GPUs {
+		g := &n.GPUs[i]
+		switch {
+		case g.State == fleet.GPUError:
+			_, _ = fmt.Fprintf(&out, "\nGPU %d is kept out of use: %s\n", g.Index, table.Plain(g.Error))
+			if g.Health != "" && g.Health != g.Error {
+				_, _ = fmt.Fprintf(&out, "  evidence: %s\n", table.Plain(g.Health))
+			}
+			_, _ = fmt.Fprintf(&out, "  when it is mended: trainyard nodes release %s %d\n", n.ID, g.Index)
+		case g.Health != "":
+			_, _ = fmt.Fprintf(&out, "\nGPU %d: %s\n", g.Index, table.Plain(g.Health))
+		}
+	}
+	_, err := io.WriteString(o.Stdout, out.String())
+	return err
+}
+
+func (o *Office) releaseGPU() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "release NODE GPU", Short: "Let a GPU back into use that was taken out of use", Args: exit.Args(2, 2, "node and which GPU"),
+		Long: "Let a GPU back into use that its agent has taken out of use because of what its driver said. The agent is told with its\n" +
+			"next report; if the GPU fails again it is taken out again.",
+		Example: "  trainyard nodes release box1 3",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			gpu, err := strconv.Atoi(args[1])
+			if err != nil || gpu < 0 {
+				return exit.Usagef(cmd, "%q is no number of a GPU: trainyard nodes %s lists them", args[1], args[0])
+			}
+			return o.call(func(c *api.Client) error {
+				n, err := c.ReleaseGPU(cmd.Context(), id.Node(args[0]), gpu)
+				if err != nil {
+					return err
+				}
+				return o.Show(n, nil, func() error {
+					_, err := fmt.Fprintf(o.Stdout, "GPU %d of %s is let back into use as soon as its agent reports\n", gpu, n.ID)
+					return err
+				})
+			})
+		},
+	}
+	o.OutputFlag(cmd)
+	return cmd
+}

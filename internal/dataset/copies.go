@@ -1,0 +1,123 @@
+package dataset
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// Ref returns what a node at a spot has to know to come by a dataset. One that is
+// not registered has neither source nor copy.
+func (c *Catalogue) Ref(name string, s Spot) job.DataRef {
+	d, ok := c.byName[id.Dataset(name)]
+	if !ok {
+		return job.DataRef{Name: name}
+	}
+	ref := job.DataRef{Name: name, Size: d.Size, Source: d.Source}
+	for _, held := range d.Copies {
+		// What the agent fetched itself it finds itself, and watches over.
+		if held.Path != "" && !held.Staged && held.reaches(s) {
+			ref.Path = held.Path
+			break
+		}
+	}
+	return ref
+}
+
+// reaches reports whether a copy can be read at a spot.
+func (c Copy) reaches(s Spot) bool {
+	switch {
+	case c.Node != "":
+		return c.Node == s.Node
+	case c.Pool != "":
+		return c.Pool == s.Pool
+	case c.At == job.PlaceAny:
+		return true
+	}
+	return c.At != "" && (c.At == job.PlaceCloud) == s.Cloud
+}
+
+// Hold notes what a node has fetched and keeps, and forgets what it has not any more.
+// It returns the datasets that changed, each with its next number, by name.
+func (c *Catalogue) Hold(now time.Time, n id.Node, kept []job.DataCopy) []Dataset {
+	var changed []Dataset
+	for _, d := range c.List() {
+		at := slices.IndexFunc(kept, func(k job.DataCopy) bool {
+			return k.Name == string(d.ID) && k.Source == d.Source && d.Source != ""
+		})
+		var want *Copy
+		if at >= 0 {
+			want = &Copy{Node: n, Path: kept[at].Path, Staged: true, Since: now}
+		}
+		if next, differs := replaceStaged(d.Copies, n, want); differs {
+			d.Copies = next
+			d.Seq++
+			changed = append(changed, *d)
+		}
+	}
+	return changed
+}
+
+// replaceStaged puts the copy that a node's agent made, nil for none, in the place of
+// the one that it had.
+func replaceStaged(copies []Copy, n id.Node, want *Copy) ([]Copy, bool) {
+	at := slices.IndexFunc(copies, func(c Copy) bool { return c.Staged && c.Node == n })
+	switch {
+	case at < 0 && want == nil, at >= 0 && want != nil && copies[at].Path == want.Path:
+		return copies, false
+	case at < 0 && len(copies) >= maxCopies:
+		return copies, false // so many that one more or less is no news
+	}
+	next := slices.Clone(copies)
+	if at >= 0 {
+		next = slices.Delete(next, at, at+1)
+	}
+	if want != nil {
+		next = append(next, *want)
+	}
+	return next, true
+}
+
+// Keep returns the copies that a dataset has after someone described it anew: those
+// they gave, and those that agents made of the same source.
+func (d *Dataset) Keep(given []Copy, source string) []Copy {
+	next := slices.DeleteFunc(slices.Clone(given), func(c Copy) bool { return c.Staged })
+	if source != d.Source {
+		return next // what lies on the nodes is something else
+	}
+	for _, c := range d.Copies {
+		if c.Staged && len(next) < maxCopies {
+			next = append(next, c)
+		}
+	}
+	return next
+}
+
+// Binds says in words which dataset keeps a job that asks for a place from running
+// elsewhere, "" if none does.
+func (c *Catalogue) Binds(place job.Place, names []string) string {
+	if _, err := c.PlaceOf(place, names); err != nil {
+		for _, name := range names {
+			if _, ok := c.byName[id.Dataset(name)]; !ok {
+				return fmt.Sprintf("dataset %s is not registered any more", name)
+			}
+		}
+		var f *fault.Error
+		if errors.As(err, &f) {
+			return f.Message
+		}
+		return err.Error()
+	}
+	for _, name := range names {
+		d := c.byName[id.Dataset(name)]
+		if next, _ := Narrow(place, d.Rule); next != place {
+			return fmt.Sprintf("dataset %s may only be used on %s nodes", name, d.Rule)
+		}
+	}
+	return ""
+}

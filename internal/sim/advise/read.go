@@ -1,0 +1,399 @@
+package advise
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"trainyard/internal/api"
+	"trainyard/internal/clock"
+	"trainyard/internal/dataset"
+	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/ledger"
+	"trainyard/internal/tenant"
+)
+
+// Source is what is asked of a yard; *api.Client is one.
+type Source interface {
+	Info(ctx context.Context) (api.Info, error)
+	Whoami(ctx context.Context) (api.Whoami, error)
+	Nodes(ctx context.Context, p api.Page) (api.NodePage, error)
+	Job(ctx context.Context, j id.Job) (api.JobDetail, error)
+	Events(ctx context.Context, f api.EventFilter) (api.EventPage, error)
+	Offers(ctx context.Context, f api.OfferFilter) (api.OfferPage, error)
+	Leases(ctx context.Context, f api.LeaseFilter) (api.LeasePage, error)
+	Limits(ctx context.Context, p api.Page) (api.LimitPage, error)
+	Datasets(ctx context.Context, p api.Page) (api.DatasetPage, error)
+	Books(ctx context.Context, q api.BookQuery) (api.Books, error)
+}
+
+var _ Source = (*api.Client)(nil)
+
+// Period says of which time to read. Without a beginning it is Last before its end,
+// without an end it ends now.
+type Period struct {
+	From, To time.Time
+	Last     time.Duration
+	Idle     time.Duration // for which the yard keeps idle hired nodes
+}
+
+// pageSize is how much is asked for at once.
+const pageSize = 500
+
+// reader reads a history.
+type reader struct {
+	Source
+	h     *History
+	now   time.Time
+	tell  func(what string, n int)
+	nodes map[id.Node]*Node
+	offer map[string]*fleet.Offer // by name, also such as are offered no more
+	uses  map[id.Run][]use
+	lives map[id.Job]*life
+}
+
+// Read gets from a yard what happened in a period. tell is told now and then what is
+// being read; it may be nil. Only an admin sees everyone's jobs and all of the books.
+func Read(ctx context.Context, s Source, p Period, tell func(what string, n int)) (*History, error) {
+	who, err := s.Whoami(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if who.Role != tenant.Admin {
+		return nil, fault.New(fault.Denied, "admins_only", "recommendations rest on the jobs and the books of everyone, which only an admin may see").
+			WithRemedy("ask an admin of the yard to call this")
+	}
+	info, err := s.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if tell == nil {
+		tell = func(string, int) {}
+	}
+	r := &reader{
+		Source: s, now: info.Now, tell: tell, nodes: map[id.Node]*Node{}, offer: map[string]*fleet.Offer{}, uses: map[id.Run][]use{}, lives: map[id.Job]*life{},
+		h: &History{From: p.From, To: p.To, Policy: info.Policy, Idle: p.Idle},
+	}
+	if err := r.period(&p); err != nil {
+		return nil, err
+	}
+	for _, step := range []func(context.Context) error{r.readNodes, r.readOffers, r.readLeases, r.readRules, r.readBooks, r.readFeed, r.readCarried} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	r.finish()
+	return r.h, nil
+}
+
+// period settles of which time is read.
+func (r *reader) period(p *Period) error {
+	h := r.h
+	if h.To.IsZero() || h.To.After(r.now) {
+		h.To = r.now
+	}
+	if h.From.IsZero() {
+		h.From = h.To.Add(-p.Last)
+	}
+	if !h.From.Before(h.To) {
+		return fault.New(fault.Invalid, "empty_period", "the period from %s to %s is empty", h.From.UTC().Format(time.DateTime), h.To.UTC().Format(time.DateTime))
+	}
+	return nil
+}
+
+func (r *reader) gap(format string, args ...any) {
+	r.h.Gaps = append(r.h.Gaps, fmt.Sprintf(format, args...))
+}
+
+func (r *reader) leftOut(format string, args ...any) {
+	r.h.LeftOut = append(r.h.LeftOut, fmt.Sprintf(format, args...))
+}
+
+// pages reads all pages of a list.
+func pages(read func(cursor string) (next string, err error)) error {
+	cursor := ""
+	for {
+		next, err := read(cursor)
+		if err != nil || next == "" {
+			return err
+		}
+		cursor = next
+	}
+}
+
+// readNodes reads the yard's own nodes and what they cost.
+func (r *reader) readNodes(ctx context.Context) error {
+	tariff := &fleet.Tariff{}
+	free := 0
+	err := pages(func(cursor string) (string, error) {
+		p, err := r.Nodes(ctx, api.Page{Cursor: cursor, Limit: pageSize})
+		for i := range p.Nodes {
+			a := &p.Nodes[i]
+			if a.Class == fleet.OnDemand || a.State == string(fleet.Removed) {
+				continue
+			}
+			n := ownNode(a)
+			if a.Price == nil {
+				free++
+			} else {
+				price(tariff, &n.Node, a.Price)
+			}
+			r.nodes[n.ID] = &n
+		}
+		return p.Next, err
+	})
+	if len(tariff.Nodes) > 0 {
+		r.h.Tariff = tariff
+	}
+	if free > 0 {
+		r.gap("nobody told what %s cost: they count as free", count(free, "local or reserved node"))
+	}
+	return err
+}
+
+// ownNode makes a node of what the API tells of it.
+func ownNode(a *api.Node) Node {
+	n := fleet.Node{
+		ID: a.ID, Class: a.Class, Pool: a.Pool, State: fleet.Ready,
+		Inventory: fleet.Inventory{OS: a.OS, Arch: a.Arch, Version: a.Version, CPUs: a.CPUs, Memory: a.Memory, Disk: a.Disk},
+	}
+	for i := range a.GPUs {
+		g := &a.GPUs[i]
+		gpu := fleet.GPU{Index: g.Index, UUID: g.UUID, Model: g.Model, Memory: g.Memory, Fake: g.Fake, Peak: g.Peak, Measured: g.Measured, Bandwidth: g.Bandwidth, Watts: g.Watts}
+		if g.Origin == "table" {
+			gpu.Achievable = g.TFLOPS
+		}
+		n.Inventory.GPUs = append(n.Inventory.GPUs, gpu)
+	}
+	return Node{Node: n}
+}
+
+// price enters what a node costs into a tariff: between what it costs unused and with
+// all GPUs in use in even steps. Nodes of one class with like GPUs cost the same. How
+// much energy it is does not matter here, so that a kWh is taken to cost a dollar.
+func price(t *fleet.Tariff, n *fleet.Node, p *api.Price) {
+	gpu := kindOf(n)
+	if slices.ContainsFunc(t.Nodes, func(o fleet.NodePrice) bool { return o.GPU == gpu && o.Class == n.Class }) {
+		return
+	}
+	t.Energy = 1
+	line := fleet.NodePrice{GPU: gpu, Class: n.Class, Off: p.Unused == 0 && p.Hourly > 0}
+	rent := min(p.Rent, p.Unused)
+	energy := p.Unused - rent
+	if line.Off { // what it costs when it is on
+		rent, energy = p.Rent, 0
+	}
+	gpus := max(len(n.Inventory.GPUs), 1)
+	for used := range gpus + 1 {
+		part := float64(used) / float64(gpus)
+		line.Hourly = append(line.Hourly, rent+(p.Rent-rent)*part)
+		line.Watts = append(line.Watts, 1000*(energy+(p.Energy-energy)*part))
+	}
+	t.Nodes = append(t.Nodes, line)
+}
+
+// readOffers reads what can be hired.
+func (r *reader) readOffers(ctx context.Context) error {
+	closed := 0
+	err := pages(func(cursor string) (string, error) {
+		p, err := r.Offers(ctx, api.OfferFilter{Page: api.Page{Cursor: cursor, Limit: pageSize}})
+		r.h.Offers = append(r.h.Offers, p.Offers...)
+		closed += len(p.Closed)
+		return p.Next, err
+	})
+	for i := range r.h.Offers {
+		r.offer[r.h.Offers[i].Name] = &r.h.Offers[i]
+	}
+	if closed > 0 {
+		r.gap("what providers refuse now is left out of what could be hired; see trainyard offers --closed")
+	}
+	return err
+}
+
+// readLeases reads what was hired, for the offers that are there no more, and what was
+// refused.
+func (r *reader) readLeases(ctx context.Context) error {
+	refused := 0
+	err := pages(func(cursor string) (string, error) {
+		p, err := r.Leases(ctx, api.LeaseFilter{From: r.h.From, To: r.h.To, Page: api.Page{Cursor: cursor, Limit: pageSize}})
+		for i := range p.Leases {
+			l := &p.Leases[i]
+			if l.State == fleet.LeaseRefused {
+				refused++
+			} else if r.offer[l.Offer.Name] == nil && !l.Stray {
+				r.offer[l.Offer.Name] = &l.Offer
+				r.h.Offers = append(r.h.Offers, l.Offer)
+			}
+		}
+		return p.Next, err
+	})
+	if refused > 0 {
+		r.gap("providers refused %s; in the replay they refuse nothing", count(refused, "node"))
+	}
+	return err
+}
+
+// readRules reads limits and datasets.
+func (r *reader) readRules(ctx context.Context) error {
+	err := pages(func(cursor string) (string, error) {
+		p, err := r.Limits(ctx, api.Page{Cursor: cursor, Limit: pageSize})
+		for _, l := range p.Limits {
+			r.h.Limits = append(r.h.Limits, limitOf(&l))
+		}
+		return p.Next, err
+	})
+	if err != nil {
+		return err
+	}
+	if len(r.h.Limits) > 0 {
+		r.gap("limits are as they are now, and what was used before the period does not count")
+	}
+	return pages(func(cursor string) (string, error) {
+		p, err := r.Datasets(ctx, api.Page{Cursor: cursor, Limit: pageSize})
+		for i := range p.Datasets {
+			d := &p.Datasets[i]
+			data := dataset.Dataset{ID: d.ID, Owner: d.Owner, Created: d.Created, Rule: d.Place, Size: d.Size, Source: d.Source}
+			for _, c := range d.Copies {
+				data.Copies = append(data.Copies, dataset.Copy{Node: c.Node, Pool: c.Pool, At: c.At, Path: c.Path})
+			}
+			r.h.Data = append(r.h.Data, data)
+		}
+		return p.Next, err
+	})
+}
+
+func limitOf(a *api.Limit) tenant.Limit {
+	l := tenant.Limit{GPUs: a.GPUs, Nodes: a.Nodes, GPUHours: a.GPUHours, Money: a.Money, Period: a.Period, At: a.At, Borrow: a.Borrow, WarnAt: a.WarnAt}
+	switch kind, name, _ := strings.Cut(a.Subject, "/"); kind {
+	case "user":
+		l.Subject.User = id.User(name)
+	case "project":
+		l.Subject.Project = id.Project(name)
+	default:
+		l.Subject.Each = name
+	}
+	if l.Period == "" {
+		l.Period = tenant.Month
+	}
+	if l.At == "" {
+		l.At = tenant.LimitAsk
+	}
+	return l
+}
+
+// use is what a run used on a node.
+type use struct {
+	node  id.Node
+	gpu   string
+	offer string
+	gpus  float64 // GPU-seconds
+}
+
+// readBooks reads what everything cost, and on what each run ran.
+func (r *reader) readBooks(ctx context.Context) error {
+	r.tell("the books", 0)
+	total, err := r.Books(ctx, api.BookQuery{From: r.h.From, To: r.h.To})
+	if err != nil {
+		return err
+	}
+	r.h.Cost = total.Total.Cost
+	by := []ledger.Key{ledger.ByRun, ledger.ByJob, ledger.ByNode, ledger.ByGPU, ledger.ByOffer}
+	q := api.BookQuery{From: r.h.From, Where: []string{string(ledger.ByAccount) + "=" + string(ledger.Use)}}
+	for _, k := range by {
+		q.By = append(q.By, string(k))
+	}
+	books, err := r.Books(ctx, q)
+	if err != nil {
+		return err
+	}
+	for _, row := range books.Rows {
+		if len(row.Keys) != len(by) {
+			return fault.New(fault.Internal, "bad_books", "a row of the books has %d keys and should have %d", len(row.Keys), len(by))
+		}
+		run := id.Run(row.Keys[0])
+		r.uses[run] = append(r.uses[run], use{node: id.Node(row.Keys[2]), gpu: row.Keys[3], offer: row.Keys[4], gpus: row.GPUSeconds})
+		if j := id.Job(row.Keys[1]); r.lives[j] == nil {
+			r.lives[j] = &life{Job: Job{ID: j, Carried: true}}
+		}
+	}
+	return nil
+}
+
+// tries is how often something is asked that the yard refuses because it was asked
+// too much.
+const tries = 30
+
+// mostCarried is how many jobs of before the period are looked up.
+const mostCarried = 1000
+
+// readCarried looks up the jobs that were submitted before the period and ran in it.
+func (r *reader) readCarried(ctx context.Context) error {
+	looked, lost := 0, 0
+	for _, name := range r.names() {
+		l := r.lives[name]
+		if !l.Carried || l.later {
+			continue
+		}
+		if looked++; looked > mostCarried {
+			lost++
+			delete(r.lives, name)
+			continue
+		}
+		r.tell("jobs of before", looked)
+		d, err := r.patient(ctx, name)
+		if err != nil {
+			return err
+		}
+		if err := l.detail(&d, r.h.From, r.now); err != nil {
+			return err
+		}
+	}
+	if looked > lost {
+		r.gap("%s submitted before the period begin with it, with what they had left", jobsWere(looked-lost))
+	}
+	if lost > 0 {
+		r.leftOut("%s submitted before the period and are too many to look up", jobsWere(lost))
+	}
+	return nil
+}
+
+func jobsWere(n int) string {
+	if n == 1 {
+		return "1 job was"
+	}
+	return fmt.Sprintf("%d jobs were", n)
+}
+
+// patient reads a job, and waits a while when the yard was asked too often.
+func (r *reader) patient(ctx context.Context, j id.Job) (api.JobDetail, error) {
+	for n := 1; ; n++ {
+		d, err := r.Job(ctx, j)
+		if fault.KindOf(err) != fault.OverLimit || n == tries || !clock.Sleep(ctx, time.Second) {
+			return d, err
+		}
+	}
+}
+
+// where says on what a run ran.
+func (r *reader) where(run id.Run, spec *job.Spec, held time.Duration, s *Stretch) {
+	asked := max(spec.Resources.GPUs.Min, 0)
+	seconds := 0.0
+	for i, u := range r.uses[run] {
+		g := r.gpu(&u)
+		speed, _ := g.TFLOPS()
+		if i == 0 || speed < s.TFLOPS {
+			s.GPU, s.Memory, s.TFLOPS = g.Model, g.Memory, speed
+		}
+		s.Nodes++
+		seconds += u.gpus
+	}
+	s.GPUs = asked * max(s.Nodes, spec.Resources.Nodes.Min, 1)
+	if elastic := spec.Resources.GPUs.Max != spec.Resources.GPUs.Min; elastic && held > 0 && seconds > 0 {
+		s.GPUs = max(int(seconds/held.Seconds()+0.5), s.GPUs)
+	}
+}
