@@ -43,6 +43,6 @@ func run() int {
 // rootCommand has all commands: those that speak to a yard and those that start one.
 func rootCommand(env cli.Env) *cobra.Command {
 	root := cli.New(env)
-	root.AddCommand(upCommand(env), serverCommand(env), agentCommand(env), simulateCommand(env), replayCommand(env), generateCommand())
+	root.AddCommand(upCommand(env), serverCommand(env), agentCommand(env), simulateCommand(env), replayCommand(env), recommendCommand(env), generateCommand())
 	return root
 }

@@ -37,7 +37,7 @@ type recommendation struct {
 func recommendCommand(env cli.Env) *cobra.Command {
 	r := &recommendation{Console: console.New(env), last: lasting(30 * 24 * time.Hour), idle: lasting(5 * time.Minute)}
 	cmd := &cobra.Command{
-		Use: "recommend", Short: "Say what would have been cheaper or faster", GroupID: cli.GroupYard, Args: exit.Args(0, 0, ""),
+		Use: "recommend", Short: "Say what would have been cheaper or faster", GroupID: cli.GroupYard, Args: exit.NoArgs,
 		Long: "Replay what happened in a period in the simulator, as it was and with one thing changed at a time: one more reserved node, one node less, " +
 			"other GPUs, spot nodes, another time until idle nodes go back, another value of time. Say for each what it would have saved or added, " +
 			"by how much jobs would have ended sooner or later, at which price a node is worth having, and in how many weeks it would have paid.\n\n" +

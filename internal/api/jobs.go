@@ -32,6 +32,7 @@ type PlannedJob struct {
 	Fits      []id.Node `json:"fits" doc:"nodes that could run it, whether free or not; at most 20"`
 	FitCount  int       `json:"fit_count"`
 	Why       *Why      `json:"why" doc:"whether it would start now, and else what it would wait for"`
+	Options   []Option  `json:"options,omitempty" doc:"ways to run it, priced; the first is the one that would be taken"`
 }
 
 // Job is a job as people see it.

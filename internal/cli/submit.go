@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -172,7 +173,54 @@ func (a *app) plan(w io.Writer, plan api.SubmitReply) error {
 		}
 		t.Cells(table.Cell{Text: name}, table.Cell{Text: p.Resources}, fits, start)
 	}
+	if err := t.Write(w); err != nil {
+		return err
+	}
+	for i := range plan.Plan {
+		if err := a.options(w, &plan.Plan[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// options shows the ways to run a job, the one that would be taken first.
+func (a *app) options(w io.Writer, p *api.PlannedJob) error {
+	if len(p.Options) == 0 {
+		return nil
+	}
+	now := a.Clock.Now()
+	t := a.NewTableFor(w, "", "WHERE", "CLASS", "START", "DONE (80 %)", "COST", "WHY")
+	for i, o := range p.Options {
+		mark := table.Cell{}
+		if i == 0 {
+			mark = table.Cell{Text: "->", Color: table.Green}
+		}
+		start, done := "now", "unknown"
+		if o.Start != nil && o.Start.Sub(now) > time.Second {
+			start = inAbout(*o.Start, now)
+		}
+		if o.Finish != nil {
+			done = inAbout(*o.Finish, now)
+		}
+		if o.Earliest != nil && o.Latest != nil {
+			done += fmt.Sprintf(" (%s to %s)", length(*o.Earliest, now), length(*o.Latest, now))
+		}
+		cost := fmt.Sprintf("$%.2f", o.Cost)
+		if o.CostMost > o.Cost*1.005 {
+			cost += fmt.Sprintf(" (to $%.2f)", o.CostMost)
+		}
+		t.Cells(mark, table.Cell{Text: o.What}, table.Cell{Text: o.Class}, table.Cell{Text: start}, table.Cell{Text: done}, table.Cell{Text: cost}, table.Cell{Text: o.Verdict})
+	}
+	if _, err := fmt.Fprintf(w, "\nOptions; times rest on %s\n", p.Options[0].Basis); err != nil {
+		return err
+	}
 	return t.Write(w)
+}
+
+// length is how far away a time is.
+func length(t, now time.Time) string {
+	return job.Duration(max(t.Sub(now), 0).Round(time.Minute)).String()
 }
 
 func (a *app) notes(notes []string) {

@@ -118,4 +118,6 @@ type Rank struct {
 	Signalled bool `json:"signalled,omitempty"`
 	// Hourly is the money that it costs in an hour, as its limits count it.
 	Hourly float64 `json:"hourly,omitempty"`
+	// Weight is what it counts for fair share while it runs, settled when it was placed.
+	Weight float64 `json:"weight,omitempty"`
 }

@@ -25,10 +25,12 @@ type View struct {
 	Line    *queue.Line
 	Running []*Running            // jobs that hold nodes, by order of submission
 	Usage   func(id.User) float64 // decayed use in GPU-seconds
-	Tariff  *fleet.Tariff         // what nodes cost; nil if nobody told
-	Offers  []fleet.Offer         // what may be hired now, cheapest first
-	Leases  []*fleet.Lease        // that have not ended, by number
-	Past    *queue.Past           // how long earlier jobs ran; nil if nobody knows
+	// ProjectUsage is the same for projects. Nil means that nobody has used anything.
+	ProjectUsage func(id.Project) float64
+	Tariff       *fleet.Tariff  // what nodes cost; nil if nobody told
+	Offers       []fleet.Offer  // what may be hired now, cheapest first
+	Leases       []*fleet.Lease // that have not ended, by number
+	Past         *queue.Past    // how long earlier jobs ran; nil if nobody knows
 	// Allow tells what a job may still take by its owner's and its project's limits.
 	// Nil means that there are none.
 	Allow func(*queue.Item) tenant.Allowance

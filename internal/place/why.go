@@ -152,11 +152,11 @@ func noFit(v *View, m *fleet.Matcher, found int) Why {
 	need := m.Need
 	w := Why{Blocker: BlockNoFit}
 	if found > 0 {
-		w.Sentence = fmt.Sprintf("it needs %d nodes with %s each, and the yard has %d of them", need.Nodes, needWords(need), found)
+		w.Sentence = fmt.Sprintf("it needs %d nodes with %s each, and the yard has %d of them", need.Nodes, NeedWords(need), found)
 		w.Remedies = []string{fmt.Sprintf("ask for at most %s, or add nodes", plural(found, "node"))}
 		return w
 	}
-	w.Sentence = "no node of the yard has " + needWords(need)
+	w.Sentence = "no node of the yard has " + NeedWords(need)
 	gpus, cpus, memory := 0, job.CPUs(0), job.Bytes(0)
 	allowed := false
 	for i := range v.Rooms {
@@ -258,11 +258,11 @@ func busy(m *fleet.Matcher, open []*fleet.Room, fit int, self id.Job, held *Rese
 	}
 	switch {
 	case need.Nodes > 1:
-		w.Sentence = fmt.Sprintf("it needs %d nodes with %s each, free at the same time; %d of %d have that much free", need.Nodes, needWords(need), fit, len(open))
+		w.Sentence = fmt.Sprintf("it needs %d nodes with %s each, free at the same time; %d of %d have that much free", need.Nodes, NeedWords(need), fit, len(open))
 	case len(open) == 1:
-		w.Sentence = fmt.Sprintf("it needs %s; only %s could run it and does not have that much free", needWords(need), open[0].Node.ID)
+		w.Sentence = fmt.Sprintf("it needs %s; only %s could run it and does not have that much free", NeedWords(need), open[0].Node.ID)
 	default:
-		w.Sentence = fmt.Sprintf("it needs %s; %d nodes could run it and none has that much free", needWords(need), len(open))
+		w.Sentence = fmt.Sprintf("it needs %s; %d nodes could run it and none has that much free", NeedWords(need), len(open))
 	}
 	if held != nil && held.Job == self {
 		if w.Start = held.At; !held.At.IsZero() {

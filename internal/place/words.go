@@ -8,8 +8,8 @@ import (
 	"trainyard/internal/job"
 )
 
-// needWords says what one node must have.
-func needWords(n fleet.Need) string {
+// NeedWords says what one node must have.
+func NeedWords(n fleet.Need) string {
 	var parts []string
 	if n.GPUs > 0 {
 		what := plural(n.GPUs, "GPU")

@@ -22,6 +22,7 @@ type Item struct {
 	Job      id.Job
 	Number   uint64 // order of submission
 	User     id.User
+	Project  id.Project // "" if it belongs to none
 	Priority int
 	Shape    *Shape
 	Lasts    time.Duration // how long it will run, 0 if unknown

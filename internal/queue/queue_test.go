@@ -190,7 +190,7 @@ func TestUseDoesNotDependOnHowOftenItIsCounted(t *testing.T) {
 
 func TestWeight(t *testing.T) {
 	t.Parallel()
-	if got := queue.Weight(4, 2, 16); got != 10 {
+	if got := queue.Weight(4, 2, 16, 1); got != 10 {
 		t.Errorf("2 nodes with 4 GPUs and 16 CPUs each weigh %g, want 10", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/place"
 	"trainyard/internal/spec"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -46,7 +47,7 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*body[api.SubmitR
 		}
 	}
 	if in.Body.DryRun {
-		reply.Plan, err = s.preview(ctx, file)
+		reply.Plan, err = s.preview(ctx, who.User, file)
 		return &body[api.SubmitReply]{reply}, problemOrNil(err)
 	}
 	if err := s.checkWorkdir(ctx, in.Body.Workdir); err != nil {
@@ -151,14 +152,19 @@ func (s *Server) submittedBefore(ctx context.Context, m *yardmaster.Submit, repl
 }
 
 // preview says what would happen to the jobs of a file.
-func (s *Server) preview(ctx context.Context, file *spec.File) ([]api.PlannedJob, error) {
+func (s *Server) preview(ctx context.Context, owner id.User, file *spec.File) ([]api.PlannedJob, error) {
 	var plan []api.PlannedJob
+	var refused error
 	err := s.query(ctx, func(y *yardmaster.Yard) {
 		for i := range file.Jobs {
 			sp := &file.Jobs[i].Spec
-			why, fits := y.Preview(s.Clock.Now(), sp)
-			p := api.PlannedJob{Name: sp.Name, Resources: resourcesText(&sp.Resources), Fits: append([]id.Node{}, fits[:min(len(fits), 20)]...), FitCount: len(fits),
-				Why: toWhy(&yardmaster.WhyReport{Why: why})}
+			v, err := y.Preview(s.Clock.Now(), owner, sp)
+			if err != nil {
+				refused = err
+				return
+			}
+			p := api.PlannedJob{Name: sp.Name, Resources: resourcesText(&sp.Resources), Fits: append([]id.Node{}, v.Fits[:min(len(v.Fits), 20)]...), FitCount: len(v.Fits),
+				Why: toWhy(&yardmaster.WhyReport{Why: v.Why}), Options: toOptions(v.Options)}
 			if len(sp.Needs) > 0 {
 				p.Why = &api.Why{Blocker: "needs", Sentence: "waits until the jobs it needs have succeeded"}
 			}
@@ -168,5 +174,20 @@ func (s *Server) preview(ctx context.Context, file *spec.File) ([]api.PlannedJob
 	if err != nil { // the loop may still be at it
 		return nil, err
 	}
+	if refused != nil {
+		return nil, refused
+	}
 	return plan, nil
+}
+
+// toOptions turns a policy's options into those of the API.
+func toOptions(list []place.Option) []api.Option {
+	out := make([]api.Option, len(list))
+	for i, o := range list {
+		out[i] = api.Option{
+			What: o.What, Class: string(o.Class), Nodes: o.Nodes, Offer: o.Offer, Count: o.Count, Start: timeOrNil(o.Start), Finish: timeOrNil(o.Finish),
+			Earliest: timeOrNil(o.Earliest), Latest: timeOrNil(o.Latest), Cost: o.Cost, CostMost: o.CostMost, Basis: o.Basis, Verdict: o.Verdict,
+		}
+	}
+	return out
 }

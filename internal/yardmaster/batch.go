@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/queue"
 	"trainyard/internal/tenant"
 )
 
@@ -26,6 +27,7 @@ type Batch struct {
 	Limits   []tenant.Limit
 	Datasets []dataset.Dataset
 	Uses     []dataset.Use
+	Shares   []queue.Share
 	Books    books.Out
 	Events   []Event
 	Orders   []Order  // opened or changed
@@ -35,7 +37,7 @@ type Batch struct {
 // Empty reports whether there is nothing to commit.
 func (b *Batch) Empty() bool {
 	return len(b.Jobs)+len(b.Runs)+len(b.Nodes)+len(b.Users)+len(b.Tokens)+len(b.Events)+len(b.Orders)+len(b.Closed)+
-		len(b.Leases)+len(b.Limits)+len(b.Datasets)+len(b.Uses) == 0 && b.Books.Empty()
+		len(b.Leases)+len(b.Limits)+len(b.Datasets)+len(b.Uses)+len(b.Shares) == 0 && b.Books.Empty()
 }
 
 // Event is one entry of the feed: the audit log, the live feed and the history
@@ -84,6 +86,7 @@ type State struct {
 	Orders   []Order
 	Leases   []fleet.Lease // not ended, and those lately ended
 	Datasets []dataset.Dataset
+	Shares   []queue.Share
 	Books    books.Stored
 	// Needs holds the states of final jobs that waiting jobs need.
 	Needs map[id.Job]job.State

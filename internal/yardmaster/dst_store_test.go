@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/queue"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -23,6 +24,7 @@ type record struct {
 	nodes     map[id.Node]fleet.Node
 	users     map[id.User]tenant.User
 	tokens    map[id.Token]tenant.Token
+	shares    map[id.Project]queue.Share
 	orders    map[string]yardmaster.Order
 	lastJob   uint64
 	lastEvent uint64
@@ -33,7 +35,7 @@ type record struct {
 func newRecord() *record {
 	return &record{
 		jobs: map[id.Job]job.Job{}, runs: map[id.Run]job.Run{}, nodes: map[id.Node]fleet.Node{}, users: map[id.User]tenant.User{},
-		tokens: map[id.Token]tenant.Token{}, orders: map[string]yardmaster.Order{}, events: map[string]int{},
+		tokens: map[id.Token]tenant.Token{}, shares: map[id.Project]queue.Share{}, orders: map[string]yardmaster.Order{}, events: map[string]int{},
 	}
 }
 
@@ -69,6 +71,12 @@ func (s *record) commit(b *yardmaster.Batch) error {
 			return fmt.Errorf("token %s has number %d after %d", t.ID, t.Seq, old.Seq)
 		}
 		s.tokens[t.ID] = t
+	}
+	for _, h := range b.Shares {
+		if old, ok := s.shares[h.Project]; ok && h.Seq <= old.Seq {
+			return fmt.Errorf("the share of %s has number %d after %d", h.Project, h.Seq, old.Seq)
+		}
+		s.shares[h.Project] = h
 	}
 	for _, o := range b.Orders {
 		s.orders[o.Key()] = o
@@ -201,6 +209,7 @@ func (s *record) load(recent time.Time) (yardmaster.State, error) {
 	state.Nodes = slices.Collect(maps.Values(s.nodes))
 	state.Users = slices.Collect(maps.Values(s.users))
 	state.Tokens = slices.Collect(maps.Values(s.tokens))
+	state.Shares = slices.Collect(maps.Values(s.shares))
 	state.Orders = slices.Collect(maps.Values(s.orders))
 	// What is kept is text: nothing may depend on pointers that are shared in memory.
 	text, err := json.Marshal(state)

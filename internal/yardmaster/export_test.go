@@ -207,7 +207,7 @@ func checkOrders(y *Yard) error {
 }
 
 func checkUsers(y *Yard) error {
-	rates, alive := map[id.User]float64{}, map[id.User]int{}
+	rates, alive, projects := map[id.User]float64{}, map[id.User]int{}, map[id.Project]float64{}
 	for _, r := range y.jobs {
 		if !r.State.Final() {
 			alive[r.Owner]++
@@ -217,8 +217,14 @@ func checkUsers(y *Yard) error {
 		}
 		for _, k := range r.run.Ranks {
 			if k.State != job.RunEnded {
-				rates[r.Owner] += queue.Weight(k.Whole(), 1, float64(k.CPUs)/1000)
+				rates[r.Owner] += k.Weight
+				projects[r.Project] += k.Weight
 			}
+		}
+	}
+	for p, rate := range projects {
+		if p != "" && math.Abs(y.shares.Rate(p)-rate) > 1e-6 {
+			return fmt.Errorf("project %s is charged for %g GPUs and uses %g", p, y.shares.Rate(p), rate)
 		}
 	}
 	for _, u := range y.users {

@@ -31,10 +31,10 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 	r.run, r.Last = run, s.Seats[0].Node
 	y.nowRunning(r, run, s.Seats)
 	y.hold(r, run)
-	y.charge(r.Owner, runWeight(&run.Run))
 	for i := range run.Ranks {
 		y.use(r, &run.Ranks[i], 1)
 	}
+	y.charge(r, y.weigh(&run.Run))
 	y.used(r, run)
 	y.changedRun(run)
 	run.port = y.masterPort(run)
@@ -81,17 +81,35 @@ func (y *Yard) ends(r *jobRecord, run *runRecord) time.Time {
 	return at
 }
 
-// runWeight is what a run counts for fair share.
-func runWeight(run *job.Run) float64 {
+// weigh returns what the ranks of a run that have not ended count for fair share, and
+// settles that where it is new: what a GPU is worth may change while they run.
+func (y *Yard) weigh(run *job.Run) float64 {
 	total := 0.0
 	for i := range run.Ranks {
 		k := &run.Ranks[i]
-		total += rankWeight(k)
+		if k.State == job.RunEnded {
+			continue
+		}
+		if k.Weight == 0 {
+			k.Weight = queue.Weight(k.Whole(), 1, float64(k.CPUs)/1000, y.worth(k))
+		}
+		total += k.Weight
 	}
 	return total
 }
 
-func rankWeight(k *job.Rank) float64 { return queue.Weight(k.Whole(), 1, float64(k.CPUs)/1000) }
+// worth is what each GPU of a rank counts for fair share.
+func (y *Yard) worth(k *job.Rank) float64 {
+	n, ok := y.nodes[k.Node]
+	if !ok || len(k.GPUs) == 0 {
+		return 1
+	}
+	speed := 0.0
+	if g := n.Inventory.GPU(k.GPUs[0]); g != nil {
+		speed, _ = g.TFLOPS()
+	}
+	return queue.Worth(speed, k.Hourly/k.Whole())
+}
 
 // firstMasterPort is the first of the ports on which rank 0 of a run listens
 // for the others. Runs get different ones, because two may share a node.

@@ -40,7 +40,7 @@ func (y *Yard) describeItem(r *jobRecord) fleet.Need {
 		charge = defaultLast
 	}
 	r.entry = &queue.Item{
-		Job: r.ID, Number: number, User: r.Owner, Priority: r.Spec.Priority, Lasts: lasts,
+		Job: r.ID, Number: number, User: r.Owner, Project: r.Project, Priority: r.Spec.Priority, Lasts: lasts,
 		Cost: weight(&need, need.GPUs, need.Nodes) * charge.Seconds(), Prefer: r.Last, Outlook: r.outlook,
 		Spec: r.Spec, Since: y.now,
 	}
@@ -105,7 +105,7 @@ func (r *jobRecord) lasts(need *fleet.Need) time.Duration {
 }
 
 func weight(n *fleet.Need, gpus, nodes int) float64 {
-	return queue.Weight(float64(gpus), nodes, float64(n.CPUs)/1000)
+	return queue.Weight(float64(gpus), nodes, float64(n.CPUs)/1000, 1) // where it will run is not known yet
 }
 
 // user returns the record of a user. Jobs have an owner, but a store that was
@@ -129,10 +129,14 @@ func (y *Yard) usage(u id.User) float64 {
 	return queue.Decayed(r.Usage, r.rate, y.now.Sub(r.UsageAt))
 }
 
-// charge changes how much a user has in use now.
-func (y *Yard) charge(u id.User, delta float64) {
-	r := y.user(u)
-	r.Usage, r.UsageAt = y.usage(u), y.now
+// projectUsage returns a project's decayed use at this time.
+func (y *Yard) projectUsage(p id.Project) float64 { return y.shares.Use(y.now, p) }
+
+// charge changes how much the owner and the project of a job have in use now.
+func (y *Yard) charge(j *jobRecord, delta float64) {
+	y.shares.Charge(y.now, j.Project, delta)
+	r := y.user(j.Owner)
+	r.Usage, r.UsageAt = y.usage(j.Owner), y.now
 	r.rate += delta
 	if r.rate < 1e-9 { // sums of fractions do not come out at zero exactly
 		r.rate = 0

@@ -27,6 +27,7 @@ func (y *Yard) Load(now time.Time, s State) {
 	for _, u := range s.Users {
 		y.users[u.ID] = &userRecord{User: u}
 	}
+	y.shares.Load(s.Shares)
 	for _, t := range s.Tokens {
 		y.tokens[t.ID] = &tokenRecord{Token: t}
 	}
@@ -113,11 +114,13 @@ func (y *Yard) loadRun(run job.Run) {
 	}
 	y.nowRunning(r, rec, seats)
 	y.hold(r, rec)
-	live := rec.Run
-	live.Ranks = slices.DeleteFunc(slices.Clone(run.Ranks), func(k job.Rank) bool { return k.State == job.RunEnded })
-	y.user(r.Owner).rate += runWeight(&live)
-	for i := range live.Ranks {
-		y.use(r, &live.Ranks[i], 1)
+	weight := y.weigh(&rec.Run)
+	y.user(r.Owner).rate += weight
+	y.shares.Resume(r.Project, weight)
+	for i := range rec.Ranks {
+		if k := rec.Ranks[i]; k.State != job.RunEnded {
+			y.use(r, &k, 1)
+		}
 	}
 	if d := time.Duration(r.Spec.MaxDuration); d > 0 && !run.Started.IsZero() {
 		y.limit(run.ID, d)

@@ -540,8 +540,8 @@ func TestNodesKeptForAJobThatIsGoneAreFree(t *testing.T) {
 		t.Fatalf("held for %q, want %s", got, big)
 	}
 	y.ok(yardmaster.Cancel{Job: big, By: "alice"})
-	if why, _ := y.Preview(y.now, spec(1)); why.Blocker != place.BlockNone {
-		t.Errorf("a job submitted now would wait: %+v", why)
+	if p, err := y.Preview(y.now, "ann", spec(1)); err != nil || p.Why.Blocker != place.BlockNone {
+		t.Errorf("a job submitted now would wait: %+v, %v", p.Why, err)
 	}
 }
 

@@ -35,7 +35,7 @@ func (y *Yard) View(now time.Time) *place.View {
 func (y *Yard) glance(now time.Time) *place.View {
 	y.setNow(now)
 	return &place.View{
-		Now: y.now, Rooms: y.table.Own(), Bands: y.table.Bands(), Line: y.line, Running: y.running, Usage: y.usage, Tariff: y.cfg.Tariff,
+		Now: y.now, Rooms: y.table.Own(), Bands: y.table.Bands(), Line: y.line, Running: y.running, Usage: y.usage, ProjectUsage: y.projectUsage, Tariff: y.cfg.Tariff,
 		Offers: y.market.Open(y.now), Leases: y.leases.Live(), Allow: y.allow, Stage: y.stage, Past: &y.past, Rule: y.rule,
 	}
 }

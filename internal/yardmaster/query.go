@@ -149,21 +149,48 @@ func (y *Yard) position(j id.Job) int {
 	return 0
 }
 
-// Preview says what would happen to a job if it were submitted now: why it
-// would wait, and which nodes could ever run it.
-func (y *Yard) Preview(now time.Time, s *job.Spec) (place.Why, []id.Node) {
+// Preview is what would happen to a job if it were submitted now.
+type Preview struct {
+	Why     place.Why
+	Fits    []id.Node      // that could ever run it
+	Options []place.Option // priced, the one that would be taken first; none if the policy cannot tell
+}
+
+// Preview says what would happen to a job of this owner if it were submitted now, or
+// why it would be refused.
+func (y *Yard) Preview(now time.Time, owner id.User, s *job.Spec) (Preview, error) {
 	y.setNow(now)
-	need := y.need(&jobRecord{Job: job.Job{Spec: s}})
+	r := &jobRecord{Job: job.Job{ID: id.NewJob(y.lastJob + 1), Owner: owner, Project: id.Project(s.Project), Spec: s, State: job.Pending, Submitted: y.now, Since: y.now}}
+	r.outlook = newOutlook(&r.Job)
+	if _, err := y.data.PlaceOf(s.Place, s.Data); err != nil {
+		return Preview{}, err
+	}
+	if err := y.possible(r); err != nil {
+		return Preview{}, err
+	}
+	need := y.describeItem(r)
+	r.entry.Shape = &queue.Shape{Need: need, Count: 1}
 	v := y.glance(now)
-	v.Rule = func(id.Job) string { return y.data.Binds(s.Place, s.Data) }
+	v.Allow = func(it *queue.Item) tenant.Allowance {
+		if it == r.entry {
+			return y.allowance(r)
+		}
+		return y.allow(it)
+	}
+	p := Preview{Why: place.Explain(v, need, lasts(s), "", y.held)}
+	if why := y.barred(r, need.GPUs*need.Nodes); why != "" {
+		p.Why = place.Why{Blocker: place.BlockLimit, Sentence: why}
+	}
 	m := fleet.NewMatcher(need)
-	var fits []id.Node
 	for i := range v.Rooms {
 		if m.Eligible(&v.Rooms[i]) {
-			fits = append(fits, v.Rooms[i].Node.ID)
+			p.Fits = append(p.Fits, v.Rooms[i].Node.ID)
 		}
 	}
-	return place.Explain(v, need, lasts(s), "", y.held), fits
+	if adviser, ok := y.cfg.Policy.(place.Adviser); ok {
+		p.Options = adviser.Options(v, r.entry)
+	}
+	return p, nil
 }
 
 // NodeInfo is a node with what runs on it, by what it was hired and what it costs.

@@ -119,7 +119,10 @@ func (y *Yard) possible(r *jobRecord) error {
 	v.Rule = func(id.Job) string { return y.data.Binds(r.Spec.Place, r.Spec.Data) }
 	w := place.Explain(v, need, 0, "", nil)
 	err := fault.New(fault.Invalid, "nothing_fits", "%s", w.Sentence).WithField("resources")
-	if len(y.cfg.Offers) > 0 && fleet.OnDemand.Allows(need.Place) {
+	switch hirable := len(y.cfg.Offers) > 0 && fleet.OnDemand.Allows(need.Place); {
+	case y.table.Len() == 0:
+		err.Message, w.Remedies = "nothing that could be hired has "+place.NeedWords(need), nil
+	case hirable:
 		err.Message += ", nor does any offer that could be hired"
 	}
 	return err.WithRemedy("%s", strings.Join(append(w.Remedies, place.Largest(v, y.cfg.Offers, need.Place)), "; "))

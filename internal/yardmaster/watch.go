@@ -184,7 +184,7 @@ func (y *Yard) release(run *runRecord, k *job.Rank) {
 			y.idle(n.ID)
 		}
 	}
-	y.charge(y.jobs[run.Job].Owner, -rankWeight(k))
+	y.charge(y.jobs[run.Job], -k.Weight)
 	y.freed = y.freed || len(y.promises) > 0
 	if !run.planned { // else the plan knew
 		y.round = true

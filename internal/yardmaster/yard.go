@@ -73,6 +73,7 @@ type Yard struct {
 	runs   map[id.Run]*runRecord // not ended
 	nodes  map[id.Node]*nodeRecord
 	users  map[id.User]*userRecord
+	shares queue.Shares // of projects
 	tokens map[id.Token]*tokenRecord
 	orders map[string]*orderRecord
 	keys   map[submitKey][]id.Job
@@ -273,6 +274,7 @@ func (y *Yard) TakeInto(b *Batch) {
 	b.Limits, o.limits = o.limits, nil
 	b.Datasets, o.datasets = o.datasets, nil
 	b.Uses, o.uses = o.uses, nil
+	b.Shares = y.shares.Take()
 	b.Books = y.books.Take()
 	b.Leases = b.Leases[:0]
 	for _, l := range o.leases {

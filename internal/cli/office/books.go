@@ -22,9 +22,11 @@ type reportFlags struct {
 	csv       bool
 }
 
-func (r *reportFlags) flags(cmd *cobra.Command, last string) {
-	r.span.flags(cmd, last)
+// reportFlags gives a command the flags of every report.
+func (o *Office) reportFlags(cmd *cobra.Command, r *reportFlags) {
+	r.flags(cmd, "30d")
 	cmd.Flags().BoolVar(&r.csv, "csv", false, "as text with commas")
+	o.OutputFlag(cmd)
 	cmd.MarkFlagsMutuallyExclusive("csv", "output")
 }
 
@@ -72,10 +74,9 @@ func (o *Office) books() *cobra.Command {
 			})
 		},
 	}
-	r.flags(cmd, "30d")
+	o.reportFlags(cmd, &r)
 	cmd.Flags().StringSliceVar(&r.by, "by", []string{"researcher", "class"}, "rows are by `these`, separated by commas")
 	cmd.Flags().StringArrayVar(&r.where, "where", nil, "only what has this, as in `class=ondemand`; may be given several times")
-	o.OutputFlag(cmd)
 	return cmd
 }
 
@@ -137,9 +138,8 @@ func (o *Office) usage() *cobra.Command {
 			})
 		},
 	}
-	r.flags(cmd, "30d")
+	o.reportFlags(cmd, &r)
 	cmd.Flags().StringVar(&researcher, "researcher", "", "only what this `user` used and pays for")
-	o.OutputFlag(cmd)
 	return cmd
 }
 
@@ -268,10 +268,9 @@ func (o *Office) savings() *cobra.Command {
 			})
 		},
 	}
-	r.flags(cmd, "30d")
+	o.reportFlags(cmd, &r)
 	cmd.Flags().StringSliceVar(&r.by, "by", []string{"kind"}, "rows are by `these`: researcher, project, job, kind, hour, day, week, month")
 	cmd.Flags().StringArrayVar(&r.where, "where", nil, "only what has this, as in `researcher=ann`; may be given several times")
-	o.OutputFlag(cmd)
 	return cmd
 }
 

@@ -32,7 +32,7 @@ func (o *Office) data() *cobra.Command {
 	o.OutputFlag(cmd)
 	o.QuietFlag(cmd)
 	list := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List datasets", Args: exit.NoArgs,
+		Use: "list", Aliases: []string{"ls"}, Short: "List datasets", Args: exit.NoArgs, Example: "  trainyard data list",
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.listData(cmd.Context()) },
 	}
 	o.OutputFlag(list)
@@ -91,7 +91,7 @@ func copies(list []api.Copy) []string {
 
 func (o *Office) showData() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "show DATASET", Short: "Show a dataset", Args: exit.Args(1, 1, "dataset"),
+		Use: "show DATASET", Short: "Show a dataset", Args: exit.Args(1, 1, "dataset"), Example: "  trainyard data show scans",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.call(func(c *api.Client) error {
 				d, err := c.Dataset(cmd.Context(), id.Dataset(args[0]))

@@ -67,7 +67,7 @@ func (o *Office) listOffers(ctx context.Context, c *api.Client, f api.OfferFilte
 			return o.WriteTable(o.closedTable(all.Closed), "everything that is offered may be asked for")
 		}
 		if n := len(all.Closed); n > 0 {
-			defer o.Note("%s refused lately and not asked for now: trainyard offers --closed", table.Count(n, "kind of node"))
+			defer o.Note("Refused lately and not asked for now: %s. See: trainyard offers --closed", table.Count(n, "kind of node"))
 		}
 		return o.WriteTable(o.offerTable(all.Offers), "nothing that can be hired fits", "trainyard offers            all that can be hired; the server's configuration says which providers and prices")
 	})

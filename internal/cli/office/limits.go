@@ -21,7 +21,7 @@ func (o *Office) limits() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "limits", Short: "List who may have what, and where they stand", Args: exit.NoArgs,
 		Long:    "List the limits, what has been used of them, and where that goes if nothing more starts. Researchers see themselves.",
-		Example: "  trainyard limits\n  trainyard limit set user/ann --gpus 8 --money $500",
+		Example: "  trainyard limits\n  trainyard limit set user/ann --gpus 8 --money 500",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.call(func(c *api.Client) error { return o.listLimits(cmd.Context(), c) })
 		},
@@ -57,7 +57,7 @@ func (o *Office) listLimits(ctx context.Context, c *api.Client) error {
 					"each "+string(l.Period), string(l.At), "for each "+strings.TrimPrefix(l.Subject, "each/")+" without a limit of its own")
 			}
 		}
-		return o.WriteTable(t, "nobody is limited", "trainyard limit set user/ann --gpus 8 --money $500     8 GPUs at once, $500 a month")
+		return o.WriteTable(t, "nobody is limited", "trainyard limit set user/ann --gpus 8 --money 500     8 GPUs at once, $500 a month")
 	})
 }
 
@@ -127,7 +127,7 @@ func outlook(s *api.Standing, now time.Time) (string, table.Color) {
 func (o *Office) limit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "limit", Short: "Set or remove what a user or project may have", Args: exit.NoArgs,
-		Example: "  trainyard limit set user/ann --gpus 8 --money $500 --period month --at downgrade\n  trainyard limit set each/user --gpus 4 --borrow\n  trainyard limit remove user/ann",
+		Example: "  trainyard limit set user/ann --gpus 8 --money 500 --period month --at downgrade\n  trainyard limit set each/user --gpus 4 --borrow\n  trainyard limit remove user/ann",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(o.setLimit(), o.removeLimit())
@@ -150,7 +150,7 @@ func (o *Office) setLimit() *cobra.Command {
 			"  ask        nothing new starts until the limit is raised; what runs goes on\n" +
 			"  downgrade  what costs rent saves itself and goes on where no rent is paid\n" +
 			"  stop       what runs saves itself, stops, and waits for the next period or a higher limit",
-		Example: "  trainyard limit set user/ann --gpus 8 --money $500 --period month --at downgrade\n  trainyard limit set project/vision --nodes 2 --warn 90%",
+		Example: "  trainyard limit set user/ann --gpus 8 --money 500 --period month --at downgrade\n  trainyard limit set project/vision --nodes 2 --warn 90%",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.call(func(c *api.Client) error {
 				all, err := o.allLimits(cmd.Context(), c)
@@ -179,7 +179,7 @@ func (o *Office) setLimit() *cobra.Command {
 	f.IntVar(&in.GPUs, "gpus", 0, "so `many` GPUs at once")
 	f.IntVar(&in.Nodes, "nodes", 0, "so `many` on-demand nodes at once")
 	f.Float64Var(&in.GPUHours, "gpu-hours", 0, "so `many` GPU-hours in a period")
-	f.StringVar(&in.money, "money", "", "so much money in a period, rent and energy, as in `$500`")
+	f.StringVar(&in.money, "money", "", "so many `dollars` in a period, rent and energy together")
 	f.StringVar(&in.period, "period", "", "`day`, week or month; month unless said")
 	f.StringVar(&in.at, "at", "", "what happens at the limit: `warn`, ask, downgrade or stop; ask unless said")
 	f.BoolVar(&in.Borrow, "borrow", false, "more GPUs at once while nobody else waits for them")

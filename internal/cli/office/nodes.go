@@ -131,7 +131,11 @@ func speed(tflops float64, origin string) string {
 	if tflops == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s (%s)", table.Amount(tflops), origin)
+	digits := 0
+	if tflops < 100 {
+		digits = 1
+	}
+	return fmt.Sprintf("%.*f (%s)", digits, tflops, origin)
 }
 
 // power writes what is drawn now of what may be drawn.

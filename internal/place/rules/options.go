@@ -300,6 +300,23 @@ func (e *engine) hiring(w *wait, s *shape, a *tenant.Allowance) (option, bool) {
 	if len(e.view.Offers) == 0 || !fleet.OnDemand.Allows(s.match.Need.Place) {
 		return option{}, false
 	}
+	q := e.query(w, s)
+	best, ok := e.offers().first(&s.match.Need, &q)
+	if !ok {
+		return option{}, false
+	}
+	return e.hireOption(&best, a), true
+}
+
+// hireOption is a way to hire as an option.
+func (e *engine) hireOption(h *hire.Option, a *tenant.Allowance) option {
+	return option{
+		hire: true, offer: *h, gpus: h.GPUs, ready: h.Start.Sub(e.view.Now), runs: h.Finish.Sub(h.Start), money: h.Money, shown: h.Money, bar: barred(a, h),
+	}
+}
+
+// query is what is asked about what could be hired for a job.
+func (e *engine) query(w *wait, s *shape) hire.Query {
 	q := hire.Query{
 		Now: e.view.Now, Objective: job.ObjectiveBalanced, Value: w.value, Setup: e.cfg.Setup,
 		Run: w.lasts, Base: e.reference(s) * float64(max(s.match.Need.GPUs, 1)*s.match.Need.Nodes),
@@ -317,14 +334,7 @@ func (e *engine) hiring(w *wait, s *shape, a *tenant.Allowance) (option, bool) {
 	if e.view.Stage != nil && w.it.Spec != nil && len(w.it.Spec.Data) > 0 {
 		q.Stage = func(of *fleet.Offer) (time.Duration, float64) { return e.view.Stage(w.it, of.Node()) }
 	}
-	best, ok := e.offers().first(&s.match.Need, &q)
-	if !ok {
-		return option{}, false
-	}
-	o := option{hire: true, offer: best, gpus: best.GPUs, ready: best.Start.Sub(e.view.Now), money: best.Money, shown: best.Money}
-	o.runs = best.Finish.Sub(best.Start)
-	o.bar = barred(a, &best)
-	return o, true
+	return q
 }
 
 // barred says which limit keeps a job from hiring, "" if none does.

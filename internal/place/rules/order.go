@@ -16,7 +16,7 @@ import (
 // inOrder returns the jobs in the order in which they are considered, with one more
 // if there is one that is not in line.
 func (e *engine) inOrder(more *queue.Item) []*wait {
-	items := e.view.Line.Items()
+	items := e.items
 	e.policy.seen.forget(items)
 	list := make([]wait, 0, len(items)+1)
 	for _, it := range items {
@@ -29,7 +29,7 @@ func (e *engine) inOrder(more *queue.Item) []*wait {
 	order := make([]*wait, len(list))
 	for i := range list {
 		w := &list[i]
-		w.key *= excess(w.it.User)
+		w.key *= excess(w.it)
 		order[i] = w
 	}
 	slices.SortStableFunc(order, func(a, b *wait) int {
@@ -88,32 +88,59 @@ func (e *engine) describe(it *queue.Item) wait {
 	return w
 }
 
-// excess returns by how much the jobs of a user have to stand back, because they had
-// more than their share, or may come forward because they had less: between a
-// quarter and four times.
-func (e *engine) excess() func(id.User) float64 {
-	if e.view.Usage == nil {
-		return func(id.User) float64 { return 1 }
+// excess returns by how much a job has to stand back because its owner and its
+// project had more than their share, or may come forward because they had less:
+// between a quarter and four times. The fair share is the mean of all who have a job
+// here; each doubles what it counts for each share that was had beyond one's own.
+func (e *engine) excess() func(*queue.Item) float64 {
+	users, projects := portions[id.User]{}, portions[id.Project]{}
+	note := func(it *queue.Item) {
+		users.note(it.User, e.view.Usage)
+		if it.Project != "" {
+			projects.note(it.Project, e.view.ProjectUsage)
+		}
 	}
-	known := map[id.User]float64{}
-	sum := 0.0
 	for _, r := range e.view.Running {
-		if _, ok := known[r.User]; !ok {
-			known[r.User] = e.view.Usage(r.User)
-			sum += known[r.User]
+		note(r.Item)
+	}
+	for _, it := range e.items {
+		note(it)
+	}
+	return func(it *queue.Item) float64 {
+		over := users.over(it.User)
+		if it.Project != "" {
+			over += projects.over(it.Project)
 		}
-	}
-	for _, it := range e.view.Line.Items() {
-		if _, ok := known[it.User]; !ok {
-			known[it.User] = e.view.Usage(it.User)
-			sum += known[it.User]
+		if over == 0 {
+			return 1
 		}
+		return math.Exp2(min(max(over, -2), 2))
 	}
-	if len(known) < 2 || sum <= 0 {
-		return func(id.User) float64 { return 1 }
+}
+
+// portions is what each of those who have a job here has used.
+type portions[K comparable] struct {
+	of  map[K]float64
+	sum float64
+}
+
+func (p *portions[K]) note(k K, usage func(K) float64) {
+	if _, ok := p.of[k]; ok || usage == nil {
+		return
 	}
-	fair := sum / float64(len(known))
-	return func(u id.User) float64 { return math.Exp2(min(max(known[u]/fair-1, -2), 2)) }
+	if p.of == nil {
+		p.of = map[K]float64{}
+	}
+	p.of[k] = usage(k)
+	p.sum += p.of[k]
+}
+
+// over is how many fair shares someone has had beyond one, -1 for nothing at all.
+func (p *portions[K]) over(k K) float64 {
+	if len(p.of) < 2 || p.sum <= 0 {
+		return 0
+	}
+	return p.of[k]*float64(len(p.of))/p.sum - 1
 }
 
 // spent reports whether the round has looked at as much as it may.

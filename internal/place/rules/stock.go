@@ -31,6 +31,7 @@ type engine struct {
 	policy *Policy
 	cfg    *Config
 	view   *place.View
+	items  []*queue.Item // that wait, by order of submission
 	stocks []*stock
 	of     []int32 // stock of each room
 	open   []free
@@ -60,7 +61,7 @@ type shape struct {
 
 func newEngine(p *Policy, v *place.View) *engine {
 	e := &engine{
-		policy: p, cfg: &p.cfg, view: v, of: make([]int32, len(v.Rooms)), open: make([]free, len(v.Rooms)), kept: map[int32]*profile{}, booked: map[int32]bool{},
+		policy: p, cfg: &p.cfg, view: v, items: v.Line.Items(), of: make([]int32, len(v.Rooms)), open: make([]free, len(v.Rooms)), kept: map[int32]*profile{}, booked: map[int32]bool{},
 		mine: map[int32]id.Job{}, hired: map[id.Job][]*fleet.Lease{}, shapes: map[*queue.Shape]*shape{}, stops: map[id.Job]bool{},
 	}
 	type stockKey struct {
@@ -95,7 +96,7 @@ func (e *engine) reserveHired() {
 		return
 	}
 	waiting := map[id.Job]bool{}
-	for _, it := range e.view.Line.Items() {
+	for _, it := range e.items {
 		waiting[it.Job] = true
 	}
 	nodes := map[id.Node]id.Job{}

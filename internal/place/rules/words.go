@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -151,6 +152,12 @@ func (e *engine) advise(w *wait) []place.Option {
 	s := e.shapeOf(w.it.Shape)
 	options := e.options(w, s)
 	taken := e.best(w, options)
+	if taken != nil { // it may move when others are added
+		chosen := *taken
+		options = slices.DeleteFunc(options, func(o option) bool { return o.hire == chosen.hire && o.score == chosen.score })
+		options = append([]option{chosen}, append(options, e.others(w, s, &chosen)...)...)
+		taken = &options[0]
+	}
 	var list []place.Option
 	for i := range options {
 		o := &options[i]
@@ -186,6 +193,29 @@ func (e *engine) advise(w *wait) []place.Option {
 		list = append(list, p)
 		if o == taken {
 			list[0], list[len(list)-1] = list[len(list)-1], list[0]
+		}
+	}
+	return list
+}
+
+// maxOthers bounds how many offers are shown beside the best.
+const maxOthers = 4
+
+// others lists further ways to hire, to be shown.
+func (e *engine) others(w *wait, s *shape, taken *option) []option {
+	var list []option
+	a := e.allowance(w)
+	if len(e.view.Offers) == 0 || !fleet.OnDemand.Allows(s.match.Need.Place) {
+		return nil
+	}
+	for _, h := range e.offers().fit(&s.match.Need).Best(e.query(w, s)) {
+		o := e.hireOption(&h, &a)
+		if taken.hire && h.Offer.Name == taken.offer.Offer.Name {
+			continue
+		}
+		e.score(w, &o)
+		if list = append(list, o); len(list) == maxOthers {
+			break
 		}
 	}
 	return list

@@ -246,16 +246,16 @@ func (r *reader) finish() {
 	for _, c := range []struct {
 		n    int
 		text string
-	}{{never, "that ended before they ran"}, {waiting, "that still wait"}, {unknown, "of which nobody knows what they asked for"}} {
+	}{{never, "ended before they ran"}, {waiting, "still waiting"}, {unknown, "nobody knows what they asked for"}} {
 		if c.n > 0 {
-			r.leftOut("%s %s", count(c.n, "job"), c.text)
+			r.leftOut("%s: %s", c.text, count(c.n, "job"))
 		}
 	}
 	if running > 0 {
-		r.gap("%s still run and are taken to end now", count(running, "job"))
+		r.gap("taken to end now, because they still run: %s", count(running, "job"))
 	}
 	if needs > 0 {
-		r.gap("%s needed others: in the replay they may start at once", count(needs, "job"))
+		r.gap("able to start at once in the replay, though they needed others: %s", count(needs, "job"))
 	}
 	r.gap("the yard's nodes, prices and policy are as they are now; nodes that have been removed since are left out")
 }

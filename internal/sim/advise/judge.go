@@ -38,10 +38,10 @@ type Advice struct {
 	P95      float64  `json:"completion_p95_change_s"`
 	OnDemand float64  `json:"on_demand_hours_avoided"`
 	Rent     float64  `json:"on_demand_usd_avoided"`
-	Never    int      `json:"jobs_that_never_end,omitempty"` // beyond those of the replay of what was
-	Taken    int      `json:"spot_nodes_lost,omitempty"`     // in the period
-	Price    *float64 `json:"price_usd_per_hour,omitempty"`  // of the node that it is about, as it was reckoned with
-	Priced   string   `json:"price_known,omitempty"`         // how
+	Never    int      `json:"jobs_never_done,omitempty"`    // beyond those of the replay of what was
+	Taken    int      `json:"spot_nodes_lost,omitempty"`    // in the period
+	Price    *float64 `json:"price_usd_per_hour,omitempty"` // of the node that it is about, as it was reckoned with
+	Priced   string   `json:"price_known,omitempty"`        // how
 	// BreakEven is the price of that node below which having it pays.
 	BreakEven *float64 `json:"break_even_usd_per_hour,omitempty"`
 	Sure      Sure     `json:"sure"`
@@ -137,7 +137,7 @@ func (q *Question) weigh(a *Advice, c *comparison, cost float64) {
 	a.Verdict = NotWorth
 	switch saves, adds := a.Saved >= least, a.Saved <= -least; {
 	case a.Never > 0:
-		why = count(a.Never, "job") + " would run nowhere"
+		why = count(a.Never, "job") + " would never be done"
 	case saves && c.slower(a) && a.Saved < c.worth:
 		why = "the yard's own values make the time that is lost worth " + dollars(c.worth)
 	case saves && a.Sure.Chance < sureEnough:

@@ -151,7 +151,7 @@ func (r *reader) readNodes(ctx context.Context) error {
 		r.h.Tariff = tariff
 	}
 	if free > 0 {
-		r.gap("nobody told what %s cost: they count as free", count(free, "local or reserved node"))
+		r.gap("counted as free, because nobody told what they cost: %s", count(free, "local or reserved node"))
 	}
 	return err
 }
@@ -354,19 +354,12 @@ func (r *reader) readCarried(ctx context.Context) error {
 		}
 	}
 	if looked > lost {
-		r.gap("%s submitted before the period begin with it, with what they had left", jobsWere(looked-lost))
+		r.gap("begun with the period, with what was left of them then, because they were submitted before it: %s", count(looked-lost, "job"))
 	}
 	if lost > 0 {
-		r.leftOut("%s submitted before the period and are too many to look up", jobsWere(lost))
+		r.leftOut("submitted before the period, and too many to look up: %s", count(lost, "job"))
 	}
 	return nil
-}
-
-func jobsWere(n int) string {
-	if n == 1 {
-		return "1 job was"
-	}
-	return fmt.Sprintf("%d jobs were", n)
 }
 
 // patient reads a job, and waits a while when the yard was asked too often.

@@ -158,8 +158,7 @@ type bill struct {
 	spotRent   float64                   // of it
 	completion map[id.Job]time.Duration  // of counted jobs that ended
 	worth      map[id.Job]job.Objective  // what they care about
-	left       int                       // counted jobs that did not end
-	failed     int                       // counted jobs that did not succeed
+	left       int                       // counted jobs that were never done
 	taken      int                       // spot nodes
 	used       map[id.Node]time.Duration // GPU-time of own nodes
 	shapes     map[string]*shape         // hired nodes by kind and number of GPUs
@@ -195,14 +194,11 @@ func (p *play) bill(r *sim.Result, ends []*sim.Outcome, leases []hired) *bill {
 	for i, o := range ends {
 		switch {
 		case !p.work.counted[i]:
-		case o == nil:
+		case o == nil || o.State != job.Succeeded: // what is lost too often is given up
 			b.left++
 		default:
 			name := id.Job(o.Job.Name)
 			b.completion[name], b.worth[name] = o.Completion(), o.Job.Spec.Objective
-			if o.State != job.Succeeded {
-				b.failed++
-			}
 		}
 	}
 	for i := range leases {

@@ -104,6 +104,7 @@ const (
 	meterKind   = "meter"
 	totalKind   = "total"
 	toldKind    = "told"
+	shareKind   = "share"
 )
 
 // No guard: of most of them there is no sequence, and one writer writes in order.

@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/ledger"
+	"trainyard/internal/queue"
 	"trainyard/internal/store"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -63,6 +64,9 @@ func foldBooks(batches []*yardmaster.Batch) (bookChanges, error) {
 		}
 		for _, l := range b.Limits {
 			put(limitKind, l.Subject.String(), l.Seq, l)
+		}
+		for _, s := range b.Shares {
+			put(shareKind, string(s.Project), s.Seq, s)
 		}
 		o := &b.Books
 		for i := range o.Postings {
@@ -148,11 +152,13 @@ func loadRecord(state *yardmaster.State, r *record) error {
 		return appendDoc(&state.Books.Totals, r)
 	case toldKind:
 		return appendDoc(&state.Books.Told, r)
+	case shareKind:
+		return appendDoc(&state.Shares, r)
 	}
 	return fmt.Errorf("nothing is called a %q", r.kind)
 }
 
-func appendDoc[T dataset.Dataset | tenant.Limit | ledger.State | admit.Total | admit.Told](list *[]T, r *record) error {
+func appendDoc[T dataset.Dataset | tenant.Limit | ledger.State | admit.Total | admit.Told | queue.Share](list *[]T, r *record) error {
 	var value T
 	if err := json.Unmarshal([]byte(r.doc), &value); err != nil {
 		return fmt.Errorf("decode %s %s: %w", r.kind, r.id, err)

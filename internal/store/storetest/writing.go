@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/queue"
 	"trainyard/internal/store"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -40,7 +41,7 @@ func everything() *yardmaster.Batch {
 		Events: []yardmaster.Event{sampleEvent(31)},
 		Orders: []yardmaster.Order{sampleOrder("j7", 0)},
 		Leases: []fleet.Lease{sampleLease(3, fleet.LeaseActive)}, Limits: []tenant.Limit{full[tenant.Limit](1)},
-		Datasets: []dataset.Dataset{full[dataset.Dataset](1)}, Uses: []dataset.Use{full[dataset.Use](1)}, Books: sampleBooks(),
+		Datasets: []dataset.Dataset{full[dataset.Dataset](1)}, Uses: []dataset.Use{full[dataset.Use](1)}, Shares: []queue.Share{full[queue.Share](1)}, Books: sampleBooks(),
 	}
 }
 
@@ -57,6 +58,7 @@ func (h *harness) holds(s store.Store, b *yardmaster.Batch) {
 	h.same("leases", state.Leases, b.Leases)
 	h.same("limits", state.Books.Limits, b.Limits)
 	h.same("datasets", state.Datasets, b.Datasets)
+	h.same("shares", state.Shares, b.Shares)
 	h.same("meters", state.Books.Meters, b.Books.Meters)
 	h.same("totals", state.Books.Totals, b.Books.Totals)
 	h.same("what was told", state.Books.Told, b.Books.Told)

@@ -1,0 +1,194 @@
+package staging
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"trainyard/internal/dataset"
+	"trainyard/internal/job"
+)
+
+// Names inside the cache.
+const (
+	holdsDir   = ".holds"
+	viewsDir   = ".views"
+	goneDir    = ".gone-" // begins the name of what is being removed
+	partDir    = "part"
+	dataDir    = "data"
+	contentDir = "content"
+	aboutFile  = "about.json"
+	fromFile   = "from.json"
+)
+
+// about is about.json.
+type about struct {
+	Name   string    `json:"name"`
+	Source string    `json:"source"`
+	Base   string    `json:"base"`
+	Size   job.Bytes `json:"size"`
+}
+
+// entry is a dataset that is here as a whole.
+type entry struct {
+	about
+	dir  string
+	used time.Time
+}
+
+// path is where its content lies.
+func (e *entry) path() string { return contentPath(e.dir, e.Base) }
+
+func contentPath(dir, base string) string { return filepath.Join(dir, dataDir, contentDir, base) }
+
+// located is a dataset of a rank and where its program will find it.
+type located struct {
+	ref  job.DataRef
+	src  dataset.Source
+	key  string // of its entry, "" if it is read where it is
+	base string
+	path string
+}
+
+// keyOf names the entry of a dataset. Another source is other data.
+func keyOf(name, source string) string {
+	sum := sha256.Sum256([]byte(source))
+	return name + "-" + hex.EncodeToString(sum[:8])
+}
+
+// locate finds out how a dataset is come by.
+func (c *Cache) locate(ref job.DataRef) (located, error) {
+	p := located{ref: ref}
+	if ref.Path != "" && filepath.IsAbs(ref.Path) {
+		switch _, err := os.Stat(ref.Path); {
+		case err == nil:
+			p.path = ref.Path
+			return p, nil
+		case ref.Source == "" || !errors.Is(err, fs.ErrNotExist):
+			return p, failed(ref.Name, "a copy is said to be at %s: %v", ref.Path, err)
+		}
+	}
+	src, err := dataset.ParseSource(ref.Source)
+	if err != nil {
+		return p, failed(ref.Name, "%v", err)
+	}
+	p.src = src
+	switch src.Kind {
+	case dataset.SourceNone:
+		return p, failed(ref.Name, "it has no copy here and no source to fetch it from").WithRemedy("give it a source: trainyard data add %s --source …", ref.Name)
+	case dataset.SourcePath:
+		if _, err := os.Stat(src.At); err != nil {
+			return p, failed(ref.Name, "%v", err)
+		}
+		p.path = src.At
+	case dataset.SourceFile, dataset.SourceHTTP:
+		p.key, p.base = keyOf(ref.Name, ref.Source), src.Base
+		if p.base == "" {
+			p.base = ref.Name
+		}
+		p.path = contentPath(filepath.Join(c.opt.Dir, p.key), p.base)
+	}
+	return p, nil
+}
+
+// loadEntries reads what an earlier agent left.
+func (c *Cache) loadEntries() error {
+	list, err := os.ReadDir(c.opt.Dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range list {
+		dir := filepath.Join(c.opt.Dir, f.Name())
+		if strings.HasPrefix(f.Name(), goneDir) {
+			if err := os.RemoveAll(dir); err != nil {
+				return err
+			}
+		}
+		if strings.HasPrefix(f.Name(), ".") || !f.IsDir() {
+			continue
+		}
+		e, err := loadEntry(dir)
+		if err != nil {
+			// It is of no use as it is; that a run needs it does not depend on it.
+			c.opt.Log.Warn("a dataset in the cache cannot be read and will be fetched anew", "dir", dir, "error", err)
+			if err := os.RemoveAll(filepath.Join(dir, dataDir)); err != nil {
+				return err
+			}
+		}
+		if e != nil {
+			c.entries[f.Name()] = e
+		}
+	}
+	return nil
+}
+
+// loadEntry reads an entry, nil if it is not whole.
+func loadEntry(dir string) (*entry, error) {
+	path := filepath.Join(dir, dataDir, aboutFile)
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	e := &entry{dir: dir, used: info.ModTime()}
+	if err := readJSON(path, &e.about); err != nil {
+		return nil, err
+	}
+	if _, err := os.Lstat(e.path()); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// finish makes what was fetched whole: from here on it is there or it is not.
+func (c *Cache) finish(p located, size job.Bytes) (*entry, error) {
+	e := &entry{dir: filepath.Join(c.opt.Dir, p.key), used: c.opt.Clock.Now(), about: about{Name: p.ref.Name, Source: p.ref.Source, Base: p.base, Size: size}}
+	part := filepath.Join(e.dir, partDir)
+	if err := writeJSON(filepath.Join(part, aboutFile), e.about); err != nil {
+		return nil, err
+	}
+	if err := os.RemoveAll(filepath.Join(e.dir, fromFile)); err != nil {
+		return nil, err
+	}
+	return e, os.Rename(part, filepath.Join(e.dir, dataDir))
+}
+
+// touch notes that an entry is used.
+func (c *Cache) touch(e *entry) {
+	e.used = c.opt.Clock.Now()
+	if err := os.Chtimes(filepath.Join(e.dir, dataDir, aboutFile), e.used, e.used); err != nil {
+		c.opt.Log.Warn("cannot note the use of a dataset", "dataset", e.Name, "error", err)
+	}
+}
+
+func readJSON(path string, v any) error {
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, v)
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	return nil
+}
+
+// writeJSON replaces a file as a whole.
+func writeJSON(path string, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}

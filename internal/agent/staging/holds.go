@@ -1,0 +1,172 @@
+package staging
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// hold is what a rank uses.
+type hold struct {
+	rank  string
+	Keys  []string `json:"keys"`
+	View  string   `json:"view"`
+	waits *fetch   // for which it waits now, nil if for none
+}
+
+func (c *Cache) holdPath(rank string) string { return filepath.Join(c.opt.Dir, holdsDir, rank) }
+
+// loadHolds reads which ranks used what when an earlier agent ended: they may still run.
+func (c *Cache) loadHolds() error {
+	list, err := os.ReadDir(filepath.Join(c.opt.Dir, holdsDir))
+	if err != nil {
+		return err
+	}
+	for _, f := range list {
+		h := &hold{rank: f.Name()}
+		if strings.HasSuffix(f.Name(), ".new") {
+			if err := os.Remove(c.holdPath(f.Name())); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := readJSON(c.holdPath(f.Name()), h); err != nil {
+			return err
+		}
+		c.holds[h.rank] = h
+	}
+	return nil
+}
+
+// take keeps what a rank uses from being removed.
+func (c *Cache) take(h *hold) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := writeJSON(c.holdPath(h.rank), h); err != nil {
+		return err
+	}
+	c.holds[h.rank] = h
+	return nil
+}
+
+// Drop lets go of what a rank used. Of a rank that uses nothing nothing changes.
+func (c *Cache) Drop(rank string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.holds[rank]
+	if h == nil {
+		return nil
+	}
+	delete(c.holds, rank)
+	for _, key := range h.Keys {
+		if e := c.entries[key]; e != nil {
+			c.touch(e) // it was in use until now
+		}
+	}
+	errs := []error{os.Remove(c.holdPath(rank))}
+	if !c.viewUsed(h.View) {
+		errs = append(errs, os.RemoveAll(filepath.Join(c.opt.Dir, viewsDir, h.View)))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("let go of the data of %s: %w", rank, err)
+	}
+	return nil
+}
+
+// KeepOnly drops all ranks for which live is false.
+func (c *Cache) KeepOnly(live func(rank string) bool) error {
+	c.mu.Lock()
+	var over []string
+	for rank := range c.holds {
+		if !live(rank) {
+			over = append(over, rank)
+		}
+	}
+	c.mu.Unlock()
+	slices.Sort(over)
+	var errs []error
+	for _, rank := range over {
+		errs = append(errs, c.Drop(rank))
+	}
+	return errors.Join(errs...)
+}
+
+// held reports whether a rank uses an entry. The caller holds c.mu.
+func (c *Cache) held(key string) bool {
+	for _, h := range c.holds {
+		if slices.Contains(h.Keys, key) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Cache) viewUsed(view string) bool {
+	for _, h := range c.holds {
+		if h.View == view {
+			return true
+		}
+	}
+	return false
+}
+
+// viewName names a view by what it shows, so that ranks with the same data see the
+// same path: a set-up is cached by its environment.
+func viewName(places []located) string {
+	sum := sha256.New()
+	for _, p := range places {
+		fmt.Fprintf(sum, "%q %q\n", p.ref.Name, p.path)
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:16])
+}
+
+// makeView makes the folder that has a link for each dataset. One that is there
+// is right, since its name says what it shows.
+func (c *Cache) makeView(name string, places []located) (string, error) {
+	dir := filepath.Join(c.opt.Dir, viewsDir, name)
+	c.mu.Lock() // another rank may be about to make or to remove the same
+	defer c.mu.Unlock()
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	tmp, err := os.MkdirTemp(filepath.Dir(dir), ".new-")
+	if err != nil {
+		return "", err
+	}
+	for _, p := range places {
+		if err == nil {
+			err = os.Symlink(p.path, filepath.Join(tmp, p.ref.Name))
+		}
+	}
+	if err == nil {
+		err = os.Chmod(tmp, 0o755) //nolint:gosec // programs that run as others may read it
+	}
+	if err == nil {
+		err = os.Rename(tmp, dir)
+	}
+	if err != nil {
+		return "", errors.Join(err, os.RemoveAll(tmp))
+	}
+	return dir, nil
+}
+
+// prefix begins the variables by which programs find their data.
+const prefix = "TRAINYARD_DATA_"
+
+// variables are those of a rank. Where two datasets would have the same, it is the
+// first one's; TRAINYARD_DATA_DIR has them all.
+func variables(view string, places []located) map[string]string {
+	vars := map[string]string{prefix + "DIR": view}
+	for _, p := range places {
+		name := prefix + strings.NewReplacer("-", "_", ".", "_").Replace(strings.ToUpper(p.ref.Name))
+		if _, taken := vars[name]; !taken {
+			vars[name] = p.path
+		}
+	}
+	return vars
+}

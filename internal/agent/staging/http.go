@@ -1,0 +1,315 @@
+package staging
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"trainyard/internal/clock"
+	"trainyard/internal/job"
+)
+
+// maxWait bounds the wait before a fetch is tried again.
+const maxWait = 30 * time.Second
+
+// from is from.json: which version of the source a part is of.
+type from struct {
+	Validator string `json:"validator"` // for If-Range
+}
+
+// passing is a failure that may be over when it is tried again.
+type passing struct{ error }
+
+func (p passing) Unwrap() error { return p.error }
+
+// passed makes a failure that may be over soon.
+func passed(format string, args ...any) error { return passing{fmt.Errorf(format, args...)} }
+
+// download fetches a file over HTTP and goes on where it broke off, as long as that
+// leads anywhere.
+func (c *Cache) download(ctx context.Context, f *fetch) error {
+	d := &getting{fetch: f, cache: c, sum: sha256.New()}
+	best := int64(0)
+	for failures := 0; ; {
+		err := d.attempt(ctx)
+		var soon passing
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !errors.As(err, &soon):
+			return err
+		}
+		if got := f.got.Load(); got > best {
+			best, failures = got, 0
+		}
+		if failures++; failures >= c.opt.Tries {
+			return failed(f.ref.Name, "%v, %d times in a row", err, failures)
+		}
+		c.opt.Log.Warn("fetching of a dataset broke off", "dataset", f.ref.Name, "error", err)
+		why := err.Error() + ", trying again"
+		f.trouble.Store(&why)
+		clock.Sleep(ctx, job.Backoff(failures, c.opt.Wait, maxWait))
+	}
+}
+
+// getting is a file on its way over HTTP.
+type getting struct {
+	*fetch
+	cache  *Cache
+	sum    hash.Hash // of the first summed bytes
+	summed int64
+	part   *os.File
+}
+
+// attempt makes one request and takes what comes.
+func (d *getting) attempt(ctx context.Context) (err error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	stall := d.cache.opt.Stall
+	alarm := time.AfterFunc(stall, func() { stop(passed("nothing came for %v", job.Duration(stall))) })
+	defer alarm.Stop()
+	if d.part, err = os.OpenFile(d.target(), os.O_RDWR|os.O_CREATE, 0o644); err != nil { //nolint:gosec // programs that run as others may read it
+		return failed(d.ref.Name, "%v", err)
+	}
+	defer func() { err = errors.Join(err, d.part.Close()) }()
+	offset, validator, err := d.resumes()
+	if err != nil {
+		return failed(d.ref.Name, "%v", err)
+	}
+	resp, err := d.ask(ctx, offset, validator)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if offset, err = d.answered(resp, offset); err != nil {
+		return err
+	}
+	err = d.take(ctx, &lively{resp.Body, alarm, stall}, offset)
+	if err == nil {
+		err = d.whole()
+	}
+	return err
+}
+
+// lively puts off an alarm with everything that is read.
+type lively struct {
+	io.Reader
+	alarm *time.Timer
+	stall time.Duration
+}
+
+// Read reads on.
+func (l *lively) Read(p []byte) (int, error) {
+	n, err := l.Reader.Read(p)
+	if n > 0 {
+		l.alarm.Reset(l.stall)
+	}
+	return n, err
+}
+
+// resumes returns from where the source is asked to go on, and what must not have
+// changed there. Without a validator only a digest can tell that two halves belong together.
+func (d *getting) resumes() (offset int64, validator string, err error) {
+	info, err := d.part.Stat()
+	if err != nil || info.Size() == 0 {
+		return 0, "", err
+	}
+	var f from
+	if err := readJSON(filepath.Join(d.dir, fromFile), &f); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, "", nil //nolint:nilerr // half written: begin anew
+	}
+	if f.Validator == "" && d.src.SHA256 == "" {
+		return 0, "", nil
+	}
+	return info.Size(), f.Validator, nil
+}
+
+// ask sends the request.
+func (d *getting) ask(ctx context.Context, offset int64, validator string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.src.At, nil)
+	if err != nil {
+		return nil, failed(d.ref.Name, "%v", err)
+	}
+	req.Header.Set("Accept-Encoding", "identity") // ranges and sizes are those of the file
+	req.Header.Set("User-Agent", "trainyard-agent")
+	if offset > 0 {
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", offset))
+		if validator != "" {
+			req.Header.Set("If-Range", validator)
+		}
+	}
+	resp, err := d.cache.opt.Client.Do(req)
+	if err != nil {
+		return nil, d.brokeOff(ctx, err)
+	}
+	return resp, nil
+}
+
+// brokeOff is the failure of a connection.
+func (d *getting) brokeOff(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && ctx.Err() != nil {
+		err = cause
+	}
+	return passed("%s: %w", d.from(), err)
+}
+
+// answered looks at how the source answered and returns where its bytes belong.
+func (d *getting) answered(resp *http.Response, asked int64) (offset int64, err error) {
+	total := resp.ContentLength
+	switch {
+	case resp.StatusCode == http.StatusPartialContent && asked > 0:
+		start, size, ok := contentRange(resp.Header.Get("Content-Range"))
+		if !ok || start != asked {
+			return 0, errors.Join(passed("%s sent another part than it was asked for", d.from()), d.restart())
+		}
+		offset, total = start, size
+	case resp.StatusCode == http.StatusOK:
+	case resp.StatusCode == http.StatusRequestedRangeNotSatisfiable:
+		return 0, errors.Join(passed("%s has less than was fetched before", d.from()), d.restart())
+	case resp.StatusCode >= 500, resp.StatusCode == http.StatusRequestTimeout, resp.StatusCode == http.StatusTooManyRequests:
+		return 0, passed("%s answered %s", d.from(), resp.Status)
+	default:
+		return 0, failed(d.ref.Name, "%s answered %s", d.from(), resp.Status)
+	}
+	d.trouble.Store(nil)
+	d.got.Store(offset)
+	d.total.Store(max(total, 0))
+	if total >= 0 {
+		if err := d.sized(total); err != nil {
+			return 0, err
+		}
+	}
+	if err := d.cache.reserve(d.fetch, max(total, offset)); err != nil {
+		return 0, err
+	}
+	return offset, writeJSON(filepath.Join(d.dir, fromFile), from{Validator: validatorOf(resp.Header)})
+}
+
+// restart drops what is there of the file; it stays open.
+func (d *getting) restart() error {
+	d.got.Store(0)
+	return d.part.Truncate(0)
+}
+
+// contentRange reads "bytes 100-199/1000"; a size that is not told is -1.
+func contentRange(text string) (start, size int64, ok bool) {
+	text, found := strings.CutPrefix(text, "bytes ")
+	span, all, slash := strings.Cut(text, "/")
+	first, _, dash := strings.Cut(span, "-")
+	start, err := strconv.ParseInt(first, 10, 64)
+	if !found || !slash || !dash || err != nil {
+		return 0, 0, false
+	}
+	if all == "*" {
+		return start, -1, true
+	}
+	size, err = strconv.ParseInt(all, 10, 64)
+	return start, size, err == nil
+}
+
+// validatorOf returns what names this version of a file, "" if nothing does for sure.
+func validatorOf(h http.Header) string {
+	if tag := h.Get("ETag"); tag != "" && !strings.HasPrefix(tag, "W/") {
+		return tag
+	}
+	return h.Get("Last-Modified")
+}
+
+// take writes what comes behind the first offset bytes.
+func (d *getting) take(ctx context.Context, body io.Reader, offset int64) error {
+	if err := d.part.Truncate(offset); err != nil {
+		return failed(d.ref.Name, "%v", err)
+	}
+	if err := d.catchUp(offset); err != nil {
+		return failed(d.ref.Name, "%v", err)
+	}
+	if _, err := d.part.Seek(offset, io.SeekStart); err != nil {
+		return failed(d.ref.Name, "%v", err)
+	}
+	buf := make([]byte, 256<<10)
+	for {
+		n, err := body.Read(buf)
+		if n > 0 {
+			if werr := d.write(buf[:n]); werr != nil {
+				return werr
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return d.brokeOff(ctx, err)
+		}
+	}
+	if total, got := d.total.Load(), d.got.Load(); total > 0 && got < total {
+		return passed("%s broke off after %d of %d bytes", d.from(), got, total)
+	}
+	return nil
+}
+
+// write adds to the part, if there is room and the source sends no more than it may.
+func (d *getting) write(p []byte) error {
+	next := d.got.Load() + int64(len(p))
+	if total := d.total.Load(); total > 0 && next > total {
+		return failed(d.ref.Name, "%s sends more than the %d bytes that it announced", d.from(), total)
+	}
+	if limit := float64(d.ref.Size) * (1 + slack); limit > 0 && float64(next) > limit {
+		return d.sized(next)
+	}
+	if next > d.reserved.Load() {
+		if err := d.cache.reserve(d.fetch, next+step); err != nil {
+			return err
+		}
+	}
+	if _, err := d.part.Write(p); err != nil {
+		return failed(d.ref.Name, "%v", err)
+	}
+	if d.src.SHA256 != "" {
+		d.sum.Write(p)
+		d.summed = next
+	}
+	d.got.Store(next)
+	return nil
+}
+
+// catchUp lets the digest be that of the first bytes of the part, which an earlier
+// attempt, perhaps of an earlier agent, has left.
+func (d *getting) catchUp(offset int64) error {
+	if d.src.SHA256 == "" || d.summed == offset {
+		return nil
+	}
+	d.sum.Reset()
+	d.summed = offset
+	_, err := io.Copy(d.sum, io.NewSectionReader(d.part, 0, offset))
+	return err
+}
+
+// whole checks a file that has come to its end.
+func (d *getting) whole() error {
+	if err := d.sized(d.got.Load()); err != nil {
+		return errors.Join(err, d.discard())
+	}
+	if got := hex.EncodeToString(d.sum.Sum(nil)); d.src.SHA256 != "" && got != d.src.SHA256 {
+		return errors.Join(failed(d.ref.Name, "what %s has is not what was registered: its SHA-256 is %s", d.from(), got), d.discard())
+	}
+	if err := d.part.Chmod(0o444); err != nil {
+		return failed(d.ref.Name, "%v", err)
+	}
+	if err := d.part.Sync(); err != nil {
+		return failed(d.ref.Name, "%v", err)
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package staging
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trainyard/internal/job"
+)
+
+// step is for how much more there must be room while data comes whose size is not known.
+const step = 64 << 20
+
+// Of the disk a twentieth is left to others, and not more than spareMost.
+const (
+	sparePart = 20
+	spareMost = job.Bytes(10 << 30)
+)
+
+// diskFree asks the system.
+func diskFree(dir string) (free, total job.Bytes, err error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return 0, 0, fmt.Errorf("ask for the free space of %s: %w", dir, err)
+	}
+	size := job.Bytes(s.Bsize)
+	return job.Bytes(s.Bavail) * size, job.Bytes(s.Blocks) * size, nil
+}
+
+// reserve makes sure that there is room for a fetch to grow to a size, and removes
+// what no rank uses if that is what it takes.
+func (c *Cache) reserve(f *fetch, size int64) error {
+	c.space.Lock()
+	defer c.space.Unlock()
+	for {
+		lacks, err := c.lacks(f, size)
+		if err != nil {
+			return failed(f.ref.Name, "%v", err)
+		}
+		if lacks == "" {
+			f.reserved.Store(size)
+			return nil
+		}
+		removed, err := c.evict()
+		if err != nil {
+			return failed(f.ref.Name, "%s, and it cannot be cleared: %v", lacks, err)
+		}
+		if !removed {
+			return failed(f.ref.Name, "%s, and runs use all that is kept", lacks).WithRemedy("free some space, or let the job run where there is more")
+		}
+	}
+}
+
+// lacks says what there is too little of for a fetch to grow to a size, "" if there is enough.
+func (c *Cache) lacks(f *fetch, size int64) (string, error) {
+	free, total, err := c.opt.Free(c.opt.Dir)
+	if err != nil {
+		return "", err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	need := job.Bytes(size - f.got.Load())
+	spare := min(total/sparePart, spareMost)
+	var kept, coming job.Bytes
+	for _, e := range c.entries {
+		kept += e.Size
+	}
+	for _, o := range c.fetches {
+		if o != f {
+			kept += job.Bytes(max(o.reserved.Load(), o.got.Load()))
+			coming += job.Bytes(max(0, o.reserved.Load()-o.got.Load()))
+		}
+	}
+	switch {
+	case need+coming+spare > free:
+		return fmt.Sprintf("it needs %s and the disk has %s free, of which %s are kept for others", need.Short(), free.Short(), (coming + spare).Short()), nil
+	case c.opt.Limit > 0 && kept+job.Bytes(size) > c.opt.Limit:
+		return fmt.Sprintf("it has %s and %s of the %s for datasets are taken", job.Bytes(size).Short(), kept.Short(), c.opt.Limit.Short()), nil
+	}
+	return "", nil
+}
+
+// evict removes the dataset, or the part of one that nobody fetches any more, whose last use
+// is the longest ago, and reports whether there was one that no rank uses.
+func (c *Cache) evict() (bool, error) {
+	gone, err := c.retire()
+	if gone == "" || err != nil {
+		return false, err
+	}
+	return true, os.RemoveAll(gone)
+}
+
+// retire takes it out of the cache and returns where it lies to be removed, "" if there
+// is none. That is quick, so that nobody has to wait.
+func (c *Cache) retire() (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	oldest, when := "", time.Time{}
+	list, err := os.ReadDir(c.opt.Dir)
+	if err != nil {
+		return "", err
+	}
+	for _, d := range list {
+		key := d.Name()
+		if strings.HasPrefix(key, ".") || !d.IsDir() || c.fetches[key] != nil || c.held(key) {
+			continue
+		}
+		used := time.Time{} // a part goes first
+		if e := c.entries[key]; e != nil {
+			used = e.used
+		}
+		if oldest == "" || used.Before(when) {
+			oldest, when = key, used
+		}
+	}
+	if oldest == "" {
+		return "", nil
+	}
+	gone := filepath.Join(c.opt.Dir, goneDir+oldest)
+	if err := os.RemoveAll(gone); err != nil { // of an earlier attempt that failed
+		return "", err
+	}
+	if err := os.Rename(filepath.Join(c.opt.Dir, oldest), gone); err != nil {
+		return "", err
+	}
+	if e := c.entries[oldest]; e != nil {
+		c.opt.Log.Info("dataset removed to make room", "dataset", e.Name, "size", e.Size)
+	}
+	delete(c.entries, oldest)
+	return gone, nil
+}

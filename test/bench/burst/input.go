@@ -1,0 +1,105 @@
+package burst
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"trainyard/internal/sim/trace/rows"
+)
+
+// task is a job of the trace. Times are hours; at counts from the window's start.
+type task struct {
+	number int
+	name   string
+	at     float64
+	run    float64
+	gpus   int
+	owner  string
+}
+
+// cost is what the task costs in the cloud: GPU-hours, at one a GPU-hour money too.
+func (t *task) cost() float64 { return t.run * float64(t.gpus) }
+
+// window is a stretch of the trace on a cluster of its own.
+type window struct {
+	name     string
+	from, to string // dates; to is left out
+	nodes    int    // of eight GPUs
+	tasks    []task
+}
+
+const (
+	perNode    = 8
+	mostGPUs   = 256 // jobs with more are left out, as in the reference runs
+	phillyFile = "philly/philly_jobs.csv.gz"
+	calendar   = "2006-01-02 15:04:05"
+)
+
+// row is a line of the file.
+type row struct {
+	at    time.Duration // since 1970
+	run   float64       // hours
+	gpus  int
+	owner string
+}
+
+// load reads the file, in order of submission.
+func load(folder string) ([]row, error) {
+	name := filepath.Join(folder, phillyFile)
+	if _, err := os.Stat(name); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
+	}
+	list, err := rows.All(name, func(f *rows.File) ([]row, error) {
+		t, err := rows.WithHeader(f, ',', "timestamp", "duration", "num_gpus", "cluster")
+		if err != nil {
+			return nil, err
+		}
+		var list []row
+		err = t.Each(func() {
+			r := row{at: t.Wall("timestamp", calendar), run: t.Seconds("duration").Hours(), gpus: t.Count("num_gpus"), owner: t.Text("cluster")}
+			list = append(list, r)
+		})
+		return list, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(list, func(a, b row) int { return cmp.Compare(a.at, b.at) })
+	return list, nil
+}
+
+// cut takes the tasks of a window.
+func (w *window) cut(list []row) error {
+	from, err := time.Parse(time.DateOnly, w.from)
+	if err != nil {
+		return err
+	}
+	to, err := time.Parse(time.DateOnly, w.to)
+	if err != nil {
+		return err
+	}
+	begin, end := from.Sub(time.Unix(0, 0)), to.Sub(time.Unix(0, 0))
+	w.tasks = nil
+	for _, r := range list {
+		if r.at < begin || r.at >= end || r.gpus > mostGPUs {
+			continue
+		}
+		n := len(w.tasks)
+		w.tasks = append(w.tasks, task{number: n, name: fmt.Sprintf("philly-%d", n), at: (r.at - begin).Hours(), run: r.run, gpus: r.gpus, owner: r.owner})
+	}
+	return nil
+}
+
+// work is what all tasks cost in the cloud.
+func work(tasks []task) float64 {
+	sum := 0.0
+	for i := range tasks {
+		sum += tasks[i].cost()
+	}
+	return sum
+}
