@@ -64,7 +64,7 @@ bench-core: ## Measure the core, and Slurm beside it; figures in build/bench/ben
 
 # The policies and the simulator: each target prints its table and writes build/bench/<target>.json.
 # TRAINYARD_DATA names the folder with the public traces; without it what needs them is left out or generated.
-policy_benches := bench-andreas bench-datacenter bench-alloc bench-harvest bench-edl bench-elastic bench-swf bench-sim
+policy_benches := bench-andreas bench-datacenter bench-alloc bench-harvest bench-edl bench-elastic bench-swf bench-sim bench-place
 
 .PHONY: $(policy_benches)
 bench-andreas: ## Measure energy and lateness of andreas beside its baselines and the published rule
@@ -74,6 +74,7 @@ bench-harvest: ## Measure elastic jobs on idle nodes beside the same jobs on nod
 bench-edl: ## Measure elastic jobs beside a service whose load goes up and down
 bench-elastic: ## Measure elastic and preemptive policies on public workloads, beside published figures
 bench-swf: ## Check the orders of waiting jobs against an independent computation
+bench-place: ## Measure how long the policy rules takes to decide
 bench-sim: ## Measure the simulator: jobs and events a second, memory
 $(policy_benches):
 	@mkdir -p build/bench

@@ -44,5 +44,8 @@ func run() int {
 func rootCommand(env cli.Env) *cobra.Command {
 	root := cli.New(env)
 	root.AddCommand(upCommand(env), serverCommand(env), agentCommand(env), simulateCommand(env), replayCommand(env), recommendCommand(env), generateCommand())
+	if offers, _, err := root.Find([]string{"offers"}); err == nil && offers != root {
+		offers.AddCommand(importCommand(env)) // it needs the providers, which only the wiring knows
+	}
 	return root
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,7 +11,6 @@ import (
 	"trainyard/internal/cli"
 	"trainyard/internal/cli/console"
 	"trainyard/internal/cli/exit"
-	"trainyard/internal/cli/table"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/hire"
@@ -94,7 +92,7 @@ func (r *recommendation) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return r.Show(report, func() []string { return nil }, func() error { return showAdvice(r.Console, report) })
+	return r.Show(report, func() []string { return nil }, func() error { return report.Write(r.Stdout, r.NewTable) })
 }
 
 // question is what the flags ask.
@@ -151,103 +149,4 @@ func dayOrTime(text string) (time.Time, error) {
 		}
 	}
 	return time.Time{}, fmt.Errorf("%q is no day and no time: write it as in 2026-10-01 or 2026-10-01T12:00", text)
-}
-
-// showAdvice shows what is advised to people: a table for each verdict, then a
-// sentence for each line of it.
-func showAdvice(c *console.Console, r *advise.Report) error {
-	var out strings.Builder
-	say := func(format string, args ...any) { out.WriteString(table.Plain(fmt.Sprintf(format, args...)) + "\n") }
-	say("%s to %s, %s, policy %s", r.From.UTC().Format(time.DateOnly), r.To.UTC().Format(time.DateOnly), table.Count(r.Jobs, "job"), r.Policy)
-	say("As it was: %s a month, %s of it for %.0f hours of on-demand nodes; jobs took %s on average, %s at the 95th percentile.",
-		dollarText(r.Base.Cost), dollarText(r.Base.Rent), r.Base.OnDemand, table.Duration(job.Seconds(r.Base.Mean)), table.Duration(job.Seconds(r.Base.P95)))
-	say("Trust: %s.", r.Trust.Sentence)
-	for _, v := range []advise.Verdict{advise.Worth, advise.Trade, advise.NotWorth} {
-		if err := adviceTable(c, &out, r.Advice, v); err != nil {
-			return err
-		}
-	}
-	list := func(title string, lines []string) {
-		if len(lines) > 0 {
-			say("")
-			say("%s", title)
-		}
-		for _, l := range lines {
-			say("  - %s", l)
-		}
-	}
-	list("Left out:", r.LeftOut)
-	list("Replayed other than it was:", r.Gaps)
-	_, err := fmt.Fprint(c.Stdout, out.String())
-	return err
-}
-
-// adviceTable writes the advice with one verdict.
-func adviceTable(c *console.Console, out *strings.Builder, all []advise.Advice, v advise.Verdict) error {
-	t := c.NewTable("#", "WHAT", "SAVES A MONTH", "4 OF 5 MONTHS", "MEAN", "P95", "ON DEMAND", "WORTH BELOW", "PAID IN")
-	var why []string
-	for i := range all {
-		a := &all[i]
-		if a.Verdict != v {
-			continue
-		}
-		even := ""
-		if a.BreakEven != nil {
-			even = fmt.Sprintf("$%.2f/h", *a.BreakEven)
-		}
-		number := fmt.Sprint(i + 1)
-		t.Row(number, a.What, signed(a.Saved), signed(a.SavedLow)+" to "+signed(a.SavedHigh), laterText(a.Mean), laterText(a.P95), hoursText(a.OnDemand), even,
-			fmt.Sprintf("%d of %s", a.Sure.Paid, table.Count(a.Sure.Of, a.Sure.Unit)))
-		why = append(why, fmt.Sprintf("%3s. %s.", number, a.Why))
-	}
-	if t.Len() == 0 {
-		return nil
-	}
-	fmt.Fprintf(out, "\n%s\n", strings.ToUpper(string(v)))
-	if err := t.Write(out); err != nil {
-		return err
-	}
-	for _, line := range why {
-		out.WriteString(table.Plain(line) + "\n")
-	}
-	return nil
-}
-
-// dollarText writes money for people: whole dollars where it is many.
-func dollarText(f float64) string {
-	if f >= 100 {
-		return fmt.Sprintf("$%.0f", f)
-	}
-	return fmt.Sprintf("$%.2f", f)
-}
-
-// signed writes money that is saved, or added if it is less than nothing.
-func signed(f float64) string {
-	if f < 0 {
-		return "-" + dollarText(-f)
-	}
-	return dollarText(f)
-}
-
-// laterText writes by how much jobs end later or sooner.
-func laterText(seconds float64) string {
-	switch d := job.Seconds(max(seconds, -seconds)); {
-	case d < time.Second:
-		return "same"
-	case seconds > 0:
-		return table.Duration(d) + " later"
-	default:
-		return table.Duration(d) + " sooner"
-	}
-}
-
-// hoursText writes by how much less is hired.
-func hoursText(h float64) string {
-	switch {
-	case h > -0.05 && h < 0.05:
-		return "same"
-	case h > 0:
-		return fmt.Sprintf("%.0f h less", h)
-	}
-	return fmt.Sprintf("%.0f h more", -h)
 }

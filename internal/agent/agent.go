@@ -81,6 +81,7 @@ type Config struct {
 	Version        string
 
 	StoreLimit job.Bytes // of the content store; 20GB if left out
+	DataLimit  job.Bytes // of the datasets that are kept; as much as the disk has if left out
 	// OnLeaseEnd is the command that ends this machine when its lease is over, if it was
 	// hired; ExitOnLeaseEnd, or nothing, if the agent's own end is enough.
 	OnLeaseEnd string
@@ -107,6 +108,7 @@ type Agent struct {
 	yard     atomic.Pointer[api.Client]
 	rt       Runtime
 	files    *files
+	data     *data
 	contents *workdir.Store
 	fence    *fence
 	hold     *hold
@@ -268,6 +270,9 @@ func (a *Agent) open() error {
 	if a.contents, err = workdir.OpenStore(a.path("contents"), int64(a.cfg.StoreLimit), a.clk); err != nil {
 		return errors.Join(err, rt.Close())
 	}
+	if a.data, err = a.openData(); err != nil {
+		return errors.Join(err, rt.Close())
+	}
 	if a.hold, err = openHold(a.path(cloud.DeadlineFile), a.cfg.Moment); err != nil {
 		a.trouble("the machine's lease", err)
 	}
@@ -288,6 +293,7 @@ func (a *Agent) close() error {
 		yard.Close()
 	}
 	a.metrics.unregister()
+	a.data.close()
 	return errors.Join(a.closeMachine(), a.fence.close(), a.rt.Close())
 }
 

@@ -78,7 +78,7 @@ func (a *Agent) reconcileLoop(ctx context.Context) {
 		again := time.Hour
 		if failures++; err != nil {
 			again = job.Backoff(failures, retryFirst, retryMost)
-		} else if failures = 0; a.files.busy() {
+		} else if failures = 0; a.files.busy() || a.data.busy() {
 			again = progressEvery
 		}
 		wait, cancel := context.WithTimeout(ctx, again)
@@ -115,9 +115,23 @@ func (a *Agent) reconcile(ctx context.Context, tries map[key]int) error {
 			errs = append(errs, a.settle(ctx, k, assigned, have[k], tries))
 		}
 		errs = append(errs, a.results.keepOnly(func(k key) bool { _, ok := want.ranks[k]; return ok }))
+		errs = append(errs, a.data.keepOnly(a.live(want, have)))
 	}
 	a.publish(a.rt.List(), want)
 	return errors.Join(errs...)
+}
+
+// live names the ranks that run here or shall.
+func (a *Agent) live(want wanted, have map[key]*runtime.Status) map[string]bool {
+	live := map[string]bool{}
+	for k := range want.ranks {
+		_, over := a.results.all[k]
+		live[nameOf(k)] = !over
+	}
+	for k, st := range have {
+		live[nameOf(k)] = st.State != job.RunEnded
+	}
+	return live
 }
 
 // sortedKeys lists the keys of both, those that are only running first: they
@@ -186,12 +200,19 @@ func (a *Agent) start(ctx context.Context, k key, want api.Assignment, have *run
 			return a.startFailed(k, err, tries)
 		}
 	}
+	launch, ready, err := a.data.ready(k, want.Launch)
+	if err != nil {
+		return a.dataFailed(k, err)
+	}
+	if !ready {
+		return nil
+	}
 	a.starting.Lock()
 	defer a.starting.Unlock()
 	if a.closing {
 		return nil
 	}
-	spec := runtime.Spec{Run: want.Run, Rank: want.Rank, Job: want.Job, Epoch: want.Epoch, Launch: want.Launch, Devices: a.devices(want.Launch.GPUs)}
+	spec := runtime.Spec{Run: want.Run, Rank: want.Rank, Job: want.Job, Epoch: want.Epoch, Launch: launch, Devices: a.devices(want.Launch.GPUs)}
 	if err := a.rt.Start(ctx, spec); err != nil {
 		return a.startFailed(k, err, tries)
 	}

@@ -39,6 +39,11 @@ func (a *Agent) publish(list []runtime.Status, want wanted) {
 		}
 		ranks = append(ranks, report)
 	}
+	for _, report := range a.data.waiting() {
+		if !slices.ContainsFunc(list, func(st runtime.Status) bool { return st.Run == report.Run && st.Rank == report.Rank }) {
+			ranks = append(ranks, report)
+		}
+	}
 	for k, report := range a.results.all {
 		if _, assigned := want.ranks[k]; assigned {
 			ranks = append(ranks, report)
@@ -98,7 +103,7 @@ func (a *Agent) report(ctx context.Context, seq uint64) (api.ReportReply, error)
 		r.Inventory = &inv
 	}
 	a.mu.Unlock()
-	r.Ranks = a.addProgress(ranks, server)
+	r.Ranks, r.Data = a.addProgress(ranks, server), a.data.cache.Copies()
 	call, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	renew := a.hold.asking()

@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/queue"
+	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
 
@@ -23,6 +24,7 @@ func TestProjectsAreChargedAcrossARestart(t *testing.T) {
 		inv.GPUs = append(inv.GPUs, fleet.GPU{Index: i, Model: "NVIDIA H100", Memory: 80 << 30, Measured: 2 * queue.ReferenceTFLOPS})
 	}
 	y.ok(yardmaster.NodeReport{Node: "a", Inventory: &inv})
+	y.ok(yardmaster.PutUser{User: "bob", Role: tenant.Researcher, By: "admin"})
 	for _, owner := range []id.User{"alice", "bob"} {
 		s := spec(2)
 		s.Project = "vision"

@@ -41,13 +41,17 @@ func (y *Yard) watch(node id.Node, rep *RankReport) {
 	if rep.Progress != nil && rep.Rank == 0 {
 		y.told(y.jobs[run.Job], run, rep.Progress, rep.State != job.RunEnded)
 	}
+	if rep.State == job.RunPreparing && k.State == job.RunPreparing && rep.Reason != k.Reason {
+		k.Reason = rep.Reason // how far its preparation is
+		y.changedRun(run)
+	}
 	if rankOrder[rep.State] <= rankOrder[k.State] {
 		return
 	}
 	r := y.jobs[run.Job]
 	switch rep.State {
 	case job.RunPreparing:
-		k.State = job.RunPreparing
+		k.State, k.Reason = job.RunPreparing, rep.Reason
 		y.changedRun(run)
 		if to, err := run.State.After(job.RunPrepare); err == nil {
 			run.State = to
@@ -56,7 +60,7 @@ func (y *Yard) watch(node id.Node, rep *RankReport) {
 		if rep.State == job.RunStopping && rep.Started.IsZero() {
 			return // stopped before it began: its end will be told
 		}
-		k.State, k.Started = job.RunRunning, rep.Started
+		k.State, k.Started, k.Reason = job.RunRunning, rep.Started, ""
 		if k.Started.IsZero() {
 			k.Started = y.now
 		}

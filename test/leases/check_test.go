@@ -122,6 +122,35 @@ func (s *record) checkRuns() error {
 	return nil
 }
 
+// checkChanges compares what a batch says of leases with the truth: only what is heard is
+// renewed, and what has ended has no machine.
+func (w *world) checkChanges(b *yardmaster.Batch) {
+	quiet := w.config().SuspectAfter + time.Minute
+	for i := range b.Leases {
+		l := &b.Leases[i]
+		old, known := w.store.leases[l.ID]
+		for _, m := range w.provider(l.Offer.Provider).machines {
+			heard := later(m.reported, w.started)
+			switch {
+			case known && l.Node != "" && m.node == l.Node && old.State == fleet.LeaseActive && l.Ends.After(old.Ends) && w.now.Sub(heard) > quiet:
+				w.fail("lease %s was renewed and node %s was last heard %s ago", l.ID, l.Node, w.now.Sub(heard))
+			case l.State == fleet.LeaseEnded && !l.Stray && l.Instance == m.id && m.ended.IsZero():
+				w.fail("lease %s has ended and its machine %s has not: %s", l.ID, m.id, l.Reason)
+			}
+		}
+	}
+}
+
+// checkOverdue looks whether the yard holds on to what was not renewed in time.
+func (w *world) checkOverdue() {
+	cfg := w.config().Hire
+	for _, l := range w.store.held() {
+		if since := later(l.Ends, w.started); l.Live() && w.now.Sub(since) > cfg.Every()+time.Minute {
+			w.fail("lease %s is %s and was over %s ago", l.ID, l.State, w.now.Sub(l.Ends))
+		}
+	}
+}
+
 // checkWritten looks whether every machine that the yard has just heard of has a lease.
 func (w *world) checkWritten(provider string, known []fleet.Instance) {
 	for i := range known {

@@ -37,6 +37,7 @@ type machine struct {
 	deadline time.Time // when it must end itself, by the clock that counts from its boot
 	dead     bool      // its agent is
 	silent   time.Time // its agent reaches nobody until then
+	reported time.Time // when the yard last heard of it
 	node     id.Node
 	tries    int
 	procs    map[string]time.Time // orders and when they are done
@@ -176,7 +177,7 @@ func (m *machine) join() {
 		w.seen["answer to a join lost"]++
 		w.after(reportEvery, m.join)
 	default:
-		m.node = n.ID
+		m.node, m.reported = n.ID, w.now
 		if w.chance(20) {
 			w.after(w.upTo(10*time.Minute), m.intrude)
 		}
@@ -217,6 +218,9 @@ func (m *machine) report() {
 		return
 	}
 	reply, stored, err := w.send(m.tells())
+	if stored {
+		m.reported = w.now
+	}
 	switch heard, ok := reply.(yardmaster.Heard); {
 	case !stored || w.chance(20):
 	case err != nil: // it is no node any more

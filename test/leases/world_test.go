@@ -72,6 +72,7 @@ type world struct {
 	agenda    agenda
 	seq       int
 	life      int // of the server; counts its starts
+	started   time.Time
 	yard      *yardmaster.Yard
 	desk      *desk.Desk
 	inbox     []fleet.Lease // stored, and not yet told to the desk
@@ -209,7 +210,7 @@ func (w *world) boot() {
 	w.yard = yardmaster.New(w.config())
 	w.yard.Load(w.now, state)
 	w.desk = desk.NewDesk(desk.DefaultTiming(), "once", "twice")
-	w.inbox, w.heard = nil, newAnswers()
+	w.inbox, w.heard, w.started = nil, newAnswers(), w.now
 	if n := len(w.outages); n > 0 {
 		w.outages[n-1].to = w.now
 	}
@@ -271,6 +272,7 @@ func (w *world) commit() bool {
 		w.crash() // what was not stored never happened
 		return false
 	}
+	w.checkChanges(b)
 	if err := w.store.commit(b); err != nil {
 		w.fail("write %d: %w", w.writes, err)
 		return false
@@ -292,6 +294,7 @@ func (w *world) tick() {
 	if w.yard == nil {
 		return
 	}
+	w.checkOverdue()
 	wait := 25 * time.Second
 	if next := w.yard.NextTimer(); !next.IsZero() {
 		wait = min(wait, max(next.Sub(w.now), 100*time.Millisecond))

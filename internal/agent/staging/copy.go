@@ -17,7 +17,11 @@ func (c *Cache) copyFrom(ctx context.Context, f *fetch) error {
 	if err := f.discard(); err != nil {
 		return failed(f.ref.Name, "%v", err)
 	}
-	total, err := measure(ctx, f.src.At)
+	root, err := filepath.EvalSymlinks(f.src.At)
+	if err != nil {
+		return failed(f.ref.Name, "%v", err)
+	}
+	total, err := measure(ctx, root)
 	if err != nil {
 		return failed(f.ref.Name, "%v", err)
 	}
@@ -28,11 +32,11 @@ func (c *Cache) copyFrom(ctx context.Context, f *fetch) error {
 	if err := c.reserve(f, total); err != nil {
 		return err
 	}
-	err = filepath.WalkDir(f.src.At, func(path string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
 		}
-		inside, err := filepath.Rel(f.src.At, path)
+		inside, err := filepath.Rel(root, path)
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"trainyard/internal/dataset"
 	"trainyard/internal/job"
 )
@@ -159,7 +161,21 @@ func (c *Cache) finish(p located, size job.Bytes) (*entry, error) {
 	if err := os.RemoveAll(filepath.Join(e.dir, fromFile)); err != nil {
 		return nil, err
 	}
+	if err := settle(part); err != nil {
+		return nil, err
+	}
 	return e, os.Rename(part, filepath.Join(e.dir, dataDir))
+}
+
+// settle waits until the disk has all that was written, so that a power cut leaves no
+// dataset that only seems whole. One call for the whole disk: a folder may have
+// a million files.
+func settle(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
 }
 
 // touch notes that an entry is used.

@@ -23,8 +23,8 @@ import (
 // maxWait bounds the wait before a fetch is tried again.
 const maxWait = 30 * time.Second
 
-// from is from.json: which version of the source a part is of.
-type from struct {
+// version is from.json: which version of the source a part is of.
+type version struct {
 	Validator string `json:"validator"` // for If-Range
 }
 
@@ -81,6 +81,9 @@ func (d *getting) attempt(ctx context.Context) (err error) {
 	stall := d.cache.opt.Stall
 	alarm := time.AfterFunc(stall, func() { stop(passed("nothing came for %v", job.Duration(stall))) })
 	defer alarm.Stop()
+	if err := os.Chmod(d.target(), 0o644); err != nil && !errors.Is(err, fs.ErrNotExist) { //nolint:gosec // one that was whole but for its name
+		return failed(d.ref.Name, "%v", err)
+	}
 	if d.part, err = os.OpenFile(d.target(), os.O_RDWR|os.O_CREATE, 0o644); err != nil { //nolint:gosec // programs that run as others may read it
 		return failed(d.ref.Name, "%v", err)
 	}
@@ -127,14 +130,14 @@ func (d *getting) resumes() (offset int64, validator string, err error) {
 	if err != nil || info.Size() == 0 {
 		return 0, "", err
 	}
-	var f from
-	if err := readJSON(filepath.Join(d.dir, fromFile), &f); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	var v version
+	if err := readJSON(filepath.Join(d.dir, fromFile), &v); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, "", nil //nolint:nilerr // half written: begin anew
 	}
-	if f.Validator == "" && d.src.SHA256 == "" {
+	if v.Validator == "" && d.src.SHA256 == "" {
 		return 0, "", nil
 	}
-	return info.Size(), f.Validator, nil
+	return info.Size(), v.Validator, nil
 }
 
 // ask sends the request.
@@ -195,7 +198,10 @@ func (d *getting) answered(resp *http.Response, asked int64) (offset int64, err 
 	if err := d.cache.reserve(d.fetch, max(total, offset)); err != nil {
 		return 0, err
 	}
-	return offset, writeJSON(filepath.Join(d.dir, fromFile), from{Validator: validatorOf(resp.Header)})
+	if err := writeJSON(filepath.Join(d.dir, fromFile), version{Validator: validatorOf(resp.Header)}); err != nil {
+		return 0, failed(d.ref.Name, "%v", err)
+	}
+	return offset, nil
 }
 
 // restart drops what is there of the file; it stays open.
@@ -306,9 +312,6 @@ func (d *getting) whole() error {
 		return errors.Join(failed(d.ref.Name, "what %s has is not what was registered: its SHA-256 is %s", d.from(), got), d.discard())
 	}
 	if err := d.part.Chmod(0o444); err != nil {
-		return failed(d.ref.Name, "%v", err)
-	}
-	if err := d.part.Sync(); err != nil {
 		return failed(d.ref.Name, "%v", err)
 	}
 	return nil

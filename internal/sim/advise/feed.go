@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"trainyard/internal/api"
@@ -141,6 +142,7 @@ func (r *reader) note(e *api.Event) (more int, err error) {
 				a.ended, a.cause = e.At, job.Cause(e.To)
 			}
 		}
+	case !strings.HasPrefix(e.Kind, "job."): // leases of a job have states of their own
 	case e.To == string(job.Starting) && e.Run != "":
 		l.runs = append(l.runs, attempt{id: e.Run, ordered: e.At})
 	case e.To == string(job.Running):

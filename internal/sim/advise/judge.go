@@ -156,8 +156,10 @@ func (q *Question) weigh(a *Advice, c *comparison, cost float64) {
 		a.Verdict, why = Worth, "it costs no more"
 	case c.slower(a):
 		why = "it saves nothing and jobs end later"
-	default:
+	case a.Saved == 0 && a.Mean == 0 && a.P95 == 0:
 		why = "it makes no difference"
+	default:
+		why = "that is too little to matter"
 	}
 	a.Why = sentence(a, why)
 }

@@ -144,6 +144,7 @@ func TestAPeriodIsReadFromFeedAndBooks(t *testing.T) {
 	y.tell(1.5, "node.drained", api.Event{Node: "box"})
 	y.tell(1.75, "node.undrained", api.Event{Node: "box"})
 	y.submit(2, "j2", specOf(1, ""))
+	y.tell(2, "lease.refused", api.Event{Job: "j2", Lease: "l1", To: "refused"}) // says nothing of the job itself
 	y.goes("j2", 1, 2, 2.5, 4, job.CauseNodeLost, job.Recovering, "hired", "cloud/old", 2) // without a checkpoint: lost
 	y.goes("j2", 2, 5, 5, 8, job.CauseNone, job.Succeeded, "box", "", 3)
 	y.submit(3, "j3", specOf(1, ""))
@@ -159,20 +160,21 @@ func TestAPeriodIsReadFromFeedAndBooks(t *testing.T) {
 	type short struct {
 		Job       id.Job
 		Submitted float64
+		Ended     float64
 		Carried   bool
 		Ran       []advise.Stretch
 	}
 	var got []short
 	for _, j := range h.Jobs {
-		got = append(got, short{j.ID, j.Submitted.Sub(begin).Hours(), j.Carried, j.Ran})
+		got = append(got, short{j.ID, j.Submitted.Sub(begin).Hours(), j.Ended.Sub(begin).Hours(), j.Carried, j.Ran})
 	}
 	v100 := func(lasted time.Duration, tflops float64, gpus int, lost bool) []advise.Stretch {
 		return []advise.Stretch{{Lasted: lasted, GPU: "V100", Memory: 16 << 30, TFLOPS: tflops, GPUs: gpus, Nodes: 1, Lost: lost}}
 	}
 	want := []short{
-		{"j1", 0, true, v100(4*hour, 90, 2, false)},
-		{"j2", 2, false, append(v100(90*time.Minute, 93.75, 1, true), v100(3*hour, 90, 1, false)...)},
-		{"j5", 6, false, v100(2*hour, 93.75, 2, false)},
+		{"j1", 0, 4, true, v100(4*hour, 90, 2, false)},
+		{"j2", 2, 8, false, append(v100(90*time.Minute, 93.75, 1, true), v100(3*hour, 90, 1, false)...)},
+		{"j5", 6, 12, false, v100(2*hour, 93.75, 2, false)},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

@@ -37,7 +37,7 @@ func lasting(seconds float64) string {
 	case d >= time.Hour:
 		return fmt.Sprintf("%dh %dm", d/time.Hour, d%time.Hour/time.Minute)
 	case d >= time.Minute:
-		return fmt.Sprintf("%dm", d/time.Minute)
+		return fmt.Sprintf("%dm %ds", d/time.Minute, d%time.Minute/time.Second)
 	}
 	return fmt.Sprintf("%ds", d/time.Second)
 }
@@ -52,11 +52,11 @@ func sentence(a *Advice, why string) string {
 	var b strings.Builder
 	switch {
 	case a.Saved > 0:
-		fmt.Fprintf(&b, "%s saves %s a month", a.What, dollars(a.Saved))
+		fmt.Fprintf(&b, "%s: saves %s a month", a.What, dollars(a.Saved))
 	case a.Saved < 0:
-		fmt.Fprintf(&b, "%s adds %s a month", a.What, dollars(a.Saved))
+		fmt.Fprintf(&b, "%s: adds %s a month", a.What, dollars(a.Saved))
 	default:
-		fmt.Fprintf(&b, "%s costs the same", a.What)
+		fmt.Fprintf(&b, "%s: costs the same", a.What)
 	}
 	switch {
 	case a.OnDemand >= 1:

@@ -12,7 +12,7 @@ import (
 func TestTry(t *testing.T) {
 	list, err := load("/work/shared/data")
 	if err != nil { t.Fatal(err) }
-	w := &window{name: "oct09", from: "2017-10-09", to: "2017-10-23", nodes: 32}
+	w := &window{name: "oct09", from: "2017-10-09", to: os.Getenv("TO"), nodes: 32}
 	if err := w.cut(list); err != nil { t.Fatal(err) }
 	fmt.Println(len(w.tasks), work(w.tasks))
 	for _, f := range strings.Split(os.Getenv("VS"), ",") {

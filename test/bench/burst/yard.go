@@ -37,7 +37,7 @@ func (y yardRun) run(w *window) (outcome, []seat, error) {
 	}
 	sum := newSummary(w)
 	cfg := sim.Config{
-		Policy: make(), Nodes: local(w.nodes), Jobs: trace.List(y.jobs(w.tasks)), Keep: math.MaxInt32,
+		Policy: make(), Nodes: local(w.nodes), Jobs: trace.List(y.jobs(w.tasks)),
 		Yard: func(c *yardmaster.Config) { c.Keep.Idle, c.Keep.Margin = 0, 0 },
 		Done: func(o *sim.Outcome) {
 			var n int

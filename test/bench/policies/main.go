@@ -27,6 +27,7 @@ import (
 	"trainyard/test/bench/edl"
 	"trainyard/test/bench/elastic"
 	"trainyard/test/bench/harvest"
+	"trainyard/test/bench/place"
 	"trainyard/test/bench/simulator"
 	"trainyard/test/bench/swf"
 	"trainyard/test/bench/target"
@@ -35,7 +36,7 @@ import (
 // targets are the benchmarks by name.
 var targets = map[string]func(io.Writer, target.Options) (map[string]float64, error){
 	"alloc": alloc.Run, "andreas": andreas.Run, "datacenter": datacenter.Run, "edl": edl.Run,
-	"elastic": elastic.Run, "harvest": harvest.Run, "sim": simulator.Run, "swf": swf.Run,
+	"elastic": elastic.Run, "harvest": harvest.Run, "place": place.Run, "sim": simulator.Run, "swf": swf.Run,
 }
 
 func main() {

@@ -1,0 +1,151 @@
+package staging_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"trainyard/internal/agent/staging"
+	"trainyard/internal/job"
+)
+
+// ticking is a clock that goes on by a second each time it is read.
+type ticking struct{ at *time.Time }
+
+func (c ticking) Now() time.Time {
+	*c.at = c.at.Add(time.Second)
+	return *c.at
+}
+
+func kept(c *staging.Cache) []string {
+	names := []string{}
+	for _, d := range c.Copies() {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+func TestWhatWasUsedLongestAgoMakesRoom(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*staging.Options){
+		"on the disk":      func(o *staging.Options) { o.Free = disk{3_400_000}.free }, // of which 170,000 are left to others
+		"within the limit": func(o *staging.Options) { o.Limit = 3_200_000 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, whole(content(1_000_000), "v1"))
+			opt := options(t)
+			at := modified
+			opt.Clock = ticking{&at}
+			change(&opt)
+			c := open(t, opt)
+			ref := func(name string) job.DataRef { return job.DataRef{Name: name, Source: s.URL + "/" + name} }
+			drop := func(ranks ...string) {
+				for _, r := range ranks {
+					if err := c.Drop(r); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			stage(t, c, "j1", ref("a"))
+			stage(t, c, "j2", ref("b"))
+			stage(t, c, "j3", ref("c"))
+			_, err := c.Stage(t.Context(), "j4", []job.DataRef{ref("d")})
+			if err == nil || !strings.Contains(err.Error(), "runs use all that is kept") {
+				t.Fatalf("with all in use: %v", err)
+			}
+			drop("j2", "j1") // b was used until before a was
+			stage(t, c, "j4", ref("d"))
+			if diff := cmp.Diff([]string{"a", "c", "d"}, kept(c)); diff != "" {
+				t.Errorf("kept (-want +got):\n%s", diff)
+			}
+			stage(t, c, "j5", ref("a"))
+			drop("j3")
+			stage(t, c, "j6", ref("e"))
+			if diff := cmp.Diff([]string{"a", "d", "e"}, kept(c)); diff != "" {
+				t.Errorf("kept (-want +got):\n%s", diff)
+			}
+			c.Close()
+			next := open(t, opt)
+			if diff := cmp.Diff([]string{"a", "d", "e"}, kept(next)); diff != "" {
+				t.Errorf("kept by the next agent (-want +got):\n%s", diff)
+			}
+			if _, err := next.Stage(t.Context(), "j7", []job.DataRef{ref("f")}); err == nil {
+				t.Error("the next agent removed what runs use")
+			}
+			if err := next.KeepOnly(func(rank string) bool { return rank != "j4" }); err != nil {
+				t.Fatal(err)
+			}
+			stage(t, next, "j7", ref("f"))
+			if diff := cmp.Diff([]string{"a", "e", "f"}, kept(next)); diff != "" {
+				t.Errorf("kept (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAPartThatNobodyWantsMakesRoomFirst(t *testing.T) {
+	t.Parallel()
+	data := content(1_000_000)
+	broken := serve(t, turns(cut(900_000, whole(data, "v1")), status(404)))
+	s := serve(t, whole(data, "v1"))
+	opt := options(t)
+	opt.Free = disk{2_400_000}.free
+	c := open(t, opt)
+	stage(t, c, "j1", job.DataRef{Name: "a", Source: s.URL})
+	if err := c.Drop("j1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Stage(t.Context(), "j2", []job.DataRef{{Name: "b", Source: broken.URL}}); err == nil {
+		t.Fatal("it was staged")
+	}
+	stage(t, c, "j3", job.DataRef{Name: "c", Source: s.URL})
+	if diff := cmp.Diff([]string{"a", "c"}, kept(c)); diff != "" {
+		t.Errorf("kept (-want +got):\n%s", diff)
+	}
+}
+
+func TestDataThatCannotFitIsRefusedBeforeItIsFetched(t *testing.T) {
+	t.Parallel()
+	s := serve(t, whole(content(5_000_000), "v1"))
+	opt := options(t)
+	opt.Free = disk{4_000_000}.free
+	c := open(t, opt)
+	_, err := c.Stage(t.Context(), "j1", []job.DataRef{{Name: "mri", Source: s.URL}})
+	if err == nil || !strings.Contains(err.Error(), "it needs 4.8MB and the disk has 3.8MB free") {
+		t.Errorf("told %v", err)
+	}
+	if sent := func() int64 { s.mu.Lock(); defer s.mu.Unlock(); return s.sent }(); sent > 4_000_000 {
+		t.Errorf("%d bytes were sent", sent)
+	}
+}
+
+func TestDroppedRanksLeaveNoTrace(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	opt := options(t)
+	c := open(t, opt)
+	for i := range 3 {
+		stage(t, c, fmt.Sprintf("j%d", i), job.DataRef{Name: "mri", Source: root})
+	}
+	for i := range 3 {
+		if i == 2 {
+			if list, err := os.ReadDir(filepath.Join(opt.Dir, ".views")); err != nil || len(list) != 1 {
+				t.Errorf("a run that goes on sees %v (%v)", list, err)
+			}
+		}
+		if err := c.Drop(fmt.Sprintf("j%d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dir := range []string{".holds", ".views"} {
+		if list, err := os.ReadDir(filepath.Join(opt.Dir, dir)); err != nil || len(list) > 0 {
+			t.Errorf("%s has %v (%v)", dir, list, err)
+		}
+	}
+}
