@@ -55,6 +55,21 @@ test-crash: ## Kill server and agent at random while jobs flow: KILLS=2000 SEED=
 	@scripts/setup.sh test
 	go test ./test/crash -run TestCrash -count=1 -timeout 60m -v -kills $(KILLS) -seed $(SEED)
 
+.PHONY: test-leases
+test-leases: ## Try random histories of providers, crashes and lost answers on the leases: HISTORIES=100000 SEED=7 make test-leases
+	go test ./test/leases -run TestLeaseChaos -count=1 -timeout 120m -v -histories $(or $(HISTORIES),10000) -seed $(SEED)
+
+.PHONY: test-openstack
+test-openstack: ## Test the OpenStack provider against real Keystone and Nova (heavy, needs root; RECORD=1 renews the record)
+	@scripts/setup-openstack.sh >/dev/null
+	go test -tags openstack ./internal/cloud/openstack -count=1 -timeout 60m -v $(if $(RECORD),-record)
+
+.PHONY: demo-hybrid
+demo-hybrid: ## Show local, reserved and hired nodes in one queue on this machine (PROVIDER=ec2 against an EC2 API server)
+	@scripts/setup.sh run
+	@$(MAKE) --no-print-directory build
+	@scripts/demo-hybrid.sh
+
 .PHONY: bench-core
 bench-core: ## Measure the core, and Slurm beside it; figures in build/bench/bench-core.json
 	@scripts/setup.sh test

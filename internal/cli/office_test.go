@@ -306,7 +306,7 @@ func TestEmptyBooksSayWhatToDo(t *testing.T) {
 	y.answer("GET /api/v1/books", api.Books{})
 	y.answer("GET /api/v1/savings", api.Savings{})
 	for command, want := range map[string]string{
-		"offers": "nothing that can be hired fits", "leases": "nothing is hired", "limits": "nobody is limited", "data": "no datasets",
+		"offers": "nothing can be hired: the server was not told of a provider", "leases": "nothing is hired", "limits": "nobody is limited", "data": "no datasets",
 		"usage": "nothing was there to be used", "books": "nothing is in the books", "savings": "no decision saved anything",
 	} {
 		p := newPerson(t).at(t, y)

@@ -23,3 +23,22 @@ func Diagram() string {
 	}
 	return out.String()
 }
+
+// LeaseDiagram returns the life of a lease as a Mermaid state diagram.
+func LeaseDiagram() string {
+	var out strings.Builder
+	out.WriteString("stateDiagram-v2\n    [*] --> " + string(LeaseAsked) + ": hire\n    [*] --> " + string(LeaseReturning) + ": found astray\n")
+	for _, from := range LeaseStates() {
+		for _, ev := range LeaseEvents() {
+			if to, ok := leaseTransitions[from][ev]; ok && to != from {
+				fmt.Fprintf(&out, "    %s --> %s: %s\n", from, to, ev)
+			}
+		}
+	}
+	for _, s := range LeaseStates() {
+		if s.Final() {
+			fmt.Fprintf(&out, "    %s --> [*]\n", s)
+		}
+	}
+	return out.String()
+}

@@ -69,7 +69,7 @@ func TestDiagramShowsTheTable(t *testing.T) {
 
 func TestClassAllowsPlace(t *testing.T) {
 	t.Parallel()
-	for place, want := range map[job.Place]string{job.PlaceAny: "local reserved ondemand", job.PlaceLocal: "local", job.PlaceCloud: "reserved ondemand", "": "", "moon": ""} {
+	for place, want := range map[job.Place]string{job.PlaceAny: "local reserved ondemand", job.PlaceLocal: "local", job.PlaceCloud: "reserved ondemand", "": "", job.PlaceNowhere: "", "moon": ""} {
 		var got []string
 		for _, c := range fleet.Classes() {
 			if c.Allows(place) {

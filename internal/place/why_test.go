@@ -188,6 +188,66 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// TestExplainNamesTheDataset has a yard whose nodes could run the job but for its data.
+func TestExplainNamesTheDataset(t *testing.T) {
+	t.Parallel()
+	const rule = "dataset mri may only be used on local nodes"
+	const ask = "ask the owner of the data to change its rule, or an admin to override it for this job"
+	cloud := func(n *fleet.Node) { n.Class = fleet.Reserved }
+	at := func(gpus int, p job.Place) fleet.Need { return need(gpus, func(s *job.Spec) { s.Place = p }) }
+	for name, tc := range map[string]struct {
+		yard func(y yard)
+		need fleet.Need
+		want place.Why
+	}{
+		"no node of that place": {
+			yard: func(y yard) { y.node("c", 4, cloud) }, need: at(1, job.PlaceLocal),
+			want: place.Why{Blocker: place.BlockData, Sentence: rule + ", and the yard has no local node", Remedies: []string{"add such a node", ask}},
+		},
+		"nowhere at all": {
+			yard: func(y yard) { y.node("a", 4, nil); y.node("c", 4, cloud) }, need: at(1, job.PlaceNowhere),
+			want: place.Why{Blocker: place.BlockData, Sentence: rule, Remedies: []string{ask}},
+		},
+		"too small where it may be": {
+			yard: func(y yard) { y.node("a", 1, nil); y.node("c", 8, cloud) }, need: at(8, job.PlaceLocal),
+			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node of the yard has 8 GPUs and 1 CPU; c has room, but " + rule,
+				Remedies: []string{"the most that one node has is 1 GPU, 16 CPUs and 64GB of memory: ask for less, or add a node", ask}},
+		},
+		"too small everywhere": {
+			yard: func(y yard) { y.node("a", 1, nil) }, need: at(8, job.PlaceLocal),
+			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node of the yard has 8 GPUs and 1 CPU; " + rule,
+				Remedies: []string{"the most that one node has is 1 GPU, 16 CPUs and 64GB of memory: ask for less, or add a node"}},
+		},
+		"closed where it may be": {
+			yard: func(y yard) { y.node("a", 1, func(n *fleet.Node) { n.State = fleet.Lost }); y.node("c", 1, cloud) }, need: at(1, job.PlaceLocal),
+			want: place.Why{Blocker: place.BlockClosed, Sentence: "1 node could run it, but a is lost; c has room, but " + rule, Remedies: []string{ask}},
+		},
+		"all busy: it is not the rule": {
+			yard: func(y yard) {
+				y.node("a", 1, func(n *fleet.Node) { n.State = fleet.Lost })
+				y.node("c", 1, cloud)
+				y.hold("c", "j1", 1, 1000, 0)
+			}, need: at(1, job.PlaceLocal),
+			want: place.Why{Blocker: place.BlockClosed, Sentence: "1 node could run it, but a is lost"},
+		},
+		"nothing blocks": {
+			yard: func(y yard) { y.node("a", 1, nil); y.node("c", 1, cloud) }, need: at(1, job.PlaceLocal),
+			want: place.Why{Blocker: place.BlockNone, Sentence: "it can start on a now", Start: now},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := newYard()
+			tc.yard(y)
+			v := y.view()
+			v.Rule = func(id.Job) string { return rule }
+			if diff := cmp.Diff(tc.want, place.Explain(v, tc.need, 0, "j9", nil)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 func TestHoldersAreBounded(t *testing.T) {
 	t.Parallel()
 	y := newYard()

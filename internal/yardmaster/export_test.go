@@ -141,7 +141,7 @@ func checkLine(y *Yard) error {
 		if r.item != inLine[r.ID] {
 			return fmt.Errorf("job %s has item %v and the line has %v", r.ID, r.item, inLine[r.ID])
 		}
-		if r.item != nil && r.item.Shape.Need != fleet.NeedOf(r.Spec, r.Floor, r.Avoid) {
+		if r.item != nil && r.item.Shape.Need != y.need(r) {
 			return fmt.Errorf("job %s is in line with the need %+v", r.ID, r.item.Shape.Need)
 		}
 		delete(inLine, r.ID)

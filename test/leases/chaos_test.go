@@ -29,9 +29,19 @@ import (
 )
 
 var (
-	historiesFlag = flag.Int("histories", 500, "how many random histories")
+	historiesFlag = flag.Int("histories", 0, "how many random histories; 0 means 500, and 100 under the race detector")
 	seedFlag      = flag.Uint64("seed", 1, "seed of the first history; the others follow it")
 )
+
+func histories() int {
+	switch {
+	case *historiesFlag > 0:
+		return *historiesFlag
+	case underRace:
+		return 100
+	}
+	return 500
+}
 
 // TestLeaseChaos runs random histories. A failure names its seed, and
 //
@@ -82,7 +92,7 @@ func TestLeaseChaos(t *testing.T) {
 			}
 		})
 	}
-	for i := range uint64(*historiesFlag) {
+	for i := range uint64(histories()) {
 		work <- *seedFlag + i
 	}
 	close(work)
@@ -90,13 +100,13 @@ func TestLeaseChaos(t *testing.T) {
 	if sum.failed > 0 {
 		t.Errorf("%d histories failed", sum.failed)
 	}
-	t.Logf("%d histories: %d leases, %d machines, %d writes, %d crashes", *historiesFlag, sum.leases, sum.machines, sum.writes, sum.crashes)
+	t.Logf("%d histories: %d leases, %d machines, %d writes, %d crashes", histories(), sum.leases, sum.machines, sum.writes, sum.crashes)
 	t.Logf("a machine outlived its lease by %s at most while it could be ended, and by %s with the time in which it could not", worst.Round(time.Second), raw.Round(time.Second))
 	for _, k := range slices.Sorted(maps.Keys(seen)) {
 		t.Logf("%8d %s", seen[k], k)
 	}
 	for _, k := range mustHappen {
-		if seen[k] == 0 && *historiesFlag >= 200 {
+		if seen[k] == 0 && histories() >= 200 {
 			t.Errorf("it never happened: %s", k)
 		}
 	}
@@ -123,9 +133,13 @@ func TestACrashAtEveryWrite(t *testing.T) {
 		t.Fatalf("without any trouble: %v", calmly.broken)
 	}
 	t.Logf("%d writes", calmly.writes)
+	stride := 1
+	if underRace {
+		stride = 7 // what races shows with some of them
+	}
 	for _, faults := range []int{0, 25} {
 		writes := history(seed, trouble{faults: faults}, nil).writes
-		for n := 1; n <= writes; n++ {
+		for n := 1; n <= writes; n += stride {
 			for _, after := range []bool{false, true} {
 				if w := history(seed, trouble{faults: faults, crashAt: n, after: after}, nil); w.broken != nil {
 					t.Fatalf("crash at write %d of %d, after it was stored: %v, with %d faults in a hundred calls: %v", n, writes, after, faults, w.broken)

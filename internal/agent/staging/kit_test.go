@@ -32,7 +32,6 @@ type source struct {
 	*httptest.Server
 	mu     sync.Mutex
 	ranges []string // of each request, "" for one of all
-	sent   int64
 }
 
 // serve answers with handle; n counts the requests from 1.
@@ -44,27 +43,11 @@ func serve(t *testing.T, handle func(w http.ResponseWriter, r *http.Request, n i
 		s.ranges = append(s.ranges, r.Header.Get("Range"))
 		n := len(s.ranges)
 		s.mu.Unlock()
-		handle(&counting{w, s}, r, n)
+		handle(w, r, n)
 	}))
 	t.Cleanup(s.Close)
 	return s
 }
-
-// counting counts the bytes that were sent.
-type counting struct {
-	http.ResponseWriter
-	s *source
-}
-
-func (c *counting) Write(p []byte) (int, error) {
-	n, err := c.ResponseWriter.Write(p)
-	c.s.mu.Lock()
-	c.s.sent += int64(n)
-	c.s.mu.Unlock()
-	return n, err
-}
-
-func (c *counting) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // asked returns the ranges of all requests.
 func (s *source) asked() []string {

@@ -23,8 +23,11 @@ func dollars(f float64) string {
 // hours writes seconds as hours.
 func hours(seconds float64) string {
 	h := seconds / 3600
-	if math.Abs(h) >= 10_000 {
+	switch size := math.Abs(h); {
+	case size >= 10_000:
 		return table.Amount(h)
+	case size > 0 && size < 0.1:
+		return strconv.FormatFloat(h, 'f', 3, 64)
 	}
 	return strconv.FormatFloat(h, 'f', 1, 64)
 }

@@ -16,6 +16,7 @@ func TestAmountsAreWrittenForPeople(t *testing.T) {
 		dollars(-3):                    "-$3.00",
 		hours(5400):                    "1.5",
 		hours(-7200):                   "-2.0",
+		hours(36) + " " + hours(0):     "0.010 0.0",
 		hours(3600 * 123456):           "123.5K",
 		percent(0.375):                 "38%",
 		bar(0):                         "····················",

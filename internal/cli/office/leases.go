@@ -69,7 +69,11 @@ func (o *Office) listOffers(ctx context.Context, c *api.Client, f api.OfferFilte
 		if n := len(all.Closed); n > 0 {
 			defer o.Note("Refused lately and not asked for now: %s. See: trainyard offers --closed", table.Count(n, "kind of node"))
 		}
-		return o.WriteTable(o.offerTable(all.Offers), "nothing that can be hired fits", "trainyard offers            all that can be hired; the server's configuration says which providers and prices")
+		f.Page = api.Page{}
+		if f == (api.OfferFilter{}) && len(all.Closed) == 0 {
+			return o.WriteTable(o.offerTable(all.Offers), "nothing can be hired: the server was not told of a provider", "trainyard server --help     see --clouds")
+		}
+		return o.WriteTable(o.offerTable(all.Offers), "nothing that can be hired fits", "trainyard offers            all that can be hired")
 	})
 }
 

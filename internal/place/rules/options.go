@@ -56,7 +56,9 @@ func (e *engine) options(w *wait, s *shape) []option {
 		}
 	}
 	if !slices.ContainsFunc(list, func(o option) bool { return o.wait == 0 }) {
-		s.closed = true
+		if s.closed == 0 || w.lasts < s.closed {
+			s.closed = w.lasts
+		}
 	}
 	if hired {
 		list = append(list, hire)
@@ -194,107 +196,6 @@ func (e *engine) rent(at int32, o *option) float64 {
 	return hourly * max(o.done()-max(kept, o.wait), 0).Hours()
 }
 
-// single finds the room that is free soonest for a job of one node.
-func (e *engine) single(w *wait, s *shape, st *stock, lasts, limit time.Duration) ([]int32, time.Duration) {
-	need := &s.match.Need
-	n := units(need)
-	best, when, tight := int32(-1), limit, 0
-	for _, at := range st.rooms {
-		e.visits++
-		r := &e.view.Rooms[at]
-		if j, hired := e.mine[at]; !r.Open || hired && j != w.it.Job || !s.match.Eligible(r) {
-			continue
-		}
-		p := e.profile(at)
-		t := p.earliest(n, lasts, when)
-		if t == never || t == 0 { // now is not to be had for another reason
-			continue
-		}
-		if spare := p.at(t) - n; best < 0 || t < when || spare < tight {
-			best, when, tight = at, t, spare
-		}
-	}
-	if best < 0 {
-		return nil, never
-	}
-	return []int32{best}, when
-}
-
-// at returns what is free at a time.
-func (p profile) at(t time.Duration) int {
-	n := p[0].free
-	for i := range p {
-		if p[i].at > t {
-			break
-		}
-		n = p[i].free
-	}
-	return n
-}
-
-// gang finds the first time at which enough rooms are free together.
-func (e *engine) gang(w *wait, s *shape, st *stock, lasts, limit time.Duration) ([]int32, time.Duration) {
-	need := &s.match.Need
-	n := units(need)
-	type candidate struct {
-		at    int32
-		when  time.Duration
-		steps profile
-	}
-	var list []candidate
-	for _, at := range st.rooms {
-		e.visits++
-		r := &e.view.Rooms[at]
-		if j, hired := e.mine[at]; !r.Open || hired && j != w.it.Job || !s.match.Eligible(r) {
-			continue
-		}
-		p := *e.profile(at)
-		if t := p.earliest(n, lasts, limit); t != never {
-			list = append(list, candidate{at, t, p})
-		}
-	}
-	if len(list) < need.Nodes {
-		return nil, never
-	}
-	slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(a.when, b.when) })
-	when := max(list[need.Nodes-1].when, time.Nanosecond)
-	for range maxGangTries {
-		var rooms []int32
-		next := never
-		for i := range list {
-			c := &list[i]
-			if c.steps.fits(when, n, lasts) {
-				if rooms = append(rooms, c.at); len(rooms) == need.Nodes {
-					return rooms, when
-				}
-				continue
-			}
-			if t := c.steps.from(when+1).earliest(n, lasts, never); t != never {
-				next = min(next, t)
-			}
-		}
-		if next == never || next > limit {
-			break
-		}
-		when = next
-	}
-	return nil, never
-}
-
-// maxGangTries bounds the search for a time at which many rooms are free together.
-const maxGangTries = 64
-
-// from returns the profile from a time on.
-func (p profile) from(t time.Duration) profile {
-	i := 0
-	for i+1 < len(p) && p[i+1].at <= t {
-		i++
-	}
-	rest := slices.Clone(p[i:])
-	rest[0].at = max(rest[0].at, t)
-	return rest
-}
-
 // hiring is the best way to hire for a job, with what speaks against it.
 func (e *engine) hiring(w *wait, s *shape, a *tenant.Allowance) (option, bool) {
 	if len(e.view.Offers) == 0 || !fleet.OnDemand.Allows(s.match.Need.Place) {
@@ -363,6 +264,9 @@ func (e *engine) best(w *wait, options []option) *option {
 		case o.bar != "":
 		case o.hire && len(e.hired[w.it.Job]) > 0:
 			return nil // its nodes are on their way
+		case o.hire && w.cut:
+			e.ask(w.due) // it is not known how long it would wait: it goes first then
+			return nil
 		case o.hire && e.patient(w) && !e.outwaited(w, options):
 		default:
 			return o
@@ -406,6 +310,7 @@ func (e *engine) keep(w *wait, o *option) {
 	n := units(&w.it.Shape.Need)
 	for _, at := range o.rooms {
 		e.profile(at).book(o.wait, n, o.runs)
+		e.touch(at)
 		e.booked[at] = true
 	}
 	if w.wait.share > 0 && !e.patient(w) {
@@ -444,9 +349,13 @@ func (e *engine) start(w *wait, o *option, all []option) {
 		open.gpus &^= gpus
 		open.cpus -= need.CPUs
 		open.memory -= need.Memory
+		n := size{bits.OnesCount64(gpus), need.CPUs, need.Memory}
 		if p := e.kept[at]; p != nil {
-			p.book(0, max(bits.OnesCount64(gpus), units(need)), o.runs)
+			p.book(0, n, o.runs)
+		} else {
+			e.begun[at] = append(e.begun[at], begun{n, o.runs})
 		}
+		e.touch(at)
 	}
 	s.Reason = e.whyHere(w, o, all)
 	s.Saves, s.Instead = e.saves(o, all)

@@ -145,7 +145,7 @@ func (p *portions[K]) over(k K) float64 {
 
 // spent reports whether the round has looked at as much as it may.
 func (e *engine) spent() bool {
-	return e.visits > e.cfg.Visits || e.view.Enough != nil && e.view.Enough()
+	return e.visits > e.cfg.Visits
 }
 
 // takes returns how long a job takes on GPUs of a stock, so many of them on so many nodes.

@@ -133,5 +133,9 @@ func (e *engine) stop(w *wait, at int32, v *victim, gain float64) {
 	o.cpus += need.CPUs
 	o.memory += need.Memory
 	delete(e.kept, at)
+	e.touch(at)
+	for _, s := range e.shapes {
+		s.closed = 0
+	}
 	e.plan.Stops = append(e.plan.Stops, place.Stop{Running: v.running, Reason: e.whyStop(w, v, gain)})
 }

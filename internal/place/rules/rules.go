@@ -78,7 +78,7 @@ func (*Policy) Revises() bool { return false }
 func (p *Policy) Plan(v *place.View) place.Plan {
 	e := newEngine(p, v)
 	for _, w := range e.inOrder(nil) {
-		if e.spent() {
+		if v.Enough != nil && v.Enough() {
 			e.ask(v.Now.Add(time.Second))
 			break
 		}
@@ -114,13 +114,14 @@ type wait struct {
 	due   time.Time // goes first from then on
 	wait  patience
 	key   float64 // less goes first
+	cut   bool    // not everything was tried for it: the round had looked at enough
 }
 
 // consider decides what becomes of a job.
 func (e *engine) consider(w *wait) {
 	s := e.shapeOf(w.it.Shape)
-	if s.closed && w.it.Shape.Need.Nodes == 1 && len(e.view.Offers) == 0 && !w.aged {
-		return // a job just like it found nothing, and there is less now
+	if s.closed > 0 && w.lasts >= s.closed && w.it.Shape.Need.Nodes == 1 && len(e.view.Offers) == 0 && !w.aged {
+		return // a job just like it, and no longer, found nothing, and there is less now
 	}
 	options := e.options(w, s)
 	if len(options) == 0 {

@@ -15,34 +15,39 @@ import (
 
 // stock is rooms of one class with one kind of GPU.
 type stock struct {
-	class  fleet.Class
-	kind   int32
-	sample *fleet.Room
-	tflops float64 // of one GPU; 0 if unknown
-	energy float64 // money for an hour of one GPU in use, beyond the idle node
-	rent   float64 // money for an hour of one GPU that is paid for its sake
-	shown  float64 // what the books will say an hour of one GPU costs
-	rooms  []int32
-	free   [][]int32 // rooms by how many GPUs they had free when they were last looked at
+	class   fleet.Class
+	kind    int32
+	sample  *fleet.Room
+	tflops  float64 // of one GPU; 0 if unknown
+	energy  float64 // money for an hour of one GPU in use, beyond the idle node
+	rent    float64 // money for an hour of one GPU that is paid for its sake
+	shown   float64 // what the books will say an hour of one GPU costs
+	rooms   []int32
+	free    [][]int32         // rooms by how many GPUs they had free when they were last looked at
+	soon    map[int]*calendar // the rooms without plans, by how many GPUs are wanted
+	planned []int32           // the rooms with plans
 }
 
 // engine makes one plan.
 type engine struct {
-	policy *Policy
-	cfg    *Config
-	view   *place.View
-	items  []*queue.Item // that wait, by order of submission
-	stocks []*stock
-	of     []int32 // stock of each room
-	open   []free
-	kept   map[int32]*profile // rooms in whose future something is booked, or was looked up
-	booked map[int32]bool     // rooms that are kept for someone from some time on
-	mine   map[int32]id.Job   // hired rooms, by the job they were hired for, while it waits
-	hired  map[id.Job][]*fleet.Lease
-	shapes map[*queue.Shape]*shape
-	visits int
-	plan   place.Plan
-	stops  map[id.Job]bool
+	policy  *Policy
+	cfg     *Config
+	view    *place.View
+	items   []*queue.Item // that wait, by order of submission
+	stocks  []*stock
+	of      []int32 // stock of each room
+	open    []free
+	kept    map[int32]*profile // rooms in whose future something is booked, or was looked up
+	begun   map[int32][]begun  // what this plan starts in the others
+	planned map[int32]bool     // rooms that this plan starts, stops or books something in
+	ends    []ending           // scratch
+	booked  map[int32]bool     // rooms that are kept for someone from some time on
+	mine    map[int32]id.Job   // hired rooms, by the job they were hired for, while it waits
+	hired   map[id.Job][]*fleet.Lease
+	shapes  map[*queue.Shape]*shape
+	visits  int
+	plan    place.Plan
+	stops   map[id.Job]bool
 }
 
 // free is what a room has left in this plan.
@@ -55,13 +60,14 @@ type free struct {
 // shape is what is known of all jobs with one need.
 type shape struct {
 	match  *fleet.Matcher
-	able   []*stock // that could run it if they were empty
-	closed bool
+	able   []*stock      // that could run it if they were empty
+	closed time.Duration // the shortest job for which nothing was free; 0 for none yet
 }
 
 func newEngine(p *Policy, v *place.View) *engine {
 	e := &engine{
 		policy: p, cfg: &p.cfg, view: v, items: v.Line.Items(), of: make([]int32, len(v.Rooms)), open: make([]free, len(v.Rooms)), kept: map[int32]*profile{}, booked: map[int32]bool{},
+		begun: map[int32][]begun{}, planned: map[int32]bool{},
 		mine: map[int32]id.Job{}, hired: map[id.Job][]*fleet.Lease{}, shapes: map[*queue.Shape]*shape{}, stops: map[id.Job]bool{},
 	}
 	type stockKey struct {
@@ -74,7 +80,7 @@ func newEngine(p *Policy, v *place.View) *engine {
 		e.open[i] = free{r.Free, r.CPUs, r.Memory}
 		k := stockKey{r.Node.Class, r.Kind}
 		at, ok := index[k]
-		if !ok || r.Kind < 0 { // unlike GPUs in one node: a stock of its own
+		if !ok || r.Kind < 0 && len(r.Node.Inventory.GPUs) > 0 { // unlike GPUs in one node: a stock of its own
 			at = int32(len(e.stocks))
 			index[k] = at
 			e.stocks = append(e.stocks, e.newStock(r))
@@ -229,12 +235,19 @@ func (e *engine) canHave(w *wait, s *shape, at int32, lasts time.Duration) bool 
 	return !e.booked[at] || e.profile(at).fits(0, units(&s.match.Need), lasts)
 }
 
-// units is what of a room a need is reckoned by: GPUs, or for jobs without GPUs CPUs.
-func units(n *fleet.Need) int {
-	if n.GPUs > 0 {
-		return n.GPUs
+// begun is what this plan starts in a room.
+type begun struct {
+	takes size
+	runs  time.Duration
+}
+
+// touch remembers that this plan changes something in a room.
+func (e *engine) touch(at int32) {
+	if !e.planned[at] {
+		e.planned[at] = true
+		st := e.stocks[e.of[at]]
+		st.planned = append(st.planned, at)
 	}
-	return int(max(n.CPUs, 1))
 }
 
 // profile returns what will be free in a room.
@@ -242,26 +255,39 @@ func (e *engine) profile(at int32) *profile {
 	if p := e.kept[at]; p != nil {
 		return p
 	}
-	r := &e.view.Rooms[at]
-	p := profile{{0, bits.OnesCount64(e.open[at].gpus)}}
-	if len(r.Node.Inventory.GPUs) == 0 {
-		p[0].free = int(e.open[at].cpus)
-	}
+	r, o := &e.view.Rooms[at], &e.open[at]
+	p := make(profile, 1, len(r.Holds)+3)
+	p[0].free = size{bits.OnesCount64(o.gpus), o.cpus, o.memory}
 	for i := range r.Holds {
-		h := &r.Holds[i]
-		n := bits.OnesCount64(h.GPUs & r.Sound)
-		if len(r.Node.Inventory.GPUs) == 0 {
-			n = int(h.CPUs)
+		if n := e.returns(r, i); n != (size{}) {
+			p.give(e.left(&r.Holds[i]), n)
 		}
-		if n == 0 {
-			continue
-		}
-		for k := p.cut(e.left(h)); k < len(p); k++ {
-			p[k].free += n
-		}
+	}
+	for _, b := range e.begun[at] {
+		p.give(b.runs, b.takes)
 	}
 	e.kept[at] = &p
 	return &p
+}
+
+// returns is what a hold of a room gives back when it ends. One that was stopped has
+// given it back, and the last of those that share a GPU gives back all of it.
+func (e *engine) returns(r *fleet.Room, i int) size {
+	h := &r.Holds[i]
+	if len(e.stops) > 0 && e.stops[h.Job] {
+		return size{}
+	}
+	n := size{bits.OnesCount64(h.GPUs & r.Sound), h.CPUs, h.Memory}
+	if h.Share == 0 {
+		return n
+	}
+	for k := range r.Holds {
+		o := &r.Holds[k]
+		if k != i && o.GPUs&h.GPUs != 0 && (e.left(o) > e.left(h) || e.left(o) == e.left(h) && k > i) {
+			n.gpus = 0
+		}
+	}
+	return n
 }
 
 // left returns how long a hold is expected to last from now on. One that is past its

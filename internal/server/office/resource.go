@@ -50,6 +50,9 @@ func toGPU(n *yardmaster.NodeInfo, g *fleet.GPU, seen *sighting) api.GPU {
 		TFLOPS: speed, Origin: origin, Peak: g.Peak, Measured: g.Measured, Bandwidth: g.Bandwidth, Watts: g.Watts, Health: g.Health,
 		Foreign: seen.processes[g.Index],
 	}
+	if len(n.Runs) == 0 {
+		out.Since = timeOrNil(n.Idle)
+	}
 	for i := range n.Room.Holds {
 		if h := &n.Room.Holds[i]; h.GPUs&fleet.Mask([]int{g.Index}) != 0 {
 			out.State, out.Job, out.Since = fleet.GPURunning, h.Job, runSince(n, h.Job)

@@ -22,10 +22,15 @@ type sightings struct {
 	mu       sync.Mutex
 	nodes    map[id.Node]sighting
 	released map[id.Node]map[string]time.Time // newest release by UUID
+	swept    time.Time
 }
+
+// forgetAfter is how long what was seen of a node is kept when it is not heard any more.
+const forgetAfter = 24 * time.Hour
 
 // sighting is what was seen of one node. Its maps are replaced, never changed.
 type sighting struct {
+	at        time.Time
 	processes map[int][]api.ForeignProcess // of others, by GPU
 	foreign   map[int]time.Time            // GPUs that others use, since
 	failed    map[int]time.Time            // GPUs out of use, since
@@ -49,7 +54,7 @@ func (o *Office) Heard(n id.Node, r *api.Report) []api.GPURelease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.nodes[n]
-	next := sighting{processes: map[int][]api.ForeignProcess{}, foreign: map[int]time.Time{}, failed: old.failed}
+	next := sighting{at: now, processes: map[int][]api.ForeignProcess{}, foreign: map[int]time.Time{}, failed: old.failed}
 	for _, p := range r.ForeignProcesses {
 		next.processes[p.GPU] = append(next.processes[p.GPU], p)
 	}
@@ -60,11 +65,25 @@ func (o *Office) Heard(n id.Node, r *api.Report) []api.GPURelease {
 		next.failed = failures(old.failed, r.Inventory.GPUs, now)
 	}
 	s.nodes[n] = next
+	s.sweep(now)
 	var list []api.GPURelease
 	for _, uuid := range slices.Sorted(maps.Keys(s.released[n])) {
 		list = append(list, api.GPURelease{UUID: uuid, At: s.released[n][uuid]})
 	}
 	return list
+}
+
+// sweep forgets nodes that are gone, now and then.
+func (s *sightings) sweep(now time.Time) {
+	if now.Sub(s.swept) < forgetAfter {
+		return
+	}
+	s.swept = now
+	maps.DeleteFunc(s.nodes, func(_ id.Node, seen sighting) bool { return now.Sub(seen.at) > forgetAfter })
+	maps.DeleteFunc(s.released, func(n id.Node, _ map[string]time.Time) bool {
+		_, known := s.nodes[n]
+		return !known
+	})
 }
 
 func failures(old map[int]time.Time, gpus []fleet.GPU, now time.Time) map[int]time.Time {

@@ -133,8 +133,11 @@ func TestLossesComeAtTheirRate(t *testing.T) {
 		Jobs:   daily(lasted(0, 20*hour, job.ObjectiveTime), lasted(time.Minute, 20*hour, job.ObjectiveTime)),
 		Offers: []fleet.Offer{offer("v1", 0.6, true, 0.05)}, Idle: 5 * time.Minute,
 	}
-	r := ask(t, advise.Question{History: h})
-	a := find(t, r, "Give idle nodes back after 15m")
+	h.From, h.To, h.Policy = begin, begin.Add(span), "rules"
+	a, err := advise.Again(t.Context(), advise.Question{History: h, Policy: policies, Seed: 1, Parallel: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if a.Taken < 35 || a.Taken > 80 {
 		t.Errorf("%d spot nodes were lost, want about 56", a.Taken)
 	}

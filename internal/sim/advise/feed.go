@@ -189,10 +189,10 @@ func (r *reader) noteNode(e *api.Event) {
 	case e.Kind == "node.joined" && n.Came.IsZero() && len(n.Away) == 0:
 		n.Came = e.At
 	case e.Kind == "node.drained" || e.To == string(fleet.Lost):
-		n.Away = append(n.Away, Gap{From: e.At, To: r.h.To})
+		n.Away = append(n.Away, Absence{From: e.At, To: r.h.To, Drained: e.Kind == "node.drained"})
 	case e.Kind == "node.undrained" || e.To == string(fleet.Ready) && e.From == string(fleet.Lost):
 		if len(n.Away) == 0 && n.Came.IsZero() {
-			n.Away = append(n.Away, Gap{From: r.h.From})
+			n.Away = append(n.Away, Absence{From: r.h.From, Drained: e.Kind == "node.undrained"})
 		}
 		if k := len(n.Away); k > 0 {
 			n.Away[k-1].To = e.At

@@ -56,13 +56,16 @@ type Stretch struct {
 type Node struct {
 	fleet.Node
 	Came, Left time.Time // zero: before the period, after it
-	Away       []Gap     // when nothing could run there
+	Away       []Absence // when nothing new could run there
 	// price is what it costs if that is not what the tariff says.
 	price *fleet.NodePrice
 }
 
-// Gap is a time from one end to the other.
-type Gap struct{ From, To time.Time }
+// Absence is a time in which nothing new went to a node.
+type Absence struct {
+	From, To time.Time
+	Drained  bool // what ran there went on; else it was lost
+}
 
 // counted returns how many jobs are counted.
 func (h *History) counted() int {

@@ -138,6 +138,9 @@ func (r *reader) readNodes(ctx context.Context) error {
 				continue
 			}
 			n := ownNode(a)
+			if (a.Drained || a.State == string(fleet.Lost)) && a.Since.Before(r.h.From) {
+				n.Away = []Absence{{From: r.h.From, To: r.h.To, Drained: a.Drained}}
+			}
 			if a.Price == nil {
 				free++
 			} else {

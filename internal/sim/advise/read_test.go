@@ -144,7 +144,7 @@ func TestAPeriodIsReadFromFeedAndBooks(t *testing.T) {
 	y.tell(1.5, "node.drained", api.Event{Node: "box"})
 	y.tell(1.75, "node.undrained", api.Event{Node: "box"})
 	y.submit(2, "j2", specOf(1, ""))
-	y.tell(2, "lease.refused", api.Event{Job: "j2", Lease: "l1", To: "refused"}) // says nothing of the job itself
+	y.tell(2, "lease.refused", api.Event{Job: "j2", Lease: "l1", To: "refused"})           // says nothing of the job itself
 	y.goes("j2", 1, 2, 2.5, 4, job.CauseNodeLost, job.Recovering, "hired", "cloud/old", 2) // without a checkpoint: lost
 	y.goes("j2", 2, 5, 5, 8, job.CauseNone, job.Succeeded, "box", "", 3)
 	y.submit(3, "j3", specOf(1, ""))

@@ -220,7 +220,11 @@ func (w *workload) changes(nodes []Node) []sim.Change {
 		for _, g := range n.Away {
 			a, b := max(g.From.Sub(h.From), from+1), min(g.To.Sub(h.From), to)
 			if a < b {
-				list = append(list, sim.Change{At: a, Kind: sim.NodeTaken, ID: n.ID}, sim.Change{At: b, Kind: sim.NodeOpens, ID: n.ID})
+				kind := sim.NodeTaken
+				if g.Drained {
+					kind = sim.NodeDrains
+				}
+				list = append(list, sim.Change{At: a, Kind: kind, ID: n.ID}, sim.Change{At: b, Kind: sim.NodeOpens, ID: n.ID})
 			}
 		}
 		if to < h.span() && from < to {

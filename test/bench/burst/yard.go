@@ -38,7 +38,7 @@ func (y yardRun) run(w *window) (outcome, []seat, error) {
 	sum := newSummary(w)
 	cfg := sim.Config{
 		Policy: make(), Nodes: local(w.nodes), Jobs: trace.List(y.jobs(w.tasks)),
-		Yard: func(c *yardmaster.Config) { c.Keep.Idle, c.Keep.Margin = 0, 0 },
+		Yard: func(c *yardmaster.Config) { c.Keep.Idle, c.Keep.Margin = time.Millisecond, 0 },
 		Done: func(o *sim.Outcome) {
 			var n int
 			if _, err := fmt.Sscanf(o.Job.Name, "philly-%d", &n); err == nil && o.State == job.Succeeded {

@@ -1,0 +1,190 @@
+#!/usr/bin/env bash
+# Shows a hybrid yard on this machine, in two to three minutes: two local nodes, a reserved one and
+# a cloud from which nodes are hired, with a stream of small training jobs that want different
+# things. It tells what is decided and why, and ends with who used what and what it cost.
+#
+#	scripts/demo-hybrid.sh                machines are hired from a cloud of local processes
+#	PROVIDER=ec2 scripts/demo-hybrid.sh   from a server of the EC2 API (moto)
+#	KEEP=1                                leaves the folder with all logs behind
+#
+# Everything lies in one temporary folder, and nothing outlives the script, however it ends.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+trainyard=${TRAINYARD:-$root/build/trainyard}
+provider=${PROVIDER:-process}
+files=$root/examples/hybrid
+
+fail() {
+  printf 'demo-hybrid: %s\n' "$*" >&2
+  exit 1
+}
+[ -x "$trainyard" ] || fail "there is no $trainyard: make build"
+command -v python3 >/dev/null || fail "the training programs need python3"
+case $provider in process | ec2) ;; *) fail "PROVIDER is process or ec2, not $provider" ;; esac
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/demo-hybrid-XXXXXX")
+bold='' plain='' dim=''
+if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then bold=$'\e[1m' plain=$'\e[0m' dim=$'\e[2m'; fi
+title() { printf '\n%s── %s ──%s\n' "$bold" "$*" "$plain"; }
+note() { printf '%s%s%s\n' "$dim" "$*" "$plain"; }
+
+# ours prints every process whose arguments or environment name the demo's folder: servers,
+# agents, machines, supervisors and programs. The folder's name is drawn, so they are nobody else's.
+ours() {
+  local p
+  for p in /proc/[0-9]*; do
+    [ "${p#/proc/}" != "$$" ] || continue
+    if grep -qsF "$work" "$p/cmdline" "$p/environ"; then echo "${p#/proc/}"; fi
+  done
+}
+cleanup() {
+  local code=$? pid
+  trap '' INT TERM
+  trap - EXIT
+  for pid in $(ours); do kill -TERM "$pid" 2>/dev/null || true; done
+  for _ in $(seq 50); do
+    [ -n "$(ours)" ] || break
+    sleep 0.1
+  done
+  for pid in $(ours); do kill -KILL "$pid" 2>/dev/null || true; done
+  if [ -n "${KEEP:-}" ]; then
+    printf 'all of it is kept in %s\n' "$work"
+  else
+    rm -rf "$work"
+  fi
+  exit "$code"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# as runs a command as one of the people of the demo, each with logins of their own.
+as() {
+  local who=$1
+  shift
+  XDG_CONFIG_HOME=$work/people/$who TRAINYARD_DEMO=$work NO_COLOR=${NO_COLOR:-} timeout 120 "$trainyard" "$@"
+}
+# await waits until a command succeeds.
+await() {
+  local what=$1 n
+  shift
+  for n in $(seq 300); do
+    if "$@" >/dev/null 2>&1; then return; fi
+    sleep 0.2
+  done
+  fail "waited in vain for $what; see $work (KEEP=1 keeps it)"
+}
+
+# 1. The cloud.
+cp "$files/tariff.yaml" "$work/"
+if [ "$provider" = ec2 ]; then
+  python=$(dirname "$(scripts/setup-moto.sh | head -1)")/python
+  port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+  endpoint=http://127.0.0.1:$port
+  export AWS_ACCESS_KEY_ID=demo AWS_SECRET_ACCESS_KEY=demo AWS_REGION=us-east-1 AWS_EC2_METADATA_DISABLED=true
+  mkdir "$work/machines"
+  "$python" "$files/ec2.py" serve "$port" "$work" >"$work/moto.log" 2>&1 &
+  await "the EC2 API server" python3 -c "import urllib.request as u; u.urlopen('$endpoint/moto-api/')"
+  image=$("$python" "$files/ec2.py" image "$endpoint")
+  sed "s|ENDPOINT|$endpoint|; s|IMAGE|$image|" "$files/clouds-ec2.yaml" >"$work/clouds.yaml"
+  cp "$files/offers-ec2.yaml" "$work/offers.yaml"
+  "$python" "$files/ec2.py" machines "$endpoint" "$work/machines" >"$work/machines.log" 2>&1 &
+else
+  cp "$files/clouds.yaml" "$files/offers.yaml" "$work/"
+fi
+
+# 2. The yard and its own nodes.
+TRAINYARD_DEMO=$work "$trainyard" server --data "$work/server" --listen 127.0.0.1:0 --clouds "$work/clouds.yaml" --tariff "$work/tariff.yaml" \
+  --report-every 500ms --retry-wait 500ms >"$work/server.log" 2>&1 &
+printed() { grep -q -- '--token tyb_' "$work/server.log"; }
+await "the server" printed
+read -r url token < <(sed -n 's|.*trainyard login \(https://[^ ]*\) --token \(tyb_[^ ]*\).*|\1 \2|p' "$work/server.log")
+as admin login "$url" --token "$token" --yes >/dev/null
+join() { # NAME CLASS GPUS
+  local secret
+  secret=$(as admin tokens create --join --class "$2" -q)
+  TRAINYARD_DEMO=$work "$trainyard" agent join "$url" --token "$secret" --name "$1" --data "$work/$1" --fake-gpus "$3" --cpus 4 --memory 8GB --probe off \
+    >"$work/$1.log" 2>&1 &
+}
+join lab-v100 local 2xV100:16GB
+join lab-a100 local 1xA100:40GB
+join rack-v100 reserved 1xV100:32GB
+joined() { [ "$(as admin nodes -o json | grep -c '"state": *"idle"')" -ge 3 ]; }
+await "the nodes" joined
+for who in ann ben; do
+  as admin users add "$who" >/dev/null
+  as "$who" login "$url" --token "$(as admin tokens create --owner "$who" -q)" --yes >/dev/null
+done
+as admin data add patients --place local --size 2GB --source /data/patients >/dev/null
+
+title "The yard"
+if [ "$provider" = ec2 ]; then
+  note "Simulated: moto answers the EC2 API but starts no machines. For each instance that it shows, its user data is run on this machine, below a folder, with declared GPUs."
+else
+  note "Simulated: GPUs are declared, and hired machines are processes on this machine. The training programs, the agents and the books are real."
+fi
+note "A second stands for a minute: prices and the cost of energy are sixty times those of a price list."
+as admin nodes
+title "What could be hired"
+as admin offers
+title "Data"
+as admin data
+
+# 3. The stream of jobs, with what happens told as it happens.
+title "Jobs come in"
+as admin events --after 0 --limit 1000000 -f -o json 2>"$work/events.log" | python3 -u "$files/story.py" "$work/names" &
+submit() { # WHO JOB
+  local out
+  printf '%s%s submits %s:%s %s\n' "$bold" "$1" "$2" "$plain" "$(sed -n '1s/^# //p' "$files/jobs/$2.yaml")"
+  if ! out=$(as "$1" submit -y -q "$files/jobs/$2.yaml" 2>"$work/refused"); then
+    sed 's/^/    refused: /' "$work/refused"
+    return
+  fi
+  echo "$out $2" >>"$work/names"
+}
+: >"$work/names"
+submit ann warm-up
+submit ben baseline
+sleep 3
+note "What would it cost? ann asks first, with --dry-run:"
+as ann submit --dry-run "$files/jobs/big-memory.yaml" 2>/dev/null | sed 's/^/    /'
+submit ann big-memory
+submit ben too-big
+sleep 4
+for n in 1 2 3; do submit ben "ablation-$n"; done
+submit ann reserved-first
+sleep 4
+submit ann patient-scans
+submit ben deadline-talk
+sleep 4
+submit ben thrifty
+submit ann with-budget
+
+note "… and now they run."
+list() { as admin jobs --all -q 2>/dev/null || as admin jobs -q; }
+# shellcheck disable=SC2046 # a list of ids
+as admin wait $(cut -d' ' -f1 "$work/names") >/dev/null 2>&1 || true
+
+title "All jobs have ended; idle machines go back"
+returned() { [ -z "$(as admin leases -q)" ]; }
+await "the return of all machines" returned
+sleep 1 # for what is still being told
+
+title "Jobs"
+as admin jobs --limit 50
+title "Leases: every machine that was hired, why, and what it cost"
+as admin leases --all
+as admin leases report
+title "Usage"
+as admin usage
+title "What decisions saved"
+as admin savings
+title "Did the patients' data leave the building?"
+as admin data audit patients
+title "Machines left"
+if [ "$provider" = ec2 ]; then
+  "$python" "$files/ec2.py" left "$endpoint"
+else
+  printf 'the cloud started %s machines and ended %s of them\n' "$(grep -c '"event":"launched"' "$work/machines/log.jsonl")" "$(grep -c '"event":"ended"' "$work/machines/log.jsonl")"
+fi

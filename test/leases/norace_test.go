@@ -1,0 +1,5 @@
+//go:build !race
+
+package leases_test
+
+const underRace = false
