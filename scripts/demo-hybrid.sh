@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Shows a hybrid yard on this machine, in two to three minutes: two local nodes, a reserved one and
+# Shows a hybrid yard on this machine, in about a minute and a half: two local nodes, a reserved one and
 # a cloud from which nodes are hired, with a stream of small training jobs that want different
 # things. It tells what is decided and why, and ends with who used what and what it cost.
 #
@@ -63,7 +63,7 @@ trap 'exit 143' TERM
 as() {
   local who=$1
   shift
-  XDG_CONFIG_HOME=$work/people/$who TRAINYARD_DEMO=$work NO_COLOR=${NO_COLOR:-} timeout 120 "$trainyard" "$@"
+  XDG_CONFIG_HOME=$work/people/$who TRAINYARD_DEMO=$work NO_COLOR=${NO_COLOR:-} timeout --foreground 120 "$trainyard" "$@"
 }
 # await waits until a command succeeds.
 await() {
@@ -79,7 +79,8 @@ await() {
 # 1. The cloud.
 cp "$files/tariff.yaml" "$work/"
 if [ "$provider" = ec2 ]; then
-  python=$(dirname "$(scripts/setup-moto.sh | head -1)")/python
+  installed=$(scripts/setup-moto.sh)
+  python=$(dirname "${installed%%$'\n'*}")/python
   port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
   endpoint=http://127.0.0.1:$port
   export AWS_ACCESS_KEY_ID=demo AWS_SECRET_ACCESS_KEY=demo AWS_REGION=us-east-1 AWS_EC2_METADATA_DISABLED=true
@@ -100,7 +101,7 @@ TRAINYARD_DEMO=$work "$trainyard" server --data "$work/server" --listen 127.0.0.
 printed() { grep -q -- '--token tyb_' "$work/server.log"; }
 await "the server" printed
 read -r url token < <(sed -n 's|.*trainyard login \(https://[^ ]*\) --token \(tyb_[^ ]*\).*|\1 \2|p' "$work/server.log")
-as admin login "$url" --token "$token" --yes >/dev/null
+as admin login "$url" --token "$token" --yes >/dev/null 2>>"$work/cli.log"
 join() { # NAME CLASS GPUS
   local secret
   secret=$(as admin tokens create --join --class "$2" -q)
@@ -114,9 +115,11 @@ joined() { [ "$(as admin nodes -o json | grep -c '"state": *"idle"')" -ge 3 ]; }
 await "the nodes" joined
 for who in ann ben; do
   as admin users add "$who" >/dev/null
-  as "$who" login "$url" --token "$(as admin tokens create --owner "$who" -q)" --yes >/dev/null
+  as "$who" login "$url" --token "$(as admin tokens create --owner "$who" -q)" --yes >/dev/null 2>>"$work/cli.log"
 done
-as admin data add patients --place local --size 2GB --source /data/patients >/dev/null
+mkdir "$work/patients"
+echo "made up for the demo" >"$work/patients/scans.txt"
+as admin data add patients --place local --size 2GB --source "$work/patients" >/dev/null
 
 title "The yard"
 if [ "$provider" = ec2 ]; then
@@ -124,7 +127,7 @@ if [ "$provider" = ec2 ]; then
 else
   note "Simulated: GPUs are declared, and hired machines are processes on this machine. The training programs, the agents and the books are real."
 fi
-note "A second stands for a minute: prices and the cost of energy are sixty times those of a price list."
+note "The jobs take seconds and prices are by the hour, so what follows costs cents."
 as admin nodes
 title "What could be hired"
 as admin offers
@@ -161,10 +164,14 @@ sleep 4
 submit ben thrifty
 submit ann with-budget
 
-note "… and now they run."
-list() { as admin jobs --all -q 2>/dev/null || as admin jobs -q; }
+sleep 2
+title "Who waits, and why"
+as admin jobs --limit 50
+title "They run"
+# In the background, because a signal is not heeded while something runs in front.
 # shellcheck disable=SC2046 # a list of ids
-as admin wait $(cut -d' ' -f1 "$work/names") >/dev/null 2>&1 || true
+as admin wait $(cut -d' ' -f1 "$work/names") >/dev/null 2>>"$work/cli.log" &
+wait $! || note "not all of them succeeded"
 
 title "All jobs have ended; idle machines go back"
 returned() { [ -z "$(as admin leases -q)" ]; }
@@ -177,9 +184,9 @@ title "Leases: every machine that was hired, why, and what it cost"
 as admin leases --all
 as admin leases report
 title "Usage"
-as admin usage
+as admin usage --last 1h
 title "What decisions saved"
-as admin savings
+as admin savings --last 1h
 title "Did the patients' data leave the building?"
 as admin data audit patients
 title "Machines left"

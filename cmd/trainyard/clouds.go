@@ -176,6 +176,18 @@ func (c *clouds) offers(p *cloudProvider) ([]fleet.Offer, error) {
 	return list, nil
 }
 
+// names lists the providers.
+func (c *clouds) names() []string {
+	if c == nil {
+		return nil
+	}
+	list := make([]string, len(c.Providers))
+	for i := range c.Providers {
+		list[i] = c.Providers[i].Name
+	}
+	return list
+}
+
 // terms puts what the file says over what holds otherwise.
 func (c *clouds) terms(y *yardmaster.Config) error {
 	if c == nil {

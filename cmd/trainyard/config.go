@@ -53,6 +53,7 @@ type config struct {
 	tariff       string
 	clouds       string
 	refuse       bool
+	byUser       bool
 	roundLimit   time.Duration
 	logLevel     slog.Level
 	logFormat    string
@@ -141,6 +142,7 @@ var serverSettings = []setting{
 	{"tariff", "", "file that says what nodes cost: energy and rent by kind of GPU (default: none, and policies count GPU hours)", text(func(c *config) *string { return &c.tariff })},
 	{"clouds", "", "file that says where on-demand nodes can be hired and on what terms (default: nowhere)", text(func(c *config) *string { return &c.clouds })},
 	{"refuse-impossible", "yes", "refuse jobs that no node and no offer could ever run: yes or no", yesNo(func(c *config) *bool { return &c.refuse })},
+	{"metrics-by-user", "no", "show money and GPU time of every user in /metrics: yes or no", yesNo(func(c *config) *bool { return &c.byUser })},
 	{"round-limit", "50ms", "time that a policy that searches may take for a plan", length(func(c *config) *time.Duration { return &c.roundLimit }, time.Millisecond)},
 	{"report-every", "5s", "how often agents report", length(func(c *config) *time.Duration { return &c.reportEvery }, 10*time.Millisecond)},
 	{"suspect-after", "30s", "silence after which nothing new is placed on a node", length(func(c *config) *time.Duration { return &c.suspectAfter }, 100*time.Millisecond)},

@@ -28,6 +28,7 @@ import (
 	"trainyard/internal/logbook"
 	"trainyard/internal/server"
 	"trainyard/internal/server/feed"
+	"trainyard/internal/server/gauges"
 	"trainyard/internal/store"
 	sqlstore "trainyard/internal/store/sql"
 	"trainyard/internal/tenant"
@@ -148,10 +149,12 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 	yard := yardmaster.New(cfg)
 	directory := auth.NewDirectory()
 	directory.Set(state.Users, state.Tokens)
+	board := gauges.New(clk, gauges.Options{Providers: cloudFile.names(), ByUser: c.byUser})
+	board.Load(&state)
 	yard.Load(clk.Now(), state)
 	hub := agents.New(yard.Orders())
 	events := feed.New(state.LastEvent)
-	after := []func(*yardmaster.Batch){events.Add, func(b *yardmaster.Batch) { tell(directory, b) }}
+	after := []func(*yardmaster.Batch){events.Add, board.Take, func(b *yardmaster.Batch) { tell(directory, b) }}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.listen)
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, "listen", "cannot listen on %s: %v", c.listen, err).WithRemedy("is another server running there? choose another address with --listen")
@@ -172,6 +175,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 	if runner != nil {
 		hirer.loop = loop
 		runner.Tell = func(ctx context.Context, m yardmaster.Message) error { _, err := loop.Do(ctx, m); return err }
+		runner.Watch = board
 		runner.Take(state.Leases)
 	}
 	registry := prometheus.NewRegistry()
@@ -180,7 +184,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 		Version: version, PolicyName: c.policy, StoreKind: kind, Interval: c.reportEvery, Lease: c.lostAfter * 9 / 10,
 		NodeCertTTL: 30 * 24 * time.Hour, Rate: c.rate, Burst: c.burst, MaxFile: c.maxFile, Timeout: 30 * time.Second,
 	}, server.Deps{
-		Loop: loop, Store: st, Blobs: blobs, Logbook: book, Assignments: hub, CA: ca, Directory: directory, Feed: events, Clock: clk, Log: log, Registry: registry,
+		Loop: loop, Store: st, Blobs: blobs, Logbook: book, Assignments: hub, CA: ca, Directory: directory, Feed: events, Clock: clk, Log: log, Registry: registry, Gauges: board,
 	}, start)
 	identity, err := ca.NewServerIdentity(hostsOf(c, listener.Addr()), clk)
 	if err != nil {

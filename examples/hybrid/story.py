@@ -5,6 +5,7 @@ The first argument is a file with lines of ID NAME: what jobs are called.
 """
 import json
 import sys
+import time
 from datetime import datetime
 
 WORDS = {
@@ -13,7 +14,7 @@ WORDS = {
     "job.failed": "failed:",
     "job.recovering": "starts again:",
     "job.held": "waits:",
-    "lease.asked": "a machine is hired:",
+    "lease.asked": "",
     "lease.active": "its machine has booted and",
     "lease.returning": "a machine goes back:",
     "lease.ended": "a machine has ended:",
@@ -23,32 +24,35 @@ WORDS = {
 }
 
 
-def names(path):
-    """What jobs are called by now."""
-    try:
+def name(path, job):
+    """What a job is called. Who submitted it may not have written that down yet."""
+    for _ in range(20):
         with open(path) as f:
-            return dict(line.split() for line in f if line.strip())
-    except OSError:
-        return {}
+            called = dict(line.split() for line in f if line.endswith("\n"))
+        if job in called:
+            return called[job]
+        time.sleep(0.1)
+    return job
 
 
 def when(event):
-    """The time of an event, to the millisecond: older Pythons read no other fraction."""
+    """The time of an event, in whole seconds: older Pythons read not every fraction."""
     return datetime.strptime(event["at"].split(".")[0].rstrip("Z"), "%Y-%m-%dT%H:%M:%S")
 
 
-def tell(event, begun, called):
+def tell(event, begun, path):
     """One line of the story, None if the event is not worth one."""
     kind = event["kind"]
     words = "budget:" if kind.startswith("budget.") else WORDS.get(kind)
     if words is None:
         return None
     job = event.get("job", "")
-    about = called.get(job, job) or event.get("owner", "")
-    lease = event.get("lease", "")
-    reason = "" if kind == "job.succeeded" else " " + event.get("reason", "")
+    about = name(path, job) if job else event.get("owner", "")
+    if event.get("lease"):
+        about += f" [{event['lease']}]"
+    said = [words] if kind == "job.succeeded" else [words, event.get("reason", "")]
     clock = f"{(when(event) - begun).total_seconds():.0f}s"
-    return f"  {clock:>5}  {about}{' [' + lease + ']' if lease else ''}: {words}{reason}"
+    return f"  {clock:>5}  {about}: {' '.join(filter(None, said))}"
 
 
 def main():
@@ -56,7 +60,7 @@ def main():
     for line in sys.stdin:
         event = json.loads(line)
         begun = begun or when(event)
-        told = tell(event, begun, names(sys.argv[1]))
+        told = tell(event, begun, sys.argv[1])
         if told:
             print(told, flush=True)
 

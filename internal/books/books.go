@@ -71,7 +71,7 @@ func (b *Books) Load(s Stored) error {
 			return err
 		}
 		b.meters[state.Node] = m
-		if state.Lease != "" && state.Status.Rest == ledger.Boot {
+		if state.Lease != "" && state.Node == bootName(state.Lease) { // booting, or given back before it joined
 			b.booting[state.Lease] = state.Node
 		}
 	}

@@ -206,7 +206,7 @@ func (m *Meter) post(dst []Posting, to time.Time) []Posting {
 	m.read(total)
 	n := len(m.load.lines)
 	var few [usual]vector
-	parts := few[:n:n]
+	parts := few[:min(n, usual)]
 	if n > usual {
 		parts = make([]vector, n)
 	}

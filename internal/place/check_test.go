@@ -48,6 +48,8 @@ func TestCheckRefusesWhatCannotBeCarriedOut(t *testing.T) {
 			[]string{"the plan for job j2 cannot be carried out: it cannot have GPUs [0] of node a"}},
 		"more CPUs than there are": {starts(need(0, func(s *job.Spec) { s.Resources.CPUs = 9000 }), one("a", 0), one("a", 0)),
 			[]string{"the plan for job j2 cannot be carried out: it does not fit on node a"}},
+		"a node outside its place": {starts(need(1, func(s *job.Spec) { s.Place = job.PlaceCloud }), one("a", 1)), []string{cannot + "it does not fit on node a"}},
+		"data that may be nowhere": {starts(need(1, func(s *job.Spec) { s.Place = job.PlaceNowhere }), one("a", 1)), []string{cannot + "it does not fit on node a"}},
 		"a gang of which half fits takes nothing": {
 			append(starts(need(2, two), []place.Seat{seat("a", 3), seat("b", 3)}), starts(need(1, nil), nil, one("a", 1))[1:]...),
 			[]string{cannot + "it does not fit on node b"}},

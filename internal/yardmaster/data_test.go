@@ -22,12 +22,12 @@ import (
 // reserved adds a reserved node, which is in the cloud.
 func (y *yard) reserved(name string, gpus int) {
 	y.t.Helper()
-	y.ok(yardmaster.AddToken{By: "test", Token: tenant.Token{ID: "cloud", Kind: tenant.JoinToken, Owner: "alice", Class: string(fleet.Reserved), UsesLeft: 1 << 20, Expires: start.AddDate(10, 0, 0)}})
+	y.ok(yardmaster.AddToken{By: "test", Token: tenant.Token{ID: id.Token("cloud-" + name), Kind: tenant.JoinToken, Owner: "alice", Class: string(fleet.Reserved), UsesLeft: 1 << 20, Expires: start.AddDate(10, 0, 0)}})
 	inv := fleet.Inventory{Address: name, CPUs: 64000, Memory: 256 << 30}
 	for i := range gpus {
 		inv.GPUs = append(inv.GPUs, fleet.GPU{Index: i, UUID: name + string(rune('0'+i)), Model: "NVIDIA A100-SXM4-80GB", Memory: 80 << 30})
 	}
-	y.ok(yardmaster.Join{Token: "cloud", Name: name, Inventory: inv})
+	y.ok(yardmaster.Join{Token: id.Token("cloud-" + name), Name: name, Inventory: inv})
 }
 
 // rule registers a dataset or changes where it may be.

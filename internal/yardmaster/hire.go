@@ -262,6 +262,7 @@ func (y *Yard) settleLeases() {
 		}
 		if !l.Live() {
 			y.unnote(l)
+			y.shut(l)
 		}
 	}
 	for _, t := range out.Told {
@@ -281,6 +282,15 @@ func (y *Yard) settleLeases() {
 	}
 	if len(out.Changed) > 0 {
 		y.round = true
+	}
+}
+
+// shut lets nothing new onto a node that is being given back, also if its agent is
+// heard again.
+func (y *Yard) shut(l *fleet.Lease) {
+	if n, ok := y.nodes[l.Node]; ok && n.State != fleet.Removed && !n.Drained {
+		n.Drained, n.Since, n.Reason = true, y.now, l.Reason
+		y.changedNode(n)
 	}
 }
 

@@ -78,7 +78,7 @@ type NodeReport struct {
 	Data      []job.DataCopy // all that it has fetched and keeps
 }
 
-func (m NodeReport) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
+func (m NodeReport) handle(y *Yard) (any, error) {
 	n, ok := y.nodes[m.Node]
 	if !ok || n.State == fleet.Removed {
 		return nil, fault.New(fault.Denied, "node_removed", "node %s was taken out of the yard", m.Node).

@@ -171,7 +171,7 @@ func (s agentsSection) watch(ctx context.Context, c *crowd, agents int, span tim
 	if err != nil {
 		return nil, err
 	}
-	ready, err := c.yard.Metric(ctx, `trainyard_nodes{state="ready"}`)
+	ready, err := c.yard.Metric(ctx, `trainyard_nodes{class="local",state="ready"}`)
 	if err != nil {
 		return nil, err
 	}

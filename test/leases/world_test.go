@@ -214,7 +214,7 @@ func (w *world) boot() {
 	if n := len(w.outages); n > 0 {
 		w.outages[n-1].to = w.now
 	}
-	w.hand(state.Leases)
+	w.desk.Take(w.now, state.Leases) // before it lists for the first time
 	w.tick()
 	w.pump()
 }

@@ -118,11 +118,12 @@ func (c *Cache) viewUsed(view string) bool {
 // viewName names a view by what it shows, so that ranks with the same data see the
 // same path: a set-up is cached by its environment.
 func viewName(places []located) string {
-	sum := sha256.New()
+	var text strings.Builder
 	for _, p := range places {
-		fmt.Fprintf(sum, "%q %q\n", p.ref.Name, p.path)
+		fmt.Fprintf(&text, "%q %q\n", p.ref.Name, p.path)
 	}
-	return hex.EncodeToString(sum.Sum(nil)[:16])
+	sum := sha256.Sum256([]byte(text.String()))
+	return hex.EncodeToString(sum[:16])
 }
 
 // makeView makes the folder that has a link for each dataset. One that is there

@@ -132,7 +132,7 @@ func (d *getting) resumes() (offset int64, validator string, err error) {
 	}
 	var v version
 	if err := readJSON(filepath.Join(d.dir, fromFile), &v); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return 0, "", nil //nolint:nilerr // half written: begin anew
+		return 0, "", nil // half written: begin anew
 	}
 	if v.Validator == "" && d.src.SHA256 == "" {
 		return 0, "", nil

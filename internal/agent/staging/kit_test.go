@@ -5,6 +5,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -118,13 +120,16 @@ type disk struct{ size job.Bytes }
 func (d disk) free(dir string) (free, total job.Bytes, err error) {
 	used := job.Bytes(0)
 	err = filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
-		if err != nil {
+		if err == nil && e.Type().IsRegular() {
+			info, ierr := e.Info()
+			if err = ierr; err == nil {
+				used += job.Bytes(info.Size())
+			}
+		}
+		if errors.Is(err, fs.ErrNotExist) {
 			return nil // renamed or removed meanwhile
 		}
-		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
-			used += job.Bytes(info.Size())
-		}
-		return nil
+		return err
 	})
 	return d.size - used, d.size, err
 }

@@ -44,8 +44,9 @@ func (e *engine) options(w *wait, s *shape) []option {
 	}
 	hire, hired := e.hiring(w, s, &a)
 	limit := never
+	w.ready = 0
 	if hired && hire.bar == "" && !e.patient(w) {
-		limit = e.limit(w, &hire)
+		limit, w.ready = e.limit(w, &hire), hire.ready
 	}
 	for _, st := range s.able {
 		if st.rent > 0 && a.NoRent {
@@ -96,8 +97,8 @@ func (e *engine) limit(w *wait, h *option) time.Duration {
 // late costs what the job says, or ten times as much as waiting.
 func (e *engine) score(w *wait, o *option) {
 	o.score = o.money + w.value*o.done().Hours()
-	if w.wait.share > 0 { // while it waits others are kept out: see patience
-		o.score += w.value * (1/w.wait.share - 1) * min(o.wait, never/2).Hours()
+	if w.wait.share > 0 { // while it waits longer than for a hired node others are kept out: see patience
+		o.score += w.value * (1/w.wait.share - 1) * min(max(o.wait-w.ready, 0), never/2).Hours()
 	}
 	if l := w.it.Outlook; l != nil && !l.Deadline.IsZero() {
 		if late := e.view.Now.Add(o.done()).Sub(l.Deadline); late > 0 {
@@ -105,6 +106,9 @@ func (e *engine) score(w *wait, o *option) {
 		}
 	}
 	o.score += float64(classRank(o)) * 1e-9 // ties go local, then reserved, then on-demand
+	if w.it.Shape.Need.MaxGPUs == 0 && !o.hire && len(o.stock.sample.Node.Inventory.GPUs) > 0 {
+		o.score += 1e-10 // and away from GPUs that others could use
+	}
 }
 
 func classRank(o *option) int {

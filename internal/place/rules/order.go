@@ -161,6 +161,9 @@ func (e *engine) takes(w *wait, st *stock, gpus, nodes int, s *shape) time.Durat
 			return d
 		}
 	}
+	if s.match.Need.MaxGPUs == 0 {
+		return w.lasts // GPUs that it does not use make it no faster
+	}
 	return scaled(w.lasts, e.reference(s), st.tflops, s.match.Need.GPUs*s.match.Need.Nodes, gpus*nodes)
 }
 

@@ -33,15 +33,18 @@ func (e *engine) preempt(w *wait, waits *option) *option {
 	var best *option
 	var taken []victim
 	least := gain
-	for _, at := range e.occupied() {
+	for _, h := range e.hosts() {
+		if e.visits++; e.spent() {
+			break
+		}
+		at := h.room
 		r := e.room(at)
 		st := e.stocks[e.of[at]]
 		if !r.Open || e.booked[at] || !s.match.Eligible(&r) {
 			continue
 		}
-		free := r.Free & s.match.Wanted(&r)
-		found, loss := e.victims(at, &r, s.match, &free)
-		if bits.OnesCount64(free) < s.match.Need.GPUs || loss >= least {
+		found, loss, ok := e.victims(w, h, &r, s.match)
+		if !ok || loss >= least {
 			continue
 		}
 		runs := e.takes(w, st, s.match.Need.GPUs, 1, s)
@@ -63,20 +66,44 @@ func (e *engine) preempt(w *wait, waits *option) *option {
 	return best
 }
 
-// occupied lists the rooms in which someone runs who could be stopped.
-func (e *engine) occupied() []int32 {
-	var list []int32
+// host is a room in which jobs run that could be stopped, the one whose stop costs
+// least for each of its GPUs first.
+type host struct {
+	room int32
+	runs []victim
+}
+
+// hosts lists the rooms in which someone runs who could be stopped. It is made once in
+// a round: what stopping a job costs does not depend on for whom it is.
+func (e *engine) hosts() []*host {
+	if e.listed {
+		return e.hosting
+	}
+	e.listed = true
+	of := map[int32]*host{}
 	for _, r := range e.view.Running {
 		if !e.stoppable(r) {
 			continue
 		}
 		at, found := slices.BinarySearchFunc(e.view.Rooms, r.Seats[0].Node, func(o fleet.Room, n id.Node) int { return cmp.Compare(o.Node.ID, n) })
-		if found {
-			list = append(list, int32(at))
+		if !found {
+			continue
 		}
+		h := of[int32(at)]
+		if h == nil {
+			h = &host{room: int32(at)}
+			of[h.room] = h
+			e.hosting = append(e.hosting, h)
+		}
+		h.runs = append(h.runs, victim{r, r.Seats[0].GPUs, e.loss(r, e.stocks[e.of[at]])})
 	}
-	slices.Sort(list)
-	return slices.Compact(list)
+	slices.SortFunc(e.hosting, func(a, b *host) int { return cmp.Compare(a.room, b.room) })
+	for _, h := range e.hosting {
+		slices.SortStableFunc(h.runs, func(a, b victim) int {
+			return cmp.Compare(a.loss/float64(bits.OnesCount64(a.gpus)), b.loss/float64(bits.OnesCount64(b.gpus)))
+		})
+	}
+	return e.hosting
 }
 
 // stoppable reports whether a job may be stopped for another's sake: it is
@@ -87,27 +114,28 @@ func (e *engine) stoppable(r *place.Running) bool {
 		len(r.Seats) == 1 && r.Seats[0].Share == 0 && !r.Began.IsZero() && e.view.Now.Sub(r.Began) >= settled
 }
 
-// victims returns the running jobs of a room whose stop costs least until enough is
-// free, and what that costs. What they free is added to free.
-func (e *engine) victims(at int32, r *fleet.Room, m *fleet.Matcher, free *uint64) ([]victim, float64) {
-	var list []victim
-	for _, run := range e.view.Running {
-		if run.Seats[0].Node == r.Node.ID && e.stoppable(run) && run.Seats[0].GPUs&m.Wanted(r) != 0 {
-			list = append(list, victim{run, run.Seats[0].GPUs, e.loss(run, e.stocks[e.of[at]])})
+// victims returns the running jobs of a room whose stop costs least until a job fits
+// there, and what that costs. It is not ok if it never does. No job is stopped for one
+// of lower priority.
+func (e *engine) victims(w *wait, h *host, r *fleet.Room, m *fleet.Matcher) (list []victim, loss float64, ok bool) {
+	wanted := m.Wanted(r)
+	need, gpus := units(&m.Need), r.Free&wanted
+	free := size{bits.OnesCount64(gpus), r.CPUs, r.Memory}
+	for i := range h.runs {
+		if free.holds(need) {
+			break
 		}
-	}
-	slices.SortStableFunc(list, func(a, b victim) int {
-		return cmp.Compare(a.loss/float64(bits.OnesCount64(a.gpus)), b.loss/float64(bits.OnesCount64(b.gpus)))
-	})
-	total := 0.0
-	for i := range list {
-		if bits.OnesCount64(*free) >= m.Need.GPUs {
-			return list[:i], total
+		v := &h.runs[i]
+		if e.stops[v.running.Job] || v.running.Priority > w.it.Priority || v.gpus&wanted == 0 {
+			continue
 		}
-		*free |= list[i].gpus & m.Wanted(r)
-		total += list[i].loss
+		gpus |= v.gpus & wanted
+		its := &v.running.Shape.Need
+		free = size{bits.OnesCount64(gpus), free.cpus + its.CPUs, free.memory + its.Memory}
+		loss += v.loss
+		list = append(list, *v)
 	}
-	return list, total
+	return list, loss, len(list) > 0 && free.holds(need)
 }
 
 // loss returns what stopping a job costs: what it has done since it last saved itself,

@@ -113,8 +113,9 @@ type wait struct {
 	since time.Time
 	due   time.Time // goes first from then on
 	wait  patience
-	key   float64 // less goes first
-	cut   bool    // not everything was tried for it: the round had looked at enough
+	key   float64       // less goes first
+	ready time.Duration // until a node that could be hired for it is; 0 if none can be
+	cut   bool          // not everything was tried for it: the round had looked at enough
 }
 
 // consider decides what becomes of a job.

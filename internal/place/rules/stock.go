@@ -48,6 +48,8 @@ type engine struct {
 	visits  int
 	plan    place.Plan
 	stops   map[id.Job]bool
+	hosting []*host // rooms with jobs that could be stopped, once listed
+	listed  bool
 }
 
 // free is what a room has left in this plan.

@@ -285,7 +285,7 @@ func TestBoardAgreesWithTheYard(t *testing.T) {
 		var jobs []id.Job
 		var nodes []id.Node
 		last := map[string]float64{}
-		for range rapid.IntRange(5, 40).Draw(rt, "steps") {
+		for range rapid.IntRange(5, 20).Draw(rt, "steps") {
 			switch rapid.IntRange(0, 7).Draw(rt, "what") {
 			case 0, 1:
 				jobs = append(jobs, y.submit(rapid.SampledFrom([]id.User{"ann", "bob"}).Draw(rt, "owner"), rapid.IntRange(1, 3).Draw(rt, "gpus")))
@@ -305,7 +305,7 @@ func TestBoardAgreesWithTheYard(t *testing.T) {
 					_, _ = y.Step(y.now, yardmaster.Drain{Node: n, By: "ann", On: rapid.Bool().Draw(rt, "on")})
 				}
 			case 7:
-				y.pass(time.Duration(rapid.IntRange(1, 900).Draw(rt, "seconds"))*time.Second, nodes...)
+				y.pass(time.Duration(rapid.IntRange(1, 60).Draw(rt, "seconds"))*time.Second, nodes...)
 			}
 			y.ok(yardmaster.Tick{})
 			last = agree(rt, y, last)

@@ -95,6 +95,9 @@ func (w *window) cut(list []row) error {
 	return nil
 }
 
+// last is the last arrival.
+func (w *window) last() float64 { return w.tasks[len(w.tasks)-1].at }
+
 // work is what all tasks cost in the cloud.
 func work(tasks []task) float64 {
 	sum := 0.0

@@ -3,6 +3,7 @@ package burst
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,55 +16,91 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// How the yard is run: the production policy on a cluster whose own nodes cost
-// nothing, with as many nodes to hire as it wants.
+// yardRun is the production policy on a cluster whose own nodes cost nothing, with as
+// many nodes to hire as it wants.
 type yardRun struct {
-	value float64 // what an hour of waiting is worth, in GPU-hours of the cloud
+	worth float64 // of an hour of waiting, in GPU-hours of the cloud
 	never bool    // nothing can be hired
 	blind bool    // nobody says how long a job will run
 }
 
-// policy names the policy with its parameters. Jobs are neither aged nor patient
-// by other rules than the one that is measured: those times are set beyond all waits.
-func (y yardRun) policy() string {
-	return fmt.Sprintf("rules:balanced=%s:ageing=90000h:patience=90000h", strings.TrimSuffix(fmt.Sprintf("%f", y.value), ".000000"))
+// seat is a node of the yard that a task ran on.
+type seat struct {
+	task, node, gpus int
+	start            float64
 }
 
-// run simulates a window and sums it up. The schedule is what ran on the yard's own nodes.
+// beyond is longer than any wait: the times after which a job goes first, or is hired
+// for, by other rules than the one that is measured.
+const beyond = 90_000 * time.Hour
+
+// policy names the policy with its parameters.
+func (y yardRun) policy() string {
+	hours := int(beyond.Hours())
+	return fmt.Sprintf("rules:balanced=%s:ageing=%dh:patience=%dh", strconv.FormatFloat(y.worth, 'f', -1, 64), hours, hours)
+}
+
+// run simulates a window. It also returns what ran on the yard's own nodes.
 func (y yardRun) run(w *window) (outcome, []seat, error) {
-	make, err := catalogue.All(nil).Make(y.policy())
+	policy, err := catalogue.All(nil).Make(y.policy())
 	if err != nil {
 		return outcome{}, nil, err
 	}
-	sum := newSummary(w)
+	e := newEnds(w)
+	numbers := make(map[string]int, len(w.tasks))
+	for i := range w.tasks {
+		numbers[w.tasks[i].name] = i
+	}
 	cfg := sim.Config{
-		Policy: make(), Nodes: local(w.nodes), Jobs: trace.List(y.jobs(w.tasks)),
-		Yard: func(c *yardmaster.Config) { c.Keep.Idle, c.Keep.Margin = time.Millisecond, 0 },
+		Policy: policy(), Nodes: local(w.nodes), Jobs: trace.List(y.jobs(w.tasks)), Keep: mostSpans,
+		Yard: func(c *yardmaster.Config) { c.Keep.Idle, c.Keep.Margin = idle, 0 },
 		Done: func(o *sim.Outcome) {
-			var n int
-			if _, err := fmt.Sscanf(o.Job.Name, "philly-%d", &n); err == nil && o.State == job.Succeeded {
-				sum.ended(&w.tasks[n], o.Wait().Hours(), o.Completion().Hours())
-			}
+			t := &w.tasks[numbers[o.Job.Name]]
+			e.add(t, o.Completion().Hours()-t.run+t.at)
 		},
 	}
 	if !y.never {
 		cfg.Cloud = &sim.Cloud{Offers: offers()}
 	}
 	r, err := sim.Run(cfg)
-	if err != nil {
+	switch {
+	case err != nil:
 		return outcome{}, nil, err
+	case r.Succeeded != len(w.tasks) || r.Runs != len(w.tasks):
+		return outcome{}, nil, fmt.Errorf("%d of %d jobs succeeded, in %d runs", r.Succeeded, len(w.tasks), r.Runs)
+	case len(r.Spans) == mostSpans:
+		return outcome{}, nil, fmt.Errorf("more than %d seats", mostSpans)
 	}
-	if r.Left > 0 || r.Succeeded != len(w.tasks) {
-		return outcome{}, nil, fmt.Errorf("%d of %d jobs succeeded, %d never ended", r.Succeeded, len(w.tasks), r.Left)
+	var seats []seat
+	for _, s := range r.Spans {
+		node, own := strings.CutPrefix(s.Node, localName)
+		if !own {
+			continue
+		}
+		n, err := strconv.Atoi(node)
+		if err != nil {
+			return outcome{}, nil, err
+		}
+		seats = append(seats, seat{numbers[s.Job], n, s.GPUs, s.From / 3600})
+		e.local(s.GPUs, s.From/3600, s.To/3600)
 	}
-	return sum.outcome(r.ByClass[fleet.OnDemand]), nil, nil
+	e.cloud = r.ByClass[fleet.OnDemand] // at one a GPU-hour
+	return e.outcome(), seats, nil
 }
+
+const (
+	// idle is for how long a hired node may be without a job. It is not quite nothing:
+	// a node that comes before its job is told to start there would go back at once.
+	idle      = time.Millisecond
+	mostSpans = 1 << 20
+	localName = "local-"
+)
 
 // local are the yard's own nodes.
 func local(count int) []fleet.Node {
 	list := make([]fleet.Node, count)
 	for i := range list {
-		list[i] = fleet.Node{ID: id.Node(fmt.Sprintf("local-%03d", i)), Class: fleet.Local, Inventory: fleet.Inventory{CPUs: 1 << 30, Memory: 1 << 50}}
+		list[i] = fleet.Node{ID: id.Node(fmt.Sprintf("%s%03d", localName, i)), Class: fleet.Local, Inventory: fleet.Inventory{CPUs: 1 << 30, Memory: 1 << 50}}
 		for g := range perNode {
 			list[i].Inventory.GPUs = append(list[i].Inventory.GPUs, fleet.GPU{Index: g, Model: "P100", Memory: 16 << 30})
 		}

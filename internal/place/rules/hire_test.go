@@ -1,0 +1,186 @@
+package rules_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/job"
+	"trainyard/internal/place/rules"
+	"trainyard/internal/queue"
+	"trainyard/internal/tenant"
+)
+
+// TestWhatIsHired puts one job into a yard that cannot run it, or not soon.
+func TestWhatIsHired(t *testing.T) {
+	t.Parallel()
+	catalogue := func(y *yard) {
+		y.offer("t4", 1, t4(), 0.50, 2*time.Minute)     // 100 TFLOPS for a dollar
+		y.offer("a100", 1, a100(), 2.00, 2*time.Minute) // 125
+		y.offer("h100", 1, h100(), 8.00, 2*time.Minute) // 62
+	}
+	spot := func(y *yard) {
+		catalogue(y)
+		o := y.offer("a100/spot", 1, a100(), 0.60, 2*time.Minute)
+		o.Spot, o.Losses = true, 0.05
+	}
+	limited := func(set func(*tenant.Allowance)) func(*yard) {
+		return func(y *yard) {
+			catalogue(y)
+			y.allow = func(*queue.Item) tenant.Allowance {
+				a := tenant.Unlimited()
+				set(&a)
+				return a
+			}
+		}
+	}
+	const hour = time.Hour
+	for _, tc := range []struct {
+		name string
+		set  func(*yard)
+		want want
+		hire string // "" if nothing is hired
+	}{
+		{"the cheapest for each unit of work for a cost-sensitive job", catalogue, want{gpus: 1, lasts: 10 * hour, objective: job.ObjectiveCost}, "a100"},
+		{"the fastest for a time-sensitive one", catalogue, want{gpus: 1, lasts: 10 * hour, objective: job.ObjectiveTime}, "h100"},
+		{"only what the job can use", catalogue, want{gpus: 1, kind: "T4", lasts: 10 * hour, objective: job.ObjectiveTime}, "t4"},
+		{"spot for a job that saves itself", spot, want{gpus: 1, lasts: 10 * hour, objective: job.ObjectiveCost, resumes: true, every: 10 * time.Minute}, "a100/spot"},
+		{"no spot for a long job that saves nothing", spot, want{gpus: 1, lasts: 10 * hour, objective: job.ObjectiveCost}, "a100"},
+		{"spot for a short one all the same", spot, want{gpus: 1, lasts: hour, objective: job.ObjectiveCost}, "a100/spot"},
+		{"nothing for a job that may not leave", catalogue, want{gpus: 1, lasts: hour, place: job.PlaceLocal, objective: job.ObjectiveTime}, ""},
+		{"nothing large enough", catalogue, want{gpus: 4, lasts: hour, objective: job.ObjectiveTime}, ""},
+		{"a budget that is used up", limited(func(a *tenant.Allowance) { a.Money = 0 }), want{gpus: 1, lasts: hour, objective: job.ObjectiveTime}, ""},
+		{"a budget that is enough", limited(func(a *tenant.Allowance) { a.Money = 100 }), want{gpus: 1, lasts: hour, objective: job.ObjectiveTime}, "h100"},
+		{"no more nodes", limited(func(a *tenant.Allowance) { a.Nodes = 0 }), want{gpus: 1, lasts: hour, objective: job.ObjectiveTime}, ""},
+		{"only where no rent is paid", limited(func(a *tenant.Allowance) { a.NoRent = true }), want{gpus: 1, lasts: hour, objective: job.ObjectiveTime}, ""},
+		{"nothing may start at all", limited(func(a *tenant.Allowance) { a.Hold = "the month's money is gone" }), want{gpus: 1, lasts: hour, objective: job.ObjectiveTime}, ""},
+		{"a job of unknown length is reckoned with an hour", catalogue, want{gpus: 1, objective: job.ObjectiveTime}, "h100"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			y := newYard()
+			tc.set(y)
+			it := y.submit(tc.want)
+			p := y.plan(t)
+			got := ""
+			if h := hired(p, it); h != nil {
+				got = h.Offer
+			}
+			if got != tc.hire || len(p.Starts) > 0 {
+				t.Errorf("%q is hired, want %q: %+v", got, tc.hire, p)
+			}
+		})
+	}
+}
+
+// TestNothingIsHiredTwice: until its nodes are there, and after that, nothing more is
+// hired for a job; then it starts on them, and nobody else does.
+func TestNothingIsHiredTwice(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.offer("a100", 4, a100(), 8, 3*time.Minute)
+	gang := y.submit(want{gpus: 4, nodes: 3, lasts: 10 * time.Hour, objective: job.ObjectiveTime})
+	p := y.round(t)
+	if h := hired(p, gang); h == nil || h.Count != 3 {
+		t.Fatalf("the plan is %+v, want three nodes at once", p)
+	}
+	other := y.submit(want{gpus: 4, lasts: time.Hour, place: job.PlaceCloud, objective: job.ObjectiveCost})
+	for range 5 {
+		if p := y.round(t); hired(p, gang) != nil {
+			t.Fatalf("more is hired: %+v", p)
+		}
+		y.pass(10 * time.Second)
+	}
+	y.leases[0].State, y.leases[0].Node = fleet.LeaseActive, "first" // one is there before the others
+	n := *y.node("first", fleet.OnDemand, 4, a100())
+	n.Lease = y.leases[0].ID
+	y.table.Put(&n, 0)
+	if p := y.round(t); where(p, other) != nil || where(p, gang) != nil || hired(p, gang) != nil {
+		t.Fatalf("someone starts on a node of a gang that is not there yet: %+v", p)
+	}
+	y.pass(3 * time.Minute)
+	if p := y.round(t); len(where(p, gang)) != 3 {
+		t.Errorf("the gang does not start on its nodes: %+v", p)
+	}
+}
+
+// TestAHiredGangNeedsAllItsNodes: three nodes where the quota has two are not hired.
+func TestAHiredGangNeedsAllItsNodes(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.offer("a100", 4, a100(), 8, 3*time.Minute)
+	y.allow = func(*queue.Item) tenant.Allowance {
+		a := tenant.Unlimited()
+		a.Nodes = 2
+		return a
+	}
+	y.submit(want{gpus: 4, nodes: 3, lasts: time.Hour, objective: job.ObjectiveTime})
+	if p := y.plan(t); len(p.Hires) > 0 {
+		t.Errorf("the plan is %+v, want nothing", p)
+	}
+}
+
+// TestHireOrWait: what a wait costs against what the rent costs.
+func TestHireOrWait(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name      string
+		objective job.Objective
+		busy      time.Duration
+		hires     bool
+	}{
+		{"time-sensitive, free in a minute", job.ObjectiveTime, time.Minute, false},
+		{"time-sensitive, free in a day", job.ObjectiveTime, 24 * time.Hour, true},
+		{"cost-sensitive, free in ten hours", job.ObjectiveCost, 10 * time.Hour, false},
+		{"cost-sensitive, free when waiting has cost more than the rent", job.ObjectiveCost, 96 * time.Hour, true},
+		{"balanced, free in a minute", job.ObjectiveBalanced, time.Minute, false},
+		{"balanced, free in two days", job.ObjectiveBalanced, 48 * time.Hour, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			y := newYard()
+			y.node("a", fleet.Local, 1, a100())
+			y.offer("a100", 1, a100(), 3, 3*time.Minute)
+			y.occupy("a", 0, want{gpus: 1, lasts: tc.busy})
+			it := y.submit(want{gpus: 1, lasts: time.Hour, objective: tc.objective})
+			if p := y.plan(t); tc.hires != (hired(p, it) != nil) || tc.hires == (p.Held != nil) {
+				t.Errorf("the plan is %+v, want a hire: %v", p, tc.hires)
+			}
+		})
+	}
+}
+
+// TestDataIsCounted: where bringing the data takes a day, waiting here is better.
+func TestDataIsCounted(t *testing.T) {
+	t.Parallel()
+	for _, there := range []bool{false, true} {
+		y := newYard()
+		y.node("a", fleet.Local, 1, a100())
+		y.offer("a100", 1, a100(), 3, 3*time.Minute)
+		y.occupy("a", 0, want{gpus: 1, lasts: 6 * time.Hour})
+		y.stage = func(_ *queue.Item, n *fleet.Node) (time.Duration, float64) {
+			if n.Class == fleet.Local || there {
+				return 0, 0
+			}
+			return 24 * time.Hour, 100
+		}
+		it := y.submit(want{gpus: 1, lasts: time.Hour, objective: job.ObjectiveTime, data: []string{"films"}})
+		p := y.plan(t)
+		if h := hired(p, it); there != (h != nil) {
+			t.Errorf("data is there: %v, and the plan is %+v", there, p)
+		}
+	}
+}
+
+// TestWhatIsHiredForIsReckoned: the cost that limits are asked about is rent until the end.
+func TestWhatIsHiredForIsReckoned(t *testing.T) {
+	t.Parallel()
+	y := newYard(func(c *rules.Config) { c.Setup = 27 * time.Minute })
+	y.offer("a100", 1, a100(), 2, 3*time.Minute)
+	it := y.submit(want{gpus: 1, lasts: time.Hour, objective: job.ObjectiveTime})
+	h := hired(y.plan(t), it)
+	if h == nil || math.Abs(h.Cost-3) > 1e-6 { // half an hour until it works, and an hour
+		t.Errorf("the hire is %+v, want $3.00", h)
+	}
+}

@@ -1,0 +1,97 @@
+package rules
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// timeline is a profile the slow way: what is free in each of so many minutes.
+type timeline [200]size
+
+// TestProfileIsWhatIsFree compares with a timeline of minutes.
+func TestProfileIsWhatIsFree(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		all := size{8, 8000, 80}
+		p := profile{{0, all}}
+		var line timeline
+		for i := range line {
+			line[i] = all
+		}
+		drawn := func() size {
+			return size{rapid.IntRange(0, 4).Draw(t, "gpus"), 1000, 10}
+		}
+		for range rapid.IntRange(0, 8).Draw(t, "steps") {
+			at, lasts, n := rapid.IntRange(0, 60).Draw(t, "at"), rapid.IntRange(1, 60).Draw(t, "lasts"), drawn()
+			if rapid.Bool().Draw(t, "gives") {
+				p.give(time.Duration(at)*time.Minute, n)
+				for i := at; i < len(line); i++ {
+					line[i] = line[i].plus(n)
+				}
+				continue
+			}
+			p.book(time.Duration(at)*time.Minute, n, time.Duration(lasts)*time.Minute)
+			for i := at; i < at+lasts; i++ {
+				line[i] = line[i].minus(n)
+			}
+		}
+		for i := range line {
+			if got := p.at(time.Duration(i) * time.Minute); got != line[i] {
+				t.Fatalf("in minute %d %+v is free, want %+v", i, got, line[i])
+			}
+		}
+		n, lasts := drawn(), rapid.IntRange(1, 60).Draw(t, "for")
+		fits := func(from int) bool {
+			for i := from; i < from+lasts; i++ {
+				if !line[i].holds(n) {
+					return false
+				}
+			}
+			return true
+		}
+		first := never
+		for i := 0; i < len(line)-lasts; i++ {
+			at := time.Duration(i) * time.Minute
+			if got := p.fits(at, n, time.Duration(lasts)*time.Minute); got != fits(i) {
+				t.Fatalf("%+v for %d minutes from minute %d: fits %v, want %v", n, lasts, i, got, fits(i))
+			}
+			if first == never && fits(i) {
+				first = at
+			}
+			if i > 0 {
+				if got, want := p.from(at).at(at), line[i]; got != want {
+					t.Fatalf("from minute %d on %+v is free, want %+v", i, got, want)
+				}
+			}
+		}
+		if got := p.earliest(n, time.Duration(lasts)*time.Minute, never); got != first {
+			t.Fatalf("%+v for %d minutes is free from %s, want %s", n, lasts, got, first)
+		}
+		if first != never && first > 0 {
+			if got := p.earliest(n, time.Duration(lasts)*time.Minute, first-1); got != never {
+				t.Fatalf("asked for less than %s the answer is %s", first, got)
+			}
+		}
+	})
+}
+
+// TestCalendarHandsOutTheSoonest: a heap is a heap.
+func TestCalendarHandsOutTheSoonest(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var c calendar
+		for i := range rapid.IntRange(1, 40).Draw(t, "rooms") {
+			c.push(entry{time.Duration(rapid.IntRange(0, 5).Draw(t, "at")), rapid.IntRange(0, 2).Draw(t, "spare"), int32(i)})
+		}
+		last := c.pop()
+		for len(c) > 0 {
+			next := c.pop()
+			if next.before(&last) {
+				t.Fatalf("%+v comes after %+v", next, last)
+			}
+			last = next
+		}
+	})
+}

@@ -1,0 +1,166 @@
+package burst
+
+import (
+	"errors"
+	"io/fs"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// fortnight returns the window of the reference runs, or skips.
+func fortnight(t *testing.T) *window {
+	t.Helper()
+	dir := os.Getenv("TRAINYARD_DATA")
+	if dir == "" {
+		dir = filepath.Join("..", "..", "..", "..", "shared", "data")
+	}
+	list, err := load(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skipf("the public traces are not here: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newStudy(false).window
+	if err := w.cut(list); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func near(t *testing.T, what string, got, want, share float64) {
+	t.Helper()
+	if math.Abs(got-want) > share*want {
+		t.Errorf("%s is %.5g, want %.5g", what, got, want)
+	}
+}
+
+// The rows that Starburst's own simulator came to on this input.
+func TestPublishedRowsComeOut(t *testing.T) {
+	w := fortnight(t)
+	if len(w.tasks) != 17_279 {
+		t.Fatalf("the window has %d jobs", len(w.tasks))
+	}
+	for _, c := range []struct {
+		trial                  *trial
+		cloud, mean, wait, p99 float64
+	}{
+		{theirs(w, constant(math.Inf(1)), false, -1), 0, 73.87, 71.08, 0},
+		{theirs(w, constant(0), false, -1), 56_621, 2.792, 0, 37.58},
+		{theirs(w, constant(1), false, -1), 50_833, 3.388, 0.596, 0},
+		{theirs(w, byCost(0.076), true, 30), 31_172, 2.958, 0.166, 42.7},
+	} {
+		if err := c.trial.run(); err != nil {
+			t.Fatal(err)
+		}
+		near(t, c.trial.rule+": cloud", c.trial.cloud, c.cloud, 2e-5)
+		near(t, c.trial.rule+": mean", c.trial.mean, c.mean, 2e-4)
+		near(t, c.trial.rule+": wait", c.trial.wait, c.wait, 2e-3)
+		if c.p99 > 0 {
+			near(t, c.trial.rule+": p99", c.trial.p99, c.p99, 2e-3)
+		}
+	}
+}
+
+// crowd draws a small window with more work than its nodes can do.
+func crowd(t *rapid.T) *window {
+	w := &window{name: "drawn", nodes: rapid.IntRange(2, 3).Draw(t, "nodes")}
+	chance := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+	now := 0.0
+	for i := range rapid.IntRange(20, 120).Draw(t, "tasks") {
+		now += math.Round(chance.ExpFloat64()*900) / 3600
+		w.tasks = append(w.tasks, task{
+			number: i, name: string(rune('a'+i%26)) + "-" + string(rune('a'+i/26)), at: now,
+			run: math.Round(60+math.Exp(chance.NormFloat64()*1.5)*7200) / 3600, gpus: 1 << chance.IntN(5), owner: "someone",
+		})
+	}
+	return w
+}
+
+func TestNoScheduleIsBelowTheBound(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := crowd(t)
+		worth := rapid.SampledFrom([]float64{0.5, 2, 8}).Draw(t, "worth")
+		ours, seats, err := yardRun{worth: worth}.run(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seer, err := clairvoyant(w, seats, worth, 30)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := map[string]outcome{
+			"ours": ours, "clairvoyant": seer, "theirs": published{byCost(0.1).hours, true, 30}.run(w), "burst": published{constant(0).hours, false, -1}.run(w),
+		}
+		b := bounds(w, []float64{8, 2, 0.5}, 40)
+		for name, o := range list {
+			if least := b.at(o.mean); o.cloud < least-1e-6*work(w.tasks) {
+				t.Errorf("%s needs %.3f GPU-h at %.3f h, and nothing can need less than %.3f", name, o.cloud, o.mean, least)
+			}
+		}
+	})
+}
+
+// What the books of the simulator say of the cloud is what the jobs that ran there cost.
+func TestCloudIsPaidForAsLongAsItWorks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := crowd(t)
+		o, seats, err := yardRun{worth: 4}.run(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cloud := work(w.tasks)
+		for _, s := range seats {
+			cloud -= float64(s.gpus) * w.tasks[s.task].run
+		}
+		spare := float64(len(w.tasks)) * 2 * perNode * idle.Hours()
+		if o.cloud < cloud-1e-6 || o.cloud > cloud+spare+1e-6 {
+			t.Errorf("the cloud costs %.6f for work of %.6f GPU-h", o.cloud, cloud)
+		}
+	})
+}
+
+func TestFrontierHasOnlyWhatNothingBeats(t *testing.T) {
+	f := frontier([]point{{3, 10}, {1, 30}, {2, 40}, {2, 20}, {4, 10}})
+	for _, c := range []struct{ x, want float64 }{{1, 30}, {1.5, 25}, {2, 20}, {2.5, 15}, {3, 10}, {9, 10}} {
+		if got := at(f, c.x); got != c.want {
+			t.Errorf("at %v: %v, want %v", c.x, got, c.want)
+		}
+	}
+	if got := at(f, 0.5); !math.IsNaN(got) {
+		t.Errorf("left of all points: %v", got)
+	}
+}
+
+func TestProfileBooksAndGivesBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := profile{{0, perNode}}
+		type taken struct {
+			start, run float64
+			gpus       int
+		}
+		var list []taken
+		for range rapid.IntRange(1, 30).Draw(t, "bookings") {
+			k := taken{run: float64(rapid.IntRange(1, 9).Draw(t, "run")), gpus: rapid.IntRange(1, perNode).Draw(t, "gpus")}
+			k.start = p.earliest(k.gpus, k.run, float64(rapid.IntRange(0, 20).Draw(t, "from")), math.Inf(1))
+			p = p.book(k.start, k.gpus, k.run)
+			list = append(list, k)
+			for _, s := range p {
+				if s.free < 0 {
+					t.Fatalf("booked twice: %v", p)
+				}
+			}
+		}
+		for _, k := range list {
+			p = p.book(k.start, -k.gpus, k.run).tidy()
+		}
+		if len(p) != 1 || p[0].free != perNode {
+			t.Fatalf("not all was given back: %v", p)
+		}
+	})
+}

@@ -1,0 +1,150 @@
+package burst
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"text/tabwriter"
+)
+
+// The point of comparison: what the published cost rule comes to on the fortnight.
+const (
+	pointMean  = 2.958  // hours of mean completion
+	pointCloud = 31_172 // GPU-hours
+	pointRule  = "linear_cost-0.076 + loop + queue 30"
+)
+
+// outcomes of trials.
+func outcomes(list []*trial) []outcome {
+	all := make([]outcome, len(list))
+	for i, t := range list {
+		all[i] = t.outcome
+	}
+	return all
+}
+
+// find returns the trial of a rule, nil if there is none.
+func find(list []*trial, rule string) *trial {
+	for _, t := range list {
+		if t.rule == rule {
+			return t
+		}
+	}
+	return nil
+}
+
+// figures are the keys. Where no point of a frontier is so fast there is no figure.
+func (s *study) figures() map[string]float64 {
+	main, blind, seer := outcomes(s.main), outcomes(s.blind), outcomes(s.seer)
+	theirs := find(s.theirs, pointRule)
+	out := map[string]float64{
+		"cloud_gpu_h_at_jct_2_96h":              at(means(main), pointMean),
+		"jct_h_at_cloud_31172":                  at(turned(main), pointCloud),
+		"never_jct_h":                           find(s.main, "nothing to hire").mean,
+		"burst_cloud_gpu_h":                     find(s.main, "nobody waits").cloud,
+		"theirs_never_jct_h":                    find(s.theirs, constant(math.Inf(1)).name).mean,
+		"theirs_burst_cloud_gpu_h":              find(s.theirs, constant(0).name).cloud,
+		"theirs_cost_rule_cloud_gpu_h":          theirs.cloud,
+		"theirs_cost_rule_jct_h":                theirs.mean,
+		"theirs_cost_rule_p99_h":                theirs.p99,
+		"cloud_gpu_h_at_their_p99":              at(tails(main), theirs.p99),
+		"blind_cloud_gpu_h_at_jct_2_96h":        at(means(blind), pointMean),
+		"blind_theirs_cloud_gpu_h_at_jct_2_96h": at(means(outcomes(s.unknowing)), pointMean),
+		"clairvoyant_cloud_gpu_h_at_jct_2_96h":  at(means(seer), pointMean),
+		"bound_cloud_gpu_h_at_jct_2_96h":        s.bound.at(pointMean),
+	}
+	out["saving_pct_at_jct_2_96h"] = 100 * (1 - out["cloud_gpu_h_at_jct_2_96h"]/pointCloud)
+	for key, v := range out {
+		if math.IsNaN(v) {
+			delete(out, key)
+		}
+	}
+	return out
+}
+
+// printer writes a table, and keeps the first error.
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) say(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format, args...)
+	}
+}
+
+// table writes trials, each with what the yard needs for the same mean completion and
+// for the same p99.
+func (p *printer) table(list []*trial, beside []outcome) {
+	t := tabwriter.NewWriter(p.w, 2, 0, 2, ' ', tabwriter.AlignRight)
+	line := func(format string, args ...any) { fmt.Fprintf(t, format, args...) } //nolint:errcheck // Flush reports it
+	line("cloud GPU-h\tmean completion h\tp99 h\tmean wait h\tlongest wait h\tlocal use\t")
+	if beside != nil {
+		line("ours at this mean\tours at this p99\t")
+	}
+	line("\n")
+	mean, tail := means(beside), tails(beside)
+	for _, r := range list {
+		line("%.0f\t%.3f\t%.2f\t%.4f\t%.1f\t%.3f\t", r.cloud, r.mean, r.p99, r.wait, r.longest, r.used)
+		if beside != nil {
+			line("%s\t%s\t", percent(at(mean, r.mean), r.cloud), percent(at(tail, r.p99), r.cloud))
+		}
+		line("  %s\n", r.rule)
+	}
+	if err := t.Flush(); p.err == nil {
+		p.err = err
+	}
+	p.say("\n")
+}
+
+// percent compares with what others need.
+func percent(ours, theirs float64) string {
+	switch {
+	case math.IsNaN(ours):
+		return "-"
+	case theirs == 0:
+		return fmt.Sprintf("%.0f", ours)
+	}
+	return fmt.Sprintf("%.0f (%+.1f %%)", ours, 100*(ours/theirs-1))
+}
+
+// print writes all tables.
+func (s *study) print(w io.Writer) error {
+	p := &printer{w: w}
+	main := outcomes(s.main)
+	p.say("Philly %s: %d jobs, %.0f GPU-h, %d nodes of %d GPUs, cloud at $1 a GPU-hour without limit\n\n", s.window.name, len(s.window.tasks), work(s.window.tasks), s.window.nodes, perNode)
+	p.say("The yard, by what an hour of a job's waiting is worth in dollars; each job says how long it runs\n")
+	p.table(s.main, nil)
+	p.say("Starburst's rule, by our rendering of it; linear_cost knows how long each job runs\n")
+	p.table(s.theirs, main)
+	p.say("The yard when nobody says how long a job runs\n")
+	p.table(s.blind, nil)
+	p.say("Starburst's rule that does not need to know it\n")
+	p.table(s.unknowing, outcomes(s.blind))
+	p.say("A plan by someone who knows all arrivals: %d rounds of a local search\n", s.rounds)
+	p.table(s.seer, main)
+	p.say("No policy needs less cloud, whatever it knows, without moving jobs\n")
+	for _, mean := range []float64{2.8, 2.85, 2.9, pointMean, 3, 3.1, 3.2} {
+		p.say("  %6.0f GPU-h at %.3f h; ours %.0f\n", s.bound.at(mean), mean, at(means(main), mean))
+	}
+	p.say("\nOther stretches of the trace, on as many nodes as make the load about the same: %s beside the yard\n", pointRule)
+	for _, o := range s.other {
+		var beside []outcome
+		var their *trial
+		for _, t := range s.others {
+			switch {
+			case t.w != o:
+			case t.their != nil:
+				their = t
+			default:
+				beside = append(beside, t.outcome)
+			}
+		}
+		p.say("%s, %d jobs, %.0f GPU-h, %d nodes\n", o.name, len(o.tasks), work(o.tasks), o.nodes)
+		p.table([]*trial{their}, beside)
+	}
+	p.say("ageing and patience are %s, so that no other rule than the measured one makes a job go first or be hired for.\n", beyond)
+	p.say("A hired node is there at once, is paid by the second and goes back when its job ends.\n")
+	return p.err
+}
