@@ -79,7 +79,7 @@ bench-core: ## Measure the core, and Slurm beside it; figures in build/bench/ben
 
 # The policies and the simulator: each target prints its table and writes build/bench/<target>.json.
 # TRAINYARD_DATA names the folder with the public traces; without it what needs them is left out or generated.
-policy_benches := bench-andreas bench-datacenter bench-alloc bench-harvest bench-edl bench-elastic bench-swf bench-sim bench-place
+policy_benches := bench-andreas bench-datacenter bench-alloc bench-harvest bench-edl bench-elastic bench-swf bench-sim bench-place bench-burst
 
 .PHONY: $(policy_benches)
 bench-andreas: ## Measure energy and lateness of andreas beside its baselines and the published rule
@@ -91,6 +91,7 @@ bench-elastic: ## Measure elastic and preemptive policies on public workloads, b
 bench-swf: ## Check the orders of waiting jobs against an independent computation
 bench-place: ## Measure how long the policy rules takes to decide
 bench-sim: ## Measure the simulator: jobs and events a second, memory
+bench-burst: ## Measure how much cloud the yard hires for how short waits, beside Starburst's rule and a lower bound
 $(policy_benches):
 	@mkdir -p build/bench
 	go run ./test/bench/policies -target $(@:bench-%=%) -out build/bench/$@.json $(if $(QUICK),-quick)

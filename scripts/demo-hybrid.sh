@@ -97,7 +97,7 @@ fi
 
 # 2. The yard and its own nodes.
 TRAINYARD_DEMO=$work "$trainyard" server --data "$work/server" --listen 127.0.0.1:0 --clouds "$work/clouds.yaml" --tariff "$work/tariff.yaml" \
-  --report-every 500ms --retry-wait 500ms >"$work/server.log" 2>&1 &
+  --policy rules:time=3000:balanced=120:cost=3 --report-every 500ms --retry-wait 500ms >"$work/server.log" 2>&1 &
 printed() { grep -q -- '--token tyb_' "$work/server.log"; }
 await "the server" printed
 read -r url token < <(sed -n 's|.*trainyard login \(https://[^ ]*\) --token \(tyb_[^ ]*\).*|\1 \2|p' "$work/server.log")
@@ -127,7 +127,7 @@ if [ "$provider" = ec2 ]; then
 else
   note "Simulated: GPUs are declared, and hired machines are processes on this machine. The training programs, the agents and the books are real."
 fi
-note "The jobs take seconds and prices are by the hour, so what follows costs cents."
+note "A second stands for a minute: prices, the cost of energy and the worth of time are sixty times what they would be."
 as admin nodes
 title "What could be hired"
 as admin offers

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trainyard/cmd/trainyard/hiring"
 	"trainyard/internal/agent/runtime"
 	"trainyard/internal/cli"
 	"trainyard/internal/cloud/process"
@@ -45,7 +46,7 @@ func rootCommand(env cli.Env) *cobra.Command {
 	root := cli.New(env)
 	root.AddCommand(upCommand(env), serverCommand(env), agentCommand(env), simulateCommand(env), replayCommand(env), recommendCommand(env), generateCommand())
 	if offers, _, err := root.Find([]string{"offers"}); err == nil && offers != root {
-		offers.AddCommand(importCommand(env)) // it needs the providers, which only the wiring knows
+		offers.AddCommand(hiring.ImportCommand(env)) // it needs the providers, which only the wiring knows
 	}
 	return root
 }

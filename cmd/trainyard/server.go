@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 
+	"trainyard/cmd/trainyard/hiring"
 	"trainyard/internal/auth"
 	"trainyard/internal/blob"
 	"trainyard/internal/cli"
@@ -96,7 +97,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 	if err != nil {
 		return nil, err
 	}
-	cloudFile, offers, err := readClouds(c.clouds)
+	cloudFile, offers, err := hiring.ReadClouds(c.clouds)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +140,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 	cfg.SuspectAfter, cfg.LostAfter, cfg.BackoffBase = c.suspectAfter, c.lostAfter, c.backoff
 	cfg.KeepFinal, cfg.MaxJobs, cfg.LogLimit = c.keepFinal, c.maxJobs, c.logLimit
 	cfg.Tariff, cfg.Offers, cfg.Refuse = tariff, offers, c.refuse
-	if err := cloudFile.terms(&cfg); err != nil {
+	if err := cloudFile.Terms(&cfg); err != nil {
 		return nil, err
 	}
 	cfg.Limit = func() func() bool {
@@ -149,7 +150,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 	yard := yardmaster.New(cfg)
 	directory := auth.NewDirectory()
 	directory.Set(state.Users, state.Tokens)
-	board := gauges.New(clk, gauges.Options{Providers: cloudFile.names(), ByUser: c.byUser})
+	board := gauges.New(clk, gauges.Options{Providers: cloudFile.Names(), ByUser: c.byUser})
 	board.Load(&state)
 	yard.Load(clk.Now(), state)
 	hub := agents.New(yard.Orders())
@@ -164,7 +165,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 			err = errors.Join(err, listener.Close())
 		}
 	}()
-	runner, hirer, err := newRunner(ctx, cloudFile, c.data, urlOf(listener.Addr()), ca, cfg.Hire, clk, log)
+	runner, hirer, err := hiring.NewRunner(ctx, cloudFile, c.data, urlOf(listener.Addr()), ca, cfg.Hire, clk, log)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +174,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 	}
 	loop := server.NewLoop(server.LoopConfig{Yard: yard, Store: st, Engine: hub, Clock: clk, Log: log, After: after})
 	if runner != nil {
-		hirer.loop = loop
+		hirer.Loop = loop
 		runner.Tell = func(ctx context.Context, m yardmaster.Message) error { _, err := loop.Do(ctx, m); return err }
 		runner.Watch = board
 		runner.Take(state.Leases)
@@ -191,7 +192,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 		return nil, err
 	}
 	r := &running{url: urlOf(listener.Addr()), ca: ca, loop: loop, clock: clk, store: st, failed: make(chan error, 2), done: make(chan struct{}), log: log, runner: runner}
-	r.http = &http.Server{Handler: withProgram(srv.Handler()), TLSConfig: ca.ServerTLS(identity), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 3 * time.Minute,
+	r.http = &http.Server{Handler: hiring.WithProgram(srv.Handler()), TLSConfig: ca.ServerTLS(identity), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 3 * time.Minute,
 		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 1000, SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second}}
 	r.run(srv, listener)

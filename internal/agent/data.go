@@ -116,6 +116,14 @@ func (d *data) keepOnly(live map[string]bool) error {
 	return d.cache.KeepOnly(func(rank string) bool { return live[rank] })
 }
 
+// purge removes data that this node may not keep. What a run uses stays until the yard
+// asks again.
+func (d *data) purge(list []job.DataCopy) {
+	for _, c := range list {
+		d.cache.Remove(c.Name, c.Source)
+	}
+}
+
 // dataFailed gives a rank up whose data cannot be had here.
 func (a *Agent) dataFailed(k key, err error) error {
 	if errors.Is(err, context.Canceled) {

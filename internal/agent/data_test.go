@@ -72,6 +72,8 @@ func TestARealProgramFindsItsData(t *testing.T) {
 	y.assign()
 	holds := filepath.Join(cfg.Dir, "datasets", ".holds")
 	y.await("the data to be let go", func() bool { list, err := os.ReadDir(holds); return err == nil && len(list) == 0 })
+	y.change(func() { y.purge = y.reports[len(y.reports)-1].Data })
+	y.await("the data to be gone", func() bool { return len(y.reports[len(y.reports)-1].Data) == 0 })
 }
 
 func TestDataThatCannotBeHadEndsTheRun(t *testing.T) {

@@ -64,6 +64,7 @@ type fakeYard struct {
 	lease    time.Duration
 	left     *int64           // seconds that the machine's lease still holds, nil if it is not hired
 	release  []api.GPURelease // what operators have let out of quarantine
+	purge    []job.DataCopy   // what the node may not keep
 	// meddle, if set, is asked before and after each request is carried out; if
 	// it says so the connection is cut there.
 	meddle func(when, path string) bool
@@ -351,7 +352,7 @@ func (y *fakeYard) report(w http.ResponseWriter, r *http.Request) {
 	}
 	y.change(func() { y.reports = append(y.reports, req) })
 	y.mu.Lock()
-	reply := api.ReportReply{Release: y.release, Interval: job.Duration(50 * time.Millisecond), Lease: job.Duration(y.lease), Generation: y.gen, LeaseLeft: y.left}
+	reply := api.ReportReply{Release: y.release, Purge: y.purge, Interval: job.Duration(50 * time.Millisecond), Lease: job.Duration(y.lease), Generation: y.gen, LeaseLeft: y.left}
 	y.mu.Unlock()
 	answer(w, reply)
 }

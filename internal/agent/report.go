@@ -130,6 +130,7 @@ func (a *Agent) report(ctx context.Context, seq uint64) (api.ReportReply, error)
 	}
 	err = errors.Join(err, renew(reply.LeaseLeft))
 	a.release(reply.Release)
+	a.data.purge(reply.Purge)
 	if a.heard(reply.Generation, now) {
 		a.log.Warn("stream of assignments hangs, opening another")
 		a.newStream()

@@ -14,7 +14,8 @@ import (
 //	1  first version
 //	2  the report of a rank may carry the progress of its program
 //	3  the answers to a join and to a report may say how long the machine's lease holds
-//	4  a launch may name datasets, and a report the copies that the node keeps
+//	4  a launch may name datasets, a report the copies that the node keeps, and the answer
+//	   those that it may not keep
 const Capability = 4
 
 // JoinRequest asks to become a node. It carries the join token's text and a
@@ -151,6 +152,9 @@ type ReportReply struct {
 	Generation uint64 `json:"generation"`
 	// Release lists the newest release of each GPU that an operator let out of quarantine.
 	Release []GPURelease `json:"release,omitempty"`
+	// Purge lists data that the node keeps and may not, by the rules of the data; it goes
+	// as soon as no run uses it. An agent that still has it is told again.
+	Purge []job.DataCopy `json:"purge,omitempty"`
 	// LeaseLeft is for how many seconds more the yard holds this machine, left out for
 	// one that was not hired. A machine that hears nothing newer for that long ends
 	// itself: nobody may be left who would. Seconds, not a time, because

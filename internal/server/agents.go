@@ -161,6 +161,11 @@ func (s *Server) report(ctx context.Context, in *body[api.Report]) (*body[api.Re
 	if h, hired := heard.(yardmaster.Heard); hired {
 		reply.LeaseLeft = wholeSeconds(h.LeaseLeft)
 	}
+	if len(in.Body.Data) > 0 {
+		if err := s.query(ctx, func(y *yardmaster.Yard) { reply.Purge = y.Misplaced(n, in.Body.Data) }); err != nil {
+			return nil, s.fail(ctx, err)
+		}
+	}
 	return &body[api.ReportReply]{reply}, nil
 }
 

@@ -40,6 +40,20 @@ func TestWhatANodeKeepsIsShownWithTheDataset(t *testing.T) {
 	if len(copies()) != 1 {
 		t.Errorf("copies %+v after a change", copies())
 	}
+	// One whose data may be elsewhere only is told to remove it, and so is one that has what nobody knows.
+	_, err = ada.PutDataset(t.Context(), "cats", api.DatasetRequest{Place: job.PlaceCloud, Size: 1 << 30, Source: source})
+	y.must(err)
+	cats, old := job.DataCopy{Name: "cats", Source: source, Path: "/c"}, job.DataCopy{Name: "old", Source: source, Path: "/o"}
+	reply, err := n.Report(t.Context(), api.Report{Capability: api.Capability, Boot: "b", Data: []job.DataCopy{cats, old}})
+	y.must(err)
+	if diff := cmp.Diff([]job.DataCopy{cats, old}, reply.Purge); diff != "" {
+		t.Errorf("to be removed (-want +got):\n%s", diff)
+	}
+	_, err = ada.PutDataset(t.Context(), "cats", api.DatasetRequest{Place: job.PlaceLocal, Size: 1 << 30, Source: source})
+	y.must(err)
+	if reply, err = n.Report(t.Context(), api.Report{Capability: api.Capability, Boot: "b", Data: []job.DataCopy{cats}}); err != nil || len(reply.Purge) > 0 {
+		t.Errorf("told to remove %v (%v)", reply.Purge, err)
+	}
 	y.must(report())
 	if len(copies()) > 0 {
 		t.Errorf("copies %+v, and the node keeps none", copies())

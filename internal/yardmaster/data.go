@@ -1,6 +1,7 @@
 package yardmaster
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -45,7 +46,7 @@ func (m PutDataset) handle(y *Yard) (any, error) {
 	d.Seq++
 	y.out.datasets = append(y.out.datasets, *y.data.Put(d))
 	y.event(Event{Kind: kind, Actor: string(m.By), Owner: d.Owner, To: string(d.ID), Reason: words})
-	if known && (old.Rule != d.Rule || d.Removed) {
+	if !known || old.Rule != d.Rule || d.Removed {
 		y.ruled(&d, words)
 	}
 	return d, nil
@@ -64,7 +65,7 @@ func (y *Yard) ruled(d *dataset.Dataset, words string) {
 		if r.run == nil || d.Removed || r.run.Stop != job.StopNone {
 			continue
 		}
-		if at := y.forbidden(r); at != nil {
+		if at := y.forbidden(r, d); at != nil {
 			r.run.why = fmt.Sprintf("dataset %s may only be used on %s nodes (%s), and %s is a %s node", d.ID, d.Rule, words, at.ID, at.Class)
 			y.stop(r.run, job.StopTerm, job.CausePreempted)
 			y.event(Event{Kind: "run.stopping", Actor: theYard, Owner: r.Owner, Job: r.ID, Run: r.run.ID, Node: at.ID, Reason: r.run.why})
@@ -89,9 +90,9 @@ func (y *Yard) recast(r *jobRecord) {
 	}
 }
 
-// forbidden returns the first node of a job's run on which the job may not be, nil if there is none.
-func (y *Yard) forbidden(r *jobRecord) *fleet.Node {
-	place := y.placeOf(r)
+// forbidden returns the first node of a job's run on which a dataset may not be used by it, nil if there is none.
+func (y *Yard) forbidden(r *jobRecord, d *dataset.Dataset) *fleet.Node {
+	place := cmp.Or(r.Override.Place, d.Rule)
 	for i := range r.run.Ranks {
 		if n := y.nodeOf(r.run.Ranks[i].Node); n != nil && !n.Class.Allows(place) {
 			return n
@@ -201,6 +202,16 @@ func (y *Yard) keeps(n *nodeRecord, kept []job.DataCopy) {
 		y.event(Event{Kind: kind, Actor: "node/" + string(n.ID), Owner: d.Owner, Node: n.ID, To: string(d.ID), Reason: words})
 		y.round = true
 	}
+}
+
+// Misplaced returns what a node keeps and may not: data that its rule forbids there, and
+// what is not registered like that any more.
+func (y *Yard) Misplaced(name id.Node, kept []job.DataCopy) []job.DataCopy {
+	n, ok := y.nodes[name]
+	return slices.DeleteFunc(slices.Clone(kept), func(c job.DataCopy) bool {
+		d, known := y.data.Get(id.Dataset(c.Name))
+		return !ok || known && d.Source == c.Source && n.Class.Allows(d.Rule)
+	})
 }
 
 // rule says which dataset keeps a job from running elsewhere, "" if none does.

@@ -73,7 +73,7 @@ func (y *ruledYard) act(t *rapid.T) {
 	switch rapid.IntRange(0, 9).Draw(t, "what") {
 	case 0, 1:
 		d := rapid.SampledFrom(ruledSets).Draw(t, "data")
-		m = yardmaster.PutDataset{By: "alice", Dataset: dataset.Dataset{ID: d, Rule: aim}}
+		m = yardmaster.PutDataset{By: "alice", Dataset: dataset.Dataset{ID: d, Rule: aim, Removed: rapid.IntRange(0, 4).Draw(t, "removed") == 0}}
 	case 2, 3:
 		s := using()
 		for _, d := range ruledSets {
@@ -110,17 +110,19 @@ func placeAt(i int) job.Place {
 
 // news lets the first run that can begin or end.
 func (y *ruledYard) news(ends bool) yardmaster.Message {
-	for _, o := range y.Orders() {
-		rep := yardmaster.RankReport{Run: o.Run, Rank: o.Rank, State: job.RunRunning, Started: y.now}
-		if ends || o.Stop != job.StopNone {
-			rep.State, rep.Ended = job.RunEnded, y.now
-			if rep.Signalled = o.Stop != job.StopNone; !rep.Signalled {
-				rep.Cause, rep.Reason = job.CauseDataFailed, "it cannot be had"
-			}
-		}
-		return yardmaster.NodeReport{Node: o.Node, Ranks: []yardmaster.RankReport{rep}}
+	orders := y.Orders()
+	if len(orders) == 0 {
+		return nil
 	}
-	return nil
+	o := orders[0]
+	rep := yardmaster.RankReport{Run: o.Run, Rank: o.Rank, State: job.RunRunning, Started: y.now}
+	if ends || o.Stop != job.StopNone {
+		rep.State, rep.Ended = job.RunEnded, y.now
+		if rep.Signalled = o.Stop != job.StopNone; !rep.Signalled {
+			rep.Cause, rep.Reason = job.CauseDataFailed, "it cannot be had"
+		}
+	}
+	return yardmaster.NodeReport{Node: o.Node, Ranks: []yardmaster.RankReport{rep}}
 }
 
 // sound checks the whole yard.
@@ -136,7 +138,7 @@ func (y *ruledYard) sound() error {
 		if u.Cloud {
 			class = fleet.Reserved
 		}
-		if !class.Allows(d) && u.Override == "" {
+		if !class.Allows(d) && u.Override == "" { // also if nobody knows its rule
 			return fmt.Errorf("%s, which may be used on %s nodes, was given to %s on %s and nobody let that", u.Dataset, d, u.Run, u.Node)
 		}
 	}
@@ -151,10 +153,11 @@ func (y *ruledYard) sound() error {
 		if err != nil {
 			return err
 		}
-		if may := yardmaster.PlaceOf(y.Yard, o.Job); o.Stop == job.StopNone && !n.Class.Allows(may) {
-			return fmt.Errorf("%s goes on on %s, a %s node, and may be at %s", o.Run, o.Node, n.Class, may)
-		}
 		for _, d := range j.Spec.Data {
+			rule := y.ruleOf(id.Dataset(d))
+			if o.Stop == job.StopNone && j.Override.Place == "" && rule != "" && !n.Class.Allows(rule) {
+				return fmt.Errorf("%s goes on on %s, a %s node, and %s may be used on %s nodes", o.Run, o.Node, n.Class, d, rule)
+			}
 			if !y.audit[fmt.Sprint(d, o.Run, o.Node)] {
 				return fmt.Errorf("that %s uses %s on %s is not written down", o.Run, d, o.Node)
 			}

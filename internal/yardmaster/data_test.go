@@ -354,6 +354,11 @@ func TestARuleThatChangesWhileJobsRun(t *testing.T) {
 	if why.Blocker != place.BlockData || !strings.HasPrefix(why.Sentence, "dataset mri is not registered any more") {
 		t.Errorf("it waits for %q: %s", why.Blocker, why.Sentence)
 	}
+	y.rule("mri", job.PlaceAny)
+	y.round()
+	if n := y.nodeOf(j); n != "a" {
+		t.Errorf("it is on %q when the data is registered again, want a", n)
+	}
 }
 
 func TestAnOverrideIsWrittenDown(t *testing.T) {

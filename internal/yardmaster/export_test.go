@@ -388,6 +388,3 @@ func checkPromises(y *Yard) error {
 
 // PromiseCount returns how many starts wait for stops.
 func PromiseCount(y *Yard) int { return len(y.promises) }
-
-// PlaceOf returns where a job may run now.
-func PlaceOf(y *Yard, j id.Job) job.Place { return y.placeOf(y.jobs[j]) }

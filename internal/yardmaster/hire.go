@@ -246,7 +246,7 @@ func (y *Yard) sweepLeases() {
 // heard reports whether a node's agent has been heard lately.
 func (y *Yard) heard(n id.Node) bool {
 	r, ok := y.nodes[n]
-	return ok && r.State == fleet.Ready
+	return ok && r.State == fleet.Ready && (r.heard || y.cfg.SuspectAfter == 0)
 }
 
 // settleLeases passes on what has changed among the leases.

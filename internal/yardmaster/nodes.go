@@ -50,7 +50,7 @@ func (m Join) handle(y *Yard) (any, error) {
 			return nil, err
 		}
 	}
-	r := &nodeRecord{seen: y.now, idle: y.now, runs: map[id.Run]int{}, ports: map[int]id.Run{}, Node: fleet.Node{
+	r := &nodeRecord{seen: y.now, heard: true, idle: y.now, runs: map[id.Run]int{}, ports: map[int]id.Run{}, Node: fleet.Node{
 		ID: name, Class: fleet.Class(t.Class), Pool: t.Pool, State: fleet.Ready, Since: y.now, Joined: y.now,
 		Reason: "joined", Key: m.Key, Lease: t.Lease, Inventory: m.Inventory,
 	}}
@@ -84,7 +84,7 @@ func (m NodeReport) handle(y *Yard) (any, error) {
 		return nil, fault.New(fault.Denied, "node_removed", "node %s was taken out of the yard", m.Node).
 			WithRemedy("join again with a new join token")
 	}
-	n.seen = y.now
+	n.seen, n.heard = y.now, true
 	if n.State != fleet.Ready {
 		y.moveNode(n, fleet.EventReport, "node/"+string(n.ID), "its agent reports again")
 	}

@@ -142,6 +142,7 @@ type nodeRecord struct {
 	foreign uint64         // GPUs used by others
 	runs    map[id.Run]int // live runs and the rank that is here
 	ports   map[int]id.Run // on which rank 0 of some of them listens for the others
+	heard   bool           // has reported, in this process
 	idle    time.Time      // nothing runs there since
 	kept    []job.DataCopy // datasets that it said it keeps
 	told    bool           // and that it said so, in this process and since it was lost

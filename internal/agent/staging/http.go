@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"trainyard/internal/clock"
@@ -77,10 +78,22 @@ type getting struct {
 // attempt makes one request and takes what comes.
 func (d *getting) attempt(ctx context.Context) (err error) {
 	ctx, stop := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	defer watch.Wait()
 	defer stop(nil)
-	stall := d.cache.opt.Stall
-	alarm := time.AfterFunc(stall, func() { stop(passed("nothing came for %v", job.Duration(stall))) })
-	defer alarm.Stop()
+	came := make(chan struct{}, 1)
+	watch.Go(func() {
+		for stall := d.cache.opt.Stall; ; {
+			switch clock.Wait(ctx, stall, came) {
+			case clock.Woken:
+			case clock.Passed:
+				stop(passed("nothing came for %v", job.Duration(stall)))
+				return
+			case clock.Ended:
+				return
+			}
+		}
+	})
 	if err := os.Chmod(d.target(), 0o644); err != nil && !errors.Is(err, fs.ErrNotExist) { //nolint:gosec // one that was whole but for its name
 		return failed(d.ref.Name, "%v", err)
 	}
@@ -100,25 +113,27 @@ func (d *getting) attempt(ctx context.Context) (err error) {
 	if offset, err = d.answered(resp, offset); err != nil {
 		return err
 	}
-	err = d.take(ctx, &lively{resp.Body, alarm, stall}, offset)
+	err = d.take(ctx, &lively{resp.Body, came}, offset)
 	if err == nil {
 		err = d.whole()
 	}
 	return err
 }
 
-// lively puts off an alarm with everything that is read.
+// lively tells of everything that is read.
 type lively struct {
 	io.Reader
-	alarm *time.Timer
-	stall time.Duration
+	came chan<- struct{}
 }
 
 // Read reads on.
 func (l *lively) Read(p []byte) (int, error) {
 	n, err := l.Reader.Read(p)
 	if n > 0 {
-		l.alarm.Reset(l.stall)
+		select {
+		case l.came <- struct{}{}:
+		default:
+		}
 	}
 	return n, err
 }

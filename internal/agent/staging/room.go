@@ -1,6 +1,7 @@
 package staging
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -120,16 +121,41 @@ func (c *Cache) retire() (string, error) {
 	if oldest == "" {
 		return "", nil
 	}
-	gone := filepath.Join(c.opt.Dir, goneDir+oldest)
-	if err := os.RemoveAll(gone); err != nil { // of an earlier attempt that failed
+	return c.unname(oldest)
+}
+
+// unname takes an entry out of the cache and returns where it lies to be removed. The
+// caller holds c.mu.
+func (c *Cache) unname(key string) (string, error) {
+	gone, err := os.MkdirTemp(c.opt.Dir, goneDir)
+	if err != nil {
 		return "", err
 	}
-	if err := os.Rename(filepath.Join(c.opt.Dir, oldest), gone); err != nil {
-		return "", err
+	if err := os.Rename(filepath.Join(c.opt.Dir, key), filepath.Join(gone, key)); err != nil {
+		return "", errors.Join(err, os.Remove(gone))
 	}
-	if e := c.entries[oldest]; e != nil {
-		c.opt.Log.Info("dataset removed to make room", "dataset", e.Name, "size", e.Size)
-	}
-	delete(c.entries, oldest)
+	c.opt.Log.Info("dataset removed", "entry", key)
+	delete(c.entries, key)
 	return gone, nil
+}
+
+// Remove removes a dataset that must not be here any more, unless a rank uses it. It
+// is out of the way at once; the disk is cleared meanwhile.
+func (c *Cache) Remove(name, source string) {
+	key := keyOf(name, source)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.entries[key] == nil || c.held(key) || c.ctx.Err() != nil {
+		return
+	}
+	gone, err := c.unname(key)
+	if err != nil {
+		c.opt.Log.Error("cannot remove a dataset", "dataset", name, "error", err)
+		return
+	}
+	c.tasks.Go(func() {
+		if err := os.RemoveAll(gone); err != nil { // what is left goes at the next start
+			c.opt.Log.Error("cannot remove a dataset", "dataset", name, "error", err)
+		}
+	})
 }

@@ -125,6 +125,33 @@ func TestDataThatCannotFitIsRefusedBeforeItIsFetched(t *testing.T) {
 	}
 }
 
+func TestWhatMustNotBeHereGoesWhenNobodyUsesIt(t *testing.T) {
+	t.Parallel()
+	s := serve(t, whole(content(1000), "v1"))
+	opt := options(t)
+	c := open(t, opt)
+	path := stage(t, c, "j1", job.DataRef{Name: "mri", Source: s.URL})["TRAINYARD_DATA_MRI"]
+	c.Remove("mri", s.URL)
+	has(t, path, content(1000))
+	if err := c.Drop("j1"); err != nil {
+		t.Fatal(err)
+	}
+	c.Remove("mri", "http://another.example.org")
+	c.Remove("mri", s.URL)
+	if list := kept(c); len(list) > 0 {
+		t.Errorf("kept %v", list)
+	}
+	c.Close()
+	list, err := os.ReadDir(opt.Dir)
+	if err != nil || len(list) != 2 {
+		t.Errorf("left on the disk: %v (%v), want .holds and .views", list, err)
+	}
+	stage(t, open(t, opt), "j2", job.DataRef{Name: "mri", Source: s.URL})
+	if asked := s.asked(); len(asked) != 2 {
+		t.Errorf("the source was asked %d times, want 2", len(asked))
+	}
+}
+
 func TestDroppedRanksLeaveNoTrace(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

@@ -26,7 +26,7 @@ type option struct {
 	shown float64 // what the books will say it costs
 	score float64
 	hire  bool
-	offer hire.Option
+	offer *hire.Option     // to be hired
 	stops []*place.Running // whose nodes it takes
 	bar   string           // why it does not come into question
 }
@@ -127,6 +127,9 @@ func (e *engine) own(w *wait, s *shape, st *stock, limit time.Duration) (option,
 		e.widen(w, s, &o)
 		return e.price(w, &o), true
 	}
+	if w.quick {
+		return o, false
+	}
 	if w.it.Shape.Need.Nodes > 1 {
 		o.rooms, o.wait = e.gang(w, s, st, o.runs, limit)
 	} else {
@@ -216,7 +219,7 @@ func (e *engine) hiring(w *wait, s *shape, a *tenant.Allowance) (option, bool) {
 // hireOption is a way to hire as an option.
 func (e *engine) hireOption(h *hire.Option, a *tenant.Allowance) option {
 	return option{
-		hire: true, offer: *h, gpus: h.GPUs, ready: h.Start.Sub(e.view.Now), runs: h.Finish.Sub(h.Start), money: h.Money, shown: h.Money, bar: barred(a, h),
+		hire: true, offer: h, gpus: h.GPUs, ready: h.Start.Sub(e.view.Now), runs: h.Finish.Sub(h.Start), money: h.Money, shown: h.Money, bar: barred(a, h),
 	}
 }
 
@@ -359,9 +362,10 @@ func (e *engine) start(w *wait, o *option, all []option) {
 		} else {
 			e.begun[at] = append(e.begun[at], begun{n, o.runs})
 		}
-		e.touch(at)
+		e.changed(at)
 	}
 	s.Reason = e.whyHere(w, o, all)
+	e.letGo(w)
 	s.Saves, s.Instead = e.saves(o, all)
 	e.plan.Starts = append(e.plan.Starts, s)
 }

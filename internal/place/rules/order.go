@@ -32,7 +32,7 @@ func (e *engine) inOrder(more *queue.Item) []*wait {
 		w.key *= excess(w.it)
 		order[i] = w
 	}
-	slices.SortStableFunc(order, func(a, b *wait) int {
+	slices.SortFunc(order, func(a, b *wait) int { // numbers decide last: no two are equal
 		switch {
 		case a.it.Priority != b.it.Priority:
 			return cmp.Compare(b.it.Priority, a.it.Priority)

@@ -30,51 +30,66 @@ func (e *engine) preempt(w *wait, waits *option) *option {
 	}
 	gain := w.value * waits.wait.Hours()
 	s := e.shapeOf(w.it.Shape)
-	var best *option
-	var taken []victim
+	var best option
+	var from *host
 	least := gain
-	for _, h := range e.hosts() {
-		if e.visits++; e.spent() {
-			break
+	for i, h := range e.hostsOf(s) {
+		if e.visits++; h.least > least || i == maxHosts || e.spent() {
+			break // none of the others costs less
 		}
-		at := h.room
-		r := e.room(at)
-		st := e.stocks[e.of[at]]
-		if !r.Open || e.booked[at] || !s.match.Eligible(&r) {
+		if e.booked[h.room] {
 			continue
 		}
-		found, loss, ok := e.victims(w, h, &r, s.match)
-		if !ok || loss >= least {
+		loss, ok := e.victims(w, h, s.match, nil)
+		if !ok || loss > least || loss == least && (from == nil || h.room > from.room) {
 			continue
 		}
-		runs := e.takes(w, st, s.match.Need.GPUs, 1, s)
-		o := option{stock: st, rooms: []int32{at}, gpus: s.match.Need.GPUs, runs: runs}
+		st := e.stocks[e.of[h.room]]
+		o := option{stock: st, rooms: []int32{h.room}, gpus: s.match.Need.GPUs, runs: e.takes(w, st, s.match.Need.GPUs, 1, s)}
 		o = e.price(w, &o)
 		e.score(w, &o)
-		if o.score+loss >= waits.score {
-			continue
+		if o.score+loss < waits.score {
+			least, best, from = loss, o, h
 		}
-		least, best, taken = loss, &o, found
 	}
-	if best == nil {
+	if from == nil {
 		return nil
 	}
+	var taken []*victim
+	e.victims(w, from, s.match, func(v *victim) { taken = append(taken, v) })
 	for _, v := range taken {
-		e.stop(w, best.rooms[0], &v, gain)
+		e.stop(w, from.room, v, gain)
 		best.stops = append(best.stops, v.running)
 	}
-	return best
+	return &best
 }
 
 // host is a room in which jobs run that could be stopped, the one whose stop costs
 // least for each of its GPUs first.
 type host struct {
-	room int32
-	runs []victim
+	room  int32
+	runs  []victim
+	least float64 // of what stopping one of them costs
 }
 
-// hosts lists the rooms in which someone runs who could be stopped. It is made once in
-// a round: what stopping a job costs does not depend on for whom it is.
+// maxHosts bounds how many rooms are compared for one job, the cheapest first.
+const maxHosts = 256
+
+// hostsOf lists those of the hosts that could run a shape.
+func (e *engine) hostsOf(s *shape) []*host {
+	if !s.listed {
+		s.listed = true
+		for _, h := range e.hosts() {
+			if r := &e.view.Rooms[h.room]; r.Open && s.match.Eligible(r) {
+				s.hosts = append(s.hosts, h)
+			}
+		}
+	}
+	return s.hosts
+}
+
+// hosts lists the rooms in which someone runs who could be stopped, the cheapest first.
+// It is made once in a round: what stopping a job costs does not depend on for whom it is.
 func (e *engine) hosts() []*host {
 	if e.listed {
 		return e.hosting
@@ -97,12 +112,13 @@ func (e *engine) hosts() []*host {
 		}
 		h.runs = append(h.runs, victim{r, r.Seats[0].GPUs, e.loss(r, e.stocks[e.of[at]])})
 	}
-	slices.SortFunc(e.hosting, func(a, b *host) int { return cmp.Compare(a.room, b.room) })
 	for _, h := range e.hosting {
+		h.least = slices.MinFunc(h.runs, func(a, b victim) int { return cmp.Compare(a.loss, b.loss) }).loss
 		slices.SortStableFunc(h.runs, func(a, b victim) int {
 			return cmp.Compare(a.loss/float64(bits.OnesCount64(a.gpus)), b.loss/float64(bits.OnesCount64(b.gpus)))
 		})
 	}
+	slices.SortFunc(e.hosting, func(a, b *host) int { return cmp.Or(cmp.Compare(a.least, b.least), cmp.Compare(a.room, b.room)) })
 	return e.hosting
 }
 
@@ -114,28 +130,33 @@ func (e *engine) stoppable(r *place.Running) bool {
 		len(r.Seats) == 1 && r.Seats[0].Share == 0 && !r.Began.IsZero() && e.view.Now.Sub(r.Began) >= settled
 }
 
-// victims returns the running jobs of a room whose stop costs least until a job fits
-// there, and what that costs. It is not ok if it never does. No job is stopped for one
-// of lower priority.
-func (e *engine) victims(w *wait, h *host, r *fleet.Room, m *fleet.Matcher) (list []victim, loss float64, ok bool) {
-	wanted := m.Wanted(r)
-	need, gpus := units(&m.Need), r.Free&wanted
-	free := size{bits.OnesCount64(gpus), r.CPUs, r.Memory}
+// victims tells the running jobs of a room whose stop costs least until a job fits
+// there, and returns what that costs. It is not ok if it never does. No job is stopped
+// for one of lower priority.
+func (e *engine) victims(w *wait, h *host, m *fleet.Matcher, tell func(*victim)) (loss float64, ok bool) {
+	o := &e.open[h.room]
+	wanted := m.Wanted(&e.view.Rooms[h.room])
+	need, gpus := units(&m.Need), o.gpus&wanted
+	free := size{bits.OnesCount64(gpus), o.cpus, o.memory}
+	count := 0
 	for i := range h.runs {
 		if free.holds(need) {
 			break
 		}
 		v := &h.runs[i]
-		if e.stops[v.running.Job] || v.running.Priority > w.it.Priority || v.gpus&wanted == 0 {
+		if v.gpus&wanted == 0 || v.running.Priority > w.it.Priority || e.stops[v.running.Job] {
 			continue
 		}
 		gpus |= v.gpus & wanted
 		its := &v.running.Shape.Need
 		free = size{bits.OnesCount64(gpus), free.cpus + its.CPUs, free.memory + its.Memory}
 		loss += v.loss
-		list = append(list, *v)
+		count++
+		if tell != nil {
+			tell(v)
+		}
 	}
-	return list, loss, len(list) > 0 && free.holds(need)
+	return loss, count > 0 && free.holds(need)
 }
 
 // loss returns what stopping a job costs: what it has done since it last saved itself,
@@ -161,7 +182,7 @@ func (e *engine) stop(w *wait, at int32, v *victim, gain float64) {
 	o.cpus += need.CPUs
 	o.memory += need.Memory
 	delete(e.kept, at)
-	e.touch(at)
+	e.changed(at)
 	for _, s := range e.shapes {
 		s.closed = 0
 	}

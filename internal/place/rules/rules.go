@@ -49,7 +49,7 @@ type Config struct {
 func Defaults() Config {
 	return Config{
 		Value:    map[job.Objective]float64{job.ObjectiveTime: 50, job.ObjectiveBalanced: 2, job.ObjectiveCost: 0.05},
-		Patience: 24 * time.Hour, Ageing: 48 * time.Hour, Preempt: true, Width: 1, Guess: time.Hour, Setup: 0, Visits: 1 << 17,
+		Patience: 24 * time.Hour, Ageing: 48 * time.Hour, Preempt: true, Width: 1, Guess: time.Hour, Setup: 0, Visits: 1 << 16,
 	}
 }
 
@@ -115,6 +115,7 @@ type wait struct {
 	wait  patience
 	key   float64       // less goes first
 	ready time.Duration // until a node that could be hired for it is; 0 if none can be
+	quick bool          // it may start now; what it could wait for is not looked at
 	cut   bool          // not everything was tried for it: the round had looked at enough
 }
 
@@ -123,6 +124,14 @@ func (e *engine) consider(w *wait) {
 	s := e.shapeOf(w.it.Shape)
 	if s.closed > 0 && w.lasts >= s.closed && w.it.Shape.Need.Nodes == 1 && len(e.view.Offers) == 0 && !w.aged {
 		return // a job just like it, and no longer, found nothing, and there is less now
+	}
+	w.quick = len(e.hired[w.it.Job]) > 0 // its nodes are on their way
+	if e.spent() && len(s.able) > 0 {
+		w.quick, w.cut = true, true
+		if !e.roomy(s) {
+			e.ask(w.due)
+			return
+		}
 	}
 	options := e.options(w, s)
 	if len(options) == 0 {

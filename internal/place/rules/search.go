@@ -74,9 +74,6 @@ const maxGangTries = 64
 // nearest returns the rooms of a stock of which the soonest for a job can be chosen:
 // those in whose future something is planned, and so many of the others. Of those it
 // is known when they have how many GPUs, and that they keep them.
-//
-// Once the round has looked at as much as it may, those with plans are passed over,
-// and the job is remembered as one for which not everything was tried.
 func (e *engine) nearest(w *wait, s *shape, st *stock, lasts, limit time.Duration, count int) []candidate {
 	var list []candidate
 	n := units(&s.match.Need)
@@ -94,12 +91,8 @@ func (e *engine) nearest(w *wait, s *shape, st *stock, lasts, limit time.Duratio
 		list = append(list, candidate{at, t, p.at(t).gpus - n.gpus, p})
 		return &list[len(list)-1]
 	}
-	if e.spent() {
-		w.cut = w.cut || len(st.planned) > 0
-	} else {
-		for _, at := range st.planned {
-			look(at)
-		}
+	for _, at := range st.planned {
+		look(at)
 	}
 	e.among(st, n.gpus, limit, count, look)
 	return list
@@ -117,7 +110,7 @@ func (e *engine) among(st *stock, gpus int, limit time.Duration, count int, look
 			c.pop()
 			continue
 		}
-		if next.at > limit || found >= count && last != nil && next.at >= last.when || e.spent() && len(aside) > count+maxBlind {
+		if next.at > limit || found >= count && last != nil && next.at >= last.when {
 			break
 		}
 		aside = append(aside, c.pop())
@@ -132,9 +125,6 @@ func (e *engine) among(st *stock, gpus int, limit time.Duration, count int, look
 		c.push(x)
 	}
 }
-
-// maxBlind is how many rooms are tried in vain when the round has looked at enough.
-const maxBlind = 8
 
 // calendar lists the rooms of a stock by when they will have so many GPUs free if
 // nothing more is planned there, as a heap.

@@ -23,7 +23,7 @@ type stock struct {
 	rent    float64 // money for an hour of one GPU that is paid for its sake
 	shown   float64 // what the books will say an hour of one GPU costs
 	rooms   []int32
-	free    [][]int32         // rooms by how many GPUs they had free when they were last looked at
+	free    [][]int32         // rooms by how many GPUs they have free, and where they once stood
 	soon    map[int]*calendar // the rooms without plans, by how many GPUs are wanted
 	planned []int32           // the rooms with plans
 }
@@ -62,7 +62,9 @@ type free struct {
 // shape is what is known of all jobs with one need.
 type shape struct {
 	match  *fleet.Matcher
-	able   []*stock      // that could run it if they were empty
+	able   []*stock // that could run it if they were empty
+	hosts  []*host  // that could run it if jobs were stopped, once listed
+	listed bool
 	closed time.Duration // the shortest job for which nothing was free; 0 for none yet
 }
 
@@ -81,8 +83,12 @@ func newEngine(p *Policy, v *place.View) *engine {
 		r := &v.Rooms[i]
 		e.open[i] = free{r.Free, r.CPUs, r.Memory}
 		k := stockKey{r.Node.Class, r.Kind}
+		unlike := r.Kind < 0 && len(r.Node.Inventory.GPUs) > 0 // GPUs of several kinds: a stock of its own
+		if unlike {
+			k.kind = -2 - int32(i)
+		}
 		at, ok := index[k]
-		if !ok || r.Kind < 0 && len(r.Node.Inventory.GPUs) > 0 { // unlike GPUs in one node: a stock of its own
+		if !ok {
 			at = int32(len(e.stocks))
 			index[k] = at
 			e.stocks = append(e.stocks, e.newStock(r))
@@ -121,6 +127,20 @@ func (e *engine) reserveHired() {
 			if j, ok := nodes[r.Node.ID]; ok && waiting[j] {
 				e.mine[int32(i)] = j
 			}
+		}
+	}
+}
+
+// letGo lets others have what is left of the nodes that were hired for a job, now that
+// it starts. Those who were passed over because of it are looked at again.
+func (e *engine) letGo(w *wait) {
+	if len(e.hired[w.it.Job]) == 0 {
+		return
+	}
+	for at, j := range e.mine {
+		if j == w.it.Job {
+			delete(e.mine, at)
+			e.ask(e.view.Now.Add(time.Second))
 		}
 	}
 }
@@ -165,12 +185,27 @@ func (e *engine) shapeOf(q *queue.Shape) *shape {
 	}
 	s = &shape{match: fleet.NewMatcher(q.Need)}
 	for _, st := range e.stocks {
+		if !st.class.Allows(q.Need.Place) || st.kind >= 0 && q.Need.GPUs > 0 && st.sample.Sound != 0 && s.match.Wanted(st.sample) == 0 {
+			continue // nor any other of them
+		}
 		if slices.ContainsFunc(st.rooms, func(at int32) bool { return e.view.Rooms[at].Open && s.match.Eligible(&e.view.Rooms[at]) }) {
 			s.able = append(s.able, st)
 		}
 	}
 	e.shapes[q] = s
 	return s
+}
+
+// roomy reports whether there may be rooms with as many GPUs free as a shape needs.
+func (e *engine) roomy(s *shape) bool {
+	return slices.ContainsFunc(s.able, func(st *stock) bool {
+		for n := s.match.Need.GPUs; n < len(st.free); n++ {
+			if len(st.free[n]) > 0 {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // room returns a room as the plan has left it.
@@ -182,33 +217,72 @@ func (e *engine) room(at int32) fleet.Room {
 }
 
 // fitNow returns rooms of a stock on which the job can start at once and stay for as
-// long as it lasts, the tightest first, or nil if there are not enough.
+// long as it lasts, the tightest first, or nil if there are not enough. Of those for
+// which one room will do, the one is taken that is least longer busy with it: what
+// ends together is together, and whole rooms come free.
 func (e *engine) fitNow(w *wait, s *shape, st *stock, lasts time.Duration) []int32 {
 	need := &s.match.Need
 	var found []int32
 	if at, ok := e.before(w, s, st, lasts); ok {
 		return []int32{at}
 	}
+	best, least, seen := int32(-1), never, 0
 	for gpus := need.GPUs; gpus < len(st.free); gpus++ {
 		list := st.free[gpus]
 		for i := 0; i < len(list); i++ {
 			at := list[i]
-			if now := bits.OnesCount64(e.open[at].gpus); now != gpus { // it has less by now
+			if bits.OnesCount64(e.open[at].gpus) != gpus { // it was put elsewhere
 				list = slices.Delete(list, i, i+1)
 				st.free[gpus] = list
-				st.put(at, now)
 				i--
+				continue
+			}
+			if slices.Contains(found, at) { // it was put back
 				continue
 			}
 			if !e.canHave(w, s, at, lasts) {
 				continue
 			}
-			if found = append(found, at); len(found) == need.Nodes {
-				return found
+			if need.Nodes > 1 {
+				if found = append(found, at); len(found) == need.Nodes {
+					return found
+				}
+				continue
+			}
+			busy := e.busy(at)
+			if push := max(lasts-busy, 0).Truncate(time.Minute); push < least {
+				best, least = at, push
+			}
+			if seen++; least == 0 || seen == maxFits {
+				return []int32{best}
+			}
+			if busy == 0 {
+				break // and so are those that have as much free, mostly
 			}
 		}
 	}
-	return nil
+	if best < 0 {
+		return nil
+	}
+	return []int32{best}
+}
+
+// maxFits bounds how many rooms are compared in which a job could start.
+const maxFits = 16
+
+// busy returns for how long something runs in a room or is planned there.
+func (e *engine) busy(at int32) time.Duration {
+	if p := e.kept[at]; p != nil {
+		return (*p)[len(*p)-1].at
+	}
+	last := time.Duration(0)
+	for i := range e.view.Rooms[at].Holds {
+		last = max(last, e.left(&e.view.Rooms[at].Holds[i]))
+	}
+	for _, b := range e.begun[at] {
+		last = max(last, b.runs)
+	}
+	return last
 }
 
 // before returns the room where a job of one node ran before, if it can go on there:
@@ -241,6 +315,12 @@ func (e *engine) canHave(w *wait, s *shape, at int32, lasts time.Duration) bool 
 type begun struct {
 	takes size
 	runs  time.Duration
+}
+
+// changed enters a room by what it has free now.
+func (e *engine) changed(at int32) {
+	e.stocks[e.of[at]].put(at, bits.OnesCount64(e.open[at].gpus))
+	e.touch(at)
 }
 
 // touch remembers that this plan changes something in a room.

@@ -362,7 +362,7 @@ func (q *Question) values(base *variant, b *bill) (list []*variant, skipped []st
 		return nil, nil
 	}
 	worth := Values(base.policy)
-	for _, by := range []float64{0.25, 0.5, 2, 4} {
+	for _, by := range []float64{0.5, 2} {
 		v := base.with(TimeValue, "Let an hour of a job's time be worth %s", times(by))
 		v.policy = withValues(base.policy, worth, by)
 		list = append(list, v)
@@ -371,15 +371,10 @@ func (q *Question) values(base *variant, b *bill) (list []*variant, skipped []st
 }
 
 func times(f float64) string {
-	switch f {
-	case 0.25:
-		return "a quarter of what it is"
-	case 0.5:
+	if f < 1 {
 		return "half of what it is"
-	case 2:
-		return "twice what it is"
 	}
-	return strconv.FormatFloat(f, 'g', -1, 64) + " times what it is"
+	return "twice what it is"
 }
 
 // Values returns what an hour of a job's time is worth by its objective, as the text of

@@ -76,8 +76,8 @@ func TestKeepingIdleNodesCostsWhatTheyCost(t *testing.T) {
 func TestLessValueOfTimeHiresLess(t *testing.T) {
 	t.Parallel()
 	r := ask(t, advise.Question{History: twoADay(3 * hour)})
-	less := find(t, r, "Let an hour of a job's time be worth a quarter of what it is")
-	if more := find(t, r, "Let an hour of a job's time be worth 4 times what it is"); less.OnDemand < more.OnDemand {
+	less := find(t, r, "Let an hour of a job's time be worth half of what it is")
+	if more := find(t, r, "Let an hour of a job's time be worth twice what it is"); less.OnDemand < more.OnDemand {
 		t.Errorf("with less value %v hours are avoided, with more %v", less.OnDemand, more.OnDemand)
 	}
 	got := advise.Values("rules:cost=0.2:patience=2h:time=80")

@@ -116,17 +116,17 @@ func (s *study) lay(quick bool) {
 	}
 	knobs := []float64{1e9, 10_000, 1000, 100, 40, 25, 12, 8, 6, 5, 4.5, 4, 2, 0.5, 0.15}
 	if quick {
-		knobs = []float64{1e9, 100, 25, 8, 4, 2, 0.5}
+		knobs = []float64{1e9, 1000, 100, 40, 25, 8, 4, 2, 0.5}
 	}
 	for _, worth := range knobs {
 		s.main = append(s.main, ours(s.window, yardRun{worth: worth}))
 	}
 	s.main = append(s.main, ours(s.window, yardRun{never: true, worth: 4}))
-	for _, worth := range []float64{40, 8, 2.5, 1} {
+	for _, worth := range []float64{15, 6, 2.5, 1.2, 0.4, 0.1} {
 		s.blind = append(s.blind, ours(s.window, yardRun{worth: worth, blind: true}))
 	}
 	s.theirs = []*trial{
-		theirs(s.window, constant(math.Inf(1)), false, -1), theirs(s.window, constant(0), false, -1), theirs(s.window, constant(1), false, -1),
+		theirs(s.window, never, false, -1), theirs(s.window, zero, false, -1), theirs(s.window, constant(1), false, -1),
 	}
 	for _, k := range []float64{0.01, 0.02, 0.04, 0.076, 0.15, 0.3} {
 		s.theirs = append(s.theirs, theirs(s.window, byCost(k), true, 30))
@@ -156,6 +156,11 @@ type waiting struct {
 	name  string
 	hours func(*task) float64
 }
+
+var (
+	never = waiting{"never", func(*task) float64 { return math.Inf(1) }}
+	zero  = waiting{"zero", func(*task) float64 { return 0 }}
+)
 
 func constant(k float64) waiting {
 	return waiting{fmt.Sprintf("constant-%v", k), func(*task) float64 { return k }}

@@ -7,7 +7,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -50,8 +52,8 @@ func TestPublishedRowsComeOut(t *testing.T) {
 		trial                  *trial
 		cloud, mean, wait, p99 float64
 	}{
-		{theirs(w, constant(math.Inf(1)), false, -1), 0, 73.87, 71.08, 0},
-		{theirs(w, constant(0), false, -1), 56_621, 2.792, 0, 37.58},
+		{theirs(w, never, false, -1), 0, 73.87, 71.08, 0},
+		{theirs(w, zero, false, -1), 56_621, 2.792, 0, 37.58},
 		{theirs(w, constant(1), false, -1), 50_833, 3.388, 0.596, 0},
 		{theirs(w, byCost(0.076), true, 30), 31_172, 2.958, 0.166, 42.7},
 	} {
@@ -71,13 +73,11 @@ func TestPublishedRowsComeOut(t *testing.T) {
 func crowd(t *rapid.T) *window {
 	w := &window{name: "drawn", nodes: rapid.IntRange(2, 3).Draw(t, "nodes")}
 	chance := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-	now := 0.0
+	now := time.Duration(0)
 	for i := range rapid.IntRange(20, 120).Draw(t, "tasks") {
-		now += math.Round(chance.ExpFloat64()*900) / 3600
-		w.tasks = append(w.tasks, task{
-			number: i, name: string(rune('a'+i%26)) + "-" + string(rune('a'+i/26)), at: now,
-			run: math.Round(60+math.Exp(chance.NormFloat64()*1.5)*7200) / 3600, gpus: 1 << chance.IntN(5), owner: "someone",
-		})
+		now += time.Duration(chance.ExpFloat64()*900) * time.Second
+		lasts := time.Duration(60+math.Exp(chance.NormFloat64()*1.5)*7200) * time.Second
+		w.tasks = append(w.tasks, newTask(i, now, lasts, 1<<chance.IntN(5), "someone"))
 	}
 	return w
 }
@@ -95,7 +95,7 @@ func TestNoScheduleIsBelowTheBound(t *testing.T) {
 			t.Fatal(err)
 		}
 		list := map[string]outcome{
-			"ours": ours, "clairvoyant": seer, "theirs": published{byCost(0.1).hours, true, 30}.run(w), "burst": published{constant(0).hours, false, -1}.run(w),
+			"ours": ours, "clairvoyant": seer, "theirs": published{byCost(0.1).hours, true, 30}.run(w), "burst": published{zero.hours, false, -1}.run(w),
 		}
 		b := bounds(w, []float64{8, 2, 0.5}, 40)
 		for name, o := range list {
@@ -141,13 +141,13 @@ func TestProfileBooksAndGivesBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := profile{{0, perNode}}
 		type taken struct {
-			start, run float64
+			start, run time.Duration
 			gpus       int
 		}
 		var list []taken
 		for range rapid.IntRange(1, 30).Draw(t, "bookings") {
-			k := taken{run: float64(rapid.IntRange(1, 9).Draw(t, "run")), gpus: rapid.IntRange(1, perNode).Draw(t, "gpus")}
-			k.start = p.earliest(k.gpus, k.run, float64(rapid.IntRange(0, 20).Draw(t, "from")), math.Inf(1))
+			k := taken{run: time.Duration(rapid.IntRange(1, 9).Draw(t, "run")), gpus: rapid.IntRange(1, perNode).Draw(t, "gpus")}
+			k.start = p.earliest(k.gpus, k.run, time.Duration(rapid.IntRange(0, 20).Draw(t, "from")), endless)
 			p = p.book(k.start, k.gpus, k.run)
 			list = append(list, k)
 			for _, s := range p {
@@ -163,4 +163,12 @@ func TestProfileBooksAndGivesBack(t *testing.T) {
 			t.Fatalf("not all was given back: %v", p)
 		}
 	})
+}
+
+func TestWithoutTheTraceItIsLeftOut(t *testing.T) {
+	var text strings.Builder
+	figures, err := Run(&text, Options{Data: t.TempDir()})
+	if err != nil || len(figures) != 0 || !strings.HasPrefix(text.String(), "left out: ") {
+		t.Errorf("%v, %v, %q", figures, err, text.String())
+	}
 }

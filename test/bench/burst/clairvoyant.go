@@ -6,6 +6,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"time"
+
+	"trainyard/internal/job"
 )
 
 // book is a plan for a whole window by someone who knows every arrival beforehand.
@@ -22,7 +25,7 @@ type book struct {
 
 // booking is where a task runs. No nodes mean the cloud, at once.
 type booking struct {
-	start float64
+	start time.Duration
 	at    []int
 	take  []int
 }
@@ -97,16 +100,16 @@ func (b *book) improve(large []int, chance *rand.Rand) {
 
 // choose returns some tasks that run within a day of an arrival, and some that went to the cloud then.
 func (b *book) choose(large []int, chance *rand.Rand) []int {
-	const most = 30
-	t := b.w.tasks[large[chance.IntN(len(large))]].at
+	const most, day = 30, 24 * time.Hour
+	t := b.w.tasks[large[chance.IntN(len(large))]].arrives
 	var list []int
 	for _, i := range large {
 		j, o := &b.w.tasks[i], &b.of[i]
 		if len(o.at) == 0 {
-			if math.Abs(j.at-t) < 24 && chance.Float64() < 0.2 {
+			if (j.arrives-t).Abs() < day && chance.Float64() < 0.2 {
 				list = append(list, i)
 			}
-		} else if o.start < t+24 && o.start+j.run > t && chance.Float64() < 0.1 {
+		} else if o.start < t+day && o.start+j.lasts > t && chance.Float64() < 0.1 {
 			list = append(list, i)
 		}
 	}
@@ -120,15 +123,15 @@ func (b *book) choose(large []int, chance *rand.Rand) []int {
 // put books a task at its earliest start, unless the cloud is worth more.
 func (b *book) put(i int) {
 	j := &b.w.tasks[i]
-	latest := j.at + j.cost()/b.worth
+	latest := j.arrives + job.Seconds(3600*j.cost()/b.worth)
 	if j.gpus > perNode {
 		b.putGang(i, latest)
 		return
 	}
 	best, free := -1, 0
 	for n, p := range b.nodes {
-		s := p.earliest(j.gpus, j.run, j.at, latest)
-		if math.IsInf(s, 1) {
+		s := p.earliest(j.gpus, j.lasts, j.arrives, latest)
+		if s == endless {
 			continue
 		}
 		if f := p[p.last(s)].free; best < 0 || s < latest || f < free {
@@ -141,11 +144,11 @@ func (b *book) put(i int) {
 }
 
 // putGang tries every time at which something changes.
-func (b *book) putGang(i int, latest float64) {
+func (b *book) putGang(i int, latest time.Duration) {
 	j := &b.w.tasks[i]
-	times := []float64{j.at}
+	times := []time.Duration{j.arrives}
 	for _, p := range b.nodes {
-		for k := p.last(j.at) + 1; k < len(p) && p[k].at <= latest; k++ {
+		for k := p.last(j.arrives) + 1; k < len(p) && p[k].at <= latest; k++ {
 			times = append(times, p[k].at)
 		}
 	}
@@ -159,14 +162,14 @@ func (b *book) putGang(i int, latest float64) {
 }
 
 // gang finds whole nodes for a task that are free from a time on, and one for the rest.
-func (b *book) gang(j *task, s float64) (booking, bool) {
+func (b *book) gang(j *task, s time.Duration) (booking, bool) {
 	whole, rest, last := j.gpus/perNode, j.gpus%perNode, -1
 	o := booking{start: s}
 	for n, p := range b.nodes {
-		if whole > 0 && p.earliest(perNode, j.run, s, s) == s {
+		if whole > 0 && p.earliest(perNode, j.lasts, s, s) == s {
 			o.at, o.take = append(o.at, n), append(o.take, perNode)
 			whole--
-		} else if rest > 0 && last < 0 && p.earliest(rest, j.run, s, s) == s {
+		} else if rest > 0 && last < 0 && p.earliest(rest, j.lasts, s, s) == s {
 			last = n
 		}
 	}
@@ -182,7 +185,7 @@ func (b *book) gang(j *task, s float64) (booking, bool) {
 func (b *book) set(i int, o booking) {
 	b.of[i] = o
 	for k, n := range o.at {
-		b.nodes[n] = b.nodes[n].book(o.start, o.take[k], b.w.tasks[i].run)
+		b.nodes[n] = b.nodes[n].book(o.start, o.take[k], b.w.tasks[i].lasts)
 	}
 }
 
@@ -190,13 +193,13 @@ func (b *book) drop(i int) {
 	o := b.of[i]
 	b.of[i] = booking{}
 	for k, n := range o.at {
-		b.nodes[n] = b.nodes[n].book(o.start, -o.take[k], b.w.tasks[i].run).tidy()
+		b.nodes[n] = b.nodes[n].book(o.start, -o.take[k], b.w.tasks[i].lasts).tidy()
 	}
 }
 
 func (b *book) cost(i int) float64 {
 	if o := &b.of[i]; len(o.at) > 0 {
-		return b.worth * (o.start - b.w.tasks[i].at)
+		return b.worth * (o.start - b.w.tasks[i].arrives).Hours()
 	}
 	return b.w.tasks[i].cost()
 }
@@ -215,8 +218,8 @@ func (b *book) outcome() (outcome, error) {
 			e.hire(j, j.at)
 			continue
 		}
-		e.add(j, o.start)
-		e.local(j.gpus, o.start, o.start+j.run)
+		e.add(j, o.start.Hours())
+		e.local(j.gpus, o.start.Hours(), (o.start + j.lasts).Hours())
 	}
 	return e.outcome(), nil
 }

@@ -3,8 +3,6 @@ package burst
 import (
 	"cmp"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -12,14 +10,18 @@ import (
 	"trainyard/internal/sim/trace/rows"
 )
 
-// task is a job of the trace. Times are hours; at counts from the window's start.
+// task is a job of the trace. Its arrival counts from the window's start.
 type task struct {
-	number int
-	name   string
-	at     float64
-	run    float64
-	gpus   int
-	owner  string
+	name    string
+	arrives time.Duration
+	lasts   time.Duration
+	at, run float64 // the same in hours
+	gpus    int
+	owner   string
+}
+
+func newTask(number int, arrives, lasts time.Duration, gpus int, owner string) task {
+	return task{name: fmt.Sprintf("philly-%d", number), arrives: arrives, lasts: lasts, at: arrives.Hours(), run: lasts.Hours(), gpus: gpus, owner: owner}
 }
 
 // cost is what the task costs in the cloud: GPU-hours, at one a GPU-hour money too.
@@ -43,25 +45,21 @@ const (
 // row is a line of the file.
 type row struct {
 	at    time.Duration // since 1970
-	run   float64       // hours
+	lasts time.Duration
 	gpus  int
 	owner string
 }
 
-// load reads the file, in order of submission.
+// load reads the file, in order of submission. Its error is fs.ErrNotExist if it is not there.
 func load(folder string) ([]row, error) {
-	name := filepath.Join(folder, phillyFile)
-	if _, err := os.Stat(name); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
-	}
-	list, err := rows.All(name, func(f *rows.File) ([]row, error) {
+	list, err := rows.All(filepath.Join(folder, phillyFile), func(f *rows.File) ([]row, error) {
 		t, err := rows.WithHeader(f, ',', "timestamp", "duration", "num_gpus", "cluster")
 		if err != nil {
 			return nil, err
 		}
 		var list []row
 		err = t.Each(func() {
-			r := row{at: t.Wall("timestamp", calendar), run: t.Seconds("duration").Hours(), gpus: t.Count("num_gpus"), owner: t.Text("cluster")}
+			r := row{at: t.Wall("timestamp", calendar), lasts: t.Seconds("duration"), gpus: t.Count("num_gpus"), owner: t.Text("cluster")}
 			list = append(list, r)
 		})
 		return list, err
@@ -89,8 +87,7 @@ func (w *window) cut(list []row) error {
 		if r.at < begin || r.at >= end || r.gpus > mostGPUs {
 			continue
 		}
-		n := len(w.tasks)
-		w.tasks = append(w.tasks, task{number: n, name: fmt.Sprintf("philly-%d", n), at: (r.at - begin).Hours(), run: r.run, gpus: r.gpus, owner: r.owner})
+		w.tasks = append(w.tasks, newTask(len(w.tasks), r.at-begin, r.lasts, r.gpus, r.owner))
 	}
 	return nil
 }

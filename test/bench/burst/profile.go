@@ -3,11 +3,15 @@ package burst
 import (
 	"math"
 	"slices"
+	"time"
 )
+
+// endless is later than anything.
+const endless = time.Duration(math.MaxInt64)
 
 // step is a time from which on a node has so many free GPUs.
 type step struct {
-	at   float64
+	at   time.Duration
 	free int
 }
 
@@ -16,8 +20,8 @@ type step struct {
 type profile []step
 
 // last returns the step that holds at a time.
-func (p profile) last(t float64) int {
-	n, _ := slices.BinarySearchFunc(p, t, func(s step, t float64) int {
+func (p profile) last(t time.Duration) int {
+	n, _ := slices.BinarySearchFunc(p, t, func(s step, t time.Duration) int {
 		if s.at <= t {
 			return -1
 		}
@@ -27,21 +31,21 @@ func (p profile) last(t float64) int {
 }
 
 // earliest returns the first time between from and latest from which so many GPUs stay
-// free for as long as a run takes, infinite if there is none.
-func (p profile) earliest(gpus int, run, from, latest float64) float64 {
-	start := math.Inf(1)
+// free for as long as a run takes, endless if there is none.
+func (p profile) earliest(gpus int, run, from, latest time.Duration) time.Duration {
+	start := endless
 	for i := p.last(from); i < len(p); i++ {
 		s := p[i]
 		if s.free < gpus {
-			start = math.Inf(1)
+			start = endless
 			if s.at > latest {
 				return start
 			}
 			continue
 		}
-		if math.IsInf(start, 1) {
-			if start = math.Max(s.at, from); start > latest {
-				return math.Inf(1)
+		if start == endless {
+			if start = max(s.at, from); start > latest {
+				return endless
 			}
 		}
 		if i+1 == len(p) || p[i+1].at >= start+run {
@@ -52,7 +56,7 @@ func (p profile) earliest(gpus int, run, from, latest float64) float64 {
 }
 
 // book takes GPUs for a run, or gives them back if they are less than 0.
-func (p profile) book(start float64, gpus int, run float64) profile {
+func (p profile) book(start time.Duration, gpus int, run time.Duration) profile {
 	p = p.cut(start).cut(start + run)
 	for i := p.last(start); i < len(p) && p[i].at < start+run; i++ {
 		p[i].free -= gpus
@@ -61,7 +65,7 @@ func (p profile) book(start float64, gpus int, run float64) profile {
 }
 
 // cut makes a time a step of its own.
-func (p profile) cut(t float64) profile {
+func (p profile) cut(t time.Duration) profile {
 	i := p.last(t)
 	if p[i].at == t {
 		return p

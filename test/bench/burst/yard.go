@@ -27,7 +27,7 @@ type yardRun struct {
 // seat is a node of the yard that a task ran on.
 type seat struct {
 	task, node, gpus int
-	start            float64
+	start            time.Duration
 }
 
 // beyond is longer than any wait: the times after which a job goes first, or is hired
@@ -56,7 +56,7 @@ func (y yardRun) run(w *window) (outcome, []seat, error) {
 		Yard: func(c *yardmaster.Config) { c.Keep.Idle, c.Keep.Margin = idle, 0 },
 		Done: func(o *sim.Outcome) {
 			t := &w.tasks[numbers[o.Job.Name]]
-			e.add(t, o.Completion().Hours()-t.run+t.at)
+			e.add(t, (o.Ended - t.lasts).Hours())
 		},
 	}
 	if !y.never {
@@ -81,7 +81,7 @@ func (y yardRun) run(w *window) (outcome, []seat, error) {
 		if err != nil {
 			return outcome{}, nil, err
 		}
-		seats = append(seats, seat{numbers[s.Job], n, s.GPUs, s.From / 3600})
+		seats = append(seats, seat{numbers[s.Job], n, s.GPUs, time.Duration(math.Round(s.From*1e6)) * time.Microsecond})
 		e.local(s.GPUs, s.From/3600, s.To/3600)
 	}
 	e.cloud = r.ByClass[fleet.OnDemand] // at one a GPU-hour
@@ -134,11 +134,10 @@ func (y yardRun) jobs(tasks []task) []*sim.Job {
 		}
 		spec := &job.Spec{Run: "simulated", Place: job.PlaceAny, Objective: job.ObjectiveBalanced}
 		spec.Resources.Nodes, spec.Resources.GPUs = job.Range{Min: nodes, Max: nodes}, job.Range{Min: each, Max: each}
-		lasts := job.Seconds(t.run * 3600)
 		if !y.blind {
-			spec.Expect = job.Duration(lasts)
+			spec.Expect = job.Duration(t.lasts)
 		}
-		list[i] = &sim.Job{Name: t.name, At: time.Duration(math.Round(t.at*3600)) * time.Second, Owner: id.User(t.owner), Lasts: lasts, Spec: spec}
+		list[i] = &sim.Job{Name: t.name, At: t.arrives, Owner: id.User(t.owner), Lasts: t.lasts, Spec: spec}
 	}
 	return list
 }

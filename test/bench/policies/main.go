@@ -23,6 +23,7 @@ import (
 	"trainyard/internal/clock"
 	"trainyard/test/bench/alloc"
 	"trainyard/test/bench/andreas"
+	"trainyard/test/bench/burst"
 	"trainyard/test/bench/datacenter"
 	"trainyard/test/bench/edl"
 	"trainyard/test/bench/elastic"
@@ -35,7 +36,7 @@ import (
 
 // targets are the benchmarks by name.
 var targets = map[string]func(io.Writer, target.Options) (map[string]float64, error){
-	"alloc": alloc.Run, "andreas": andreas.Run, "datacenter": datacenter.Run, "edl": edl.Run,
+	"alloc": alloc.Run, "andreas": andreas.Run, "burst": burst.Run, "datacenter": datacenter.Run, "edl": edl.Run,
 	"elastic": elastic.Run, "harvest": harvest.Run, "place": place.Run, "sim": simulator.Run, "swf": swf.Run,
 }
 

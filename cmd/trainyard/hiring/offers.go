@@ -1,4 +1,4 @@
-package main
+package hiring
 
 import (
 	"compress/gzip"
@@ -22,8 +22,8 @@ import (
 	"trainyard/internal/job"
 )
 
-// importCommand makes a price file of what others list.
-func importCommand(env cli.Env) *cobra.Command {
+// ImportCommand makes a price file of what others list.
+func ImportCommand(env cli.Env) *cobra.Command {
 	var from imports
 	cmd := &cobra.Command{
 		Use: "import", Short: "Make a price file from a catalogue or from a provider itself", Args: cobra.NoArgs,

@@ -1,4 +1,8 @@
-package main
+// Package hiring wires what the yard hires with: the clouds file, the providers, the
+// runner that asks them, and what their machines need to join.
+//
+// It is part of the wiring: with cmd/trainyard it alone knows the adapters.
+package hiring
 
 import (
 	"bytes"
@@ -38,8 +42,8 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// clouds is the file that says where nodes can be hired and on what terms.
-type clouds struct {
+// Clouds is the file that says where nodes can be hired and on what terms.
+type Clouds struct {
 	Yard      string          `yaml:"yard"`   // names this yard among others in the same account
 	Server    string          `yaml:"server"` // where hired machines reach the server
 	Hire      hiring          `yaml:"hire"`
@@ -110,8 +114,8 @@ func badClouds(path, format string, args ...any) error {
 	return fault.New(fault.Invalid, "bad_clouds", "%s cannot be used: %s", path, fmt.Sprintf(format, args...)).WithField("clouds")
 }
 
-// readClouds reads the file, if one is named, and all price files that it names.
-func readClouds(path string) (*clouds, []fleet.Offer, error) {
+// ReadClouds reads the file, if one is named, and all price files that it names.
+func ReadClouds(path string) (*Clouds, []fleet.Offer, error) {
 	if path == "" {
 		return nil, nil, nil
 	}
@@ -119,7 +123,7 @@ func readClouds(path string) (*clouds, []fleet.Offer, error) {
 	if err != nil {
 		return nil, nil, badClouds(path, "%v", err)
 	}
-	c := &clouds{folder: filepath.Dir(path)}
+	c := &Clouds{folder: filepath.Dir(path)}
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	if err := d.Decode(c); err != nil {
@@ -149,7 +153,7 @@ func readClouds(path string) (*clouds, []fleet.Offer, error) {
 }
 
 // offers reads the price file of a provider. What it does not say of a GPU comes from our table.
-func (c *clouds) offers(p *cloudProvider) ([]fleet.Offer, error) {
+func (c *Clouds) offers(p *cloudProvider) ([]fleet.Offer, error) {
 	path := p.Offers
 	if path == "" {
 		return nil, badClouds("provider "+p.Name, "it has no price file: write one and name it as offers, or import one with trainyard offers import")
@@ -176,8 +180,8 @@ func (c *clouds) offers(p *cloudProvider) ([]fleet.Offer, error) {
 	return list, nil
 }
 
-// names lists the providers.
-func (c *clouds) names() []string {
+// Names lists the providers.
+func (c *Clouds) Names() []string {
 	if c == nil {
 		return nil
 	}
@@ -188,8 +192,8 @@ func (c *clouds) names() []string {
 	return list
 }
 
-// terms puts what the file says over what holds otherwise.
-func (c *clouds) terms(y *yardmaster.Config) error {
+// Terms puts what the file says over what holds otherwise.
+func (c *Clouds) Terms(y *yardmaster.Config) error {
 	if c == nil {
 		return nil
 	}
@@ -217,7 +221,7 @@ func (c *clouds) terms(y *yardmaster.Config) error {
 }
 
 // provider makes the adapter of a provider.
-func (c *clouds) provider(ctx context.Context, p *cloudProvider, yard string, clk clock.Clock, log *slog.Logger, env []string) (cloud.Provider, error) {
+func (c *Clouds) provider(ctx context.Context, p *cloudProvider, yard string, clk clock.Clock, log *slog.Logger, env []string) (cloud.Provider, error) {
 	switch p.Kind {
 	case "aws":
 		return aws.New(ctx, aws.Config{
@@ -245,24 +249,24 @@ func (c *clouds) provider(ctx context.Context, p *cloudProvider, yard string, cl
 	return nil, badClouds("provider "+p.Name, "there is no kind %q: use aws, openstack or process", p.Kind)
 }
 
-// hirer is what carries out the leases of a running server.
-type hirer struct {
-	clouds  *clouds
+// Hirer is what carries out the leases of a running server.
+type Hirer struct {
+	clouds  *Clouds
 	yard    string
 	server  string
 	program string // SHA-256 of this program, which machines fetch
 	key     []byte
 	ca      *auth.CA
-	loop    *server.Loop
+	Loop    *server.Loop // set before the runner runs
 	cfg     leases.Config
 }
 
-// newRunner makes what asks the providers, nil if there are none.
-func newRunner(ctx context.Context, c *clouds, data, url string, ca *auth.CA, cfg leases.Config, clk clock.Clock, log *slog.Logger) (*desk.Runner, *hirer, error) {
+// NewRunner makes what asks the providers, nil if there are none.
+func NewRunner(ctx context.Context, c *Clouds, data, url string, ca *auth.CA, cfg leases.Config, clk clock.Clock, log *slog.Logger) (*desk.Runner, *Hirer, error) {
 	if c == nil {
 		return nil, nil, nil
 	}
-	h := &hirer{clouds: c, yard: c.Yard, server: c.Server, ca: ca, cfg: cfg}
+	h := &Hirer{clouds: c, yard: c.Yard, server: c.Server, ca: ca, cfg: cfg}
 	if h.yard == "" {
 		h.yard = "yard-" + ca.Hash()[:12]
 	}
@@ -334,12 +338,12 @@ func (s *stream) Read(p []byte) (int, error) {
 
 // prepare makes the request for a lease: the same each time, with a token by which its
 // machine, and no other, joins.
-func (h *hirer) prepare(ctx context.Context, l *fleet.Lease) (cloud.Request, error) {
+func (h *Hirer) prepare(ctx context.Context, l *fleet.Lease) (cloud.Request, error) {
 	secret, err := auth.Mint(tenant.JoinToken, &stream{key: h.key, name: string(l.ID)}, h.ca.Hash())
 	if err != nil {
 		return cloud.Request{}, err
 	}
-	_, err = h.loop.Do(ctx, yardmaster.AddToken{By: "yard", Token: tenant.Token{
+	_, err = h.Loop.Do(ctx, yardmaster.AddToken{By: "yard", Token: tenant.Token{
 		ID: secret.ID, Kind: tenant.JoinToken, Owner: "admin", Hash: secret.Hash, Class: string(fleet.OnDemand), Pool: l.Offer.Provider, Lease: l.ID,
 		Note: "for the machine of lease " + string(l.ID), UsesLeft: 1, Expires: l.Ends.Add(time.Hour),
 	}})
@@ -372,8 +376,8 @@ func hashProgram() (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), errors.Join(err, f.Close())
 }
 
-// withProgram serves this program to machines that are to run it, beside everything else.
-func withProgram(next http.Handler) http.Handler {
+// WithProgram serves this program to machines that are to run it, beside everything else.
+func WithProgram(next http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+programPath, func(w http.ResponseWriter, r *http.Request) {
 		path, err := os.Executable()
