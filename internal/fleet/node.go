@@ -36,6 +36,7 @@ func (c Class) Allows(p job.Place) bool {
 		return c == Reserved || c == OnDemand
 	case job.PlaceAny:
 		return true
+	case job.PlaceNowhere:
 	}
 	return false
 }

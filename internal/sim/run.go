@@ -346,6 +346,11 @@ func (s *simulation) carry() {
 	for i := range b.Orders {
 		s.order(&b.Orders[i])
 	}
+	if s.cfg.Leased != nil {
+		for i := range b.Leases {
+			s.cfg.Leased(&b.Leases[i])
+		}
+	}
 	if len(b.Leases) > 0 && s.cfg.Cloud != nil {
 		s.hireAll(b.Leases)
 	}

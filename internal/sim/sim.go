@@ -122,6 +122,8 @@ type Config struct {
 	Begin *Beginning
 	// Done is told of each job that has ended, in order; nil if nobody wants to know.
 	Done func(*Outcome)
+	// Leased is told of each lease that is new or has changed; nil if nobody wants to know.
+	Leased func(*fleet.Lease)
 	// Step is told after each batch of events how far the simulation has come; nil
 	// if nobody wants to know.
 	Step func(now time.Duration, ended int)

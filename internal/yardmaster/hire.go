@@ -165,7 +165,7 @@ func (y *Yard) hires(list []place.Hire) {
 		h := &list[i]
 		r, ok := y.jobs[h.Item.Job]
 		offer, offered := y.market.Offer(h.Offer)
-		why := ""
+		var why string
 		switch {
 		case !ok || r.item != h.Item:
 			why = "the job no longer waits"

@@ -92,10 +92,8 @@ func (m NodeReport) handle(y *Yard) (any, error) {
 		n.foreign = foreign
 		y.changedNode(n)
 	}
-	if m.Inventory != nil && !sameInventory(&n.Inventory, m.Inventory) {
-		n.Inventory = *m.Inventory
-		y.changedNode(n)
-		y.event(Event{Kind: "node.inventory", Actor: "node/" + string(n.ID), Node: n.ID, Reason: "its hardware or agent changed"})
+	if m.Inventory != nil {
+		y.took(n, m.Inventory)
 	}
 	y.keeps(n, m.Data)
 	for i := range m.Ranks {
@@ -105,6 +103,38 @@ func (m NodeReport) handle(y *Yard) (any, error) {
 		return Heard{LeaseLeft: l.Ends.Sub(y.now)}, nil
 	}
 	return nil, nil
+}
+
+// took writes down what a node's agent found, and tells of GPUs that broke or are
+// well again. What its GPUs draw changes often and is no news.
+func (y *Yard) took(n *nodeRecord, found *fleet.Inventory) {
+	old := n.Inventory
+	same := sameInventory(&old, found)
+	if same && slices.Equal(old.Draw, found.Draw) {
+		return
+	}
+	n.Inventory = *found
+	y.changedNode(n)
+	if same {
+		return
+	}
+	told := false
+	for i := range found.GPUs {
+		g := &found.GPUs[i]
+		e := Event{Kind: "gpu.error", Actor: "node/" + string(n.ID), Node: n.ID, To: g.UUID, Reason: fmt.Sprintf("GPU %d is not used any more: %s", g.Index, g.Error)}
+		was := old.GPU(g.Index)
+		switch {
+		case was == nil || was.Error == g.Error:
+			continue
+		case g.Error == "":
+			e.Kind, e.Reason = "gpu.well", fmt.Sprintf("GPU %d is used again, after: %s", g.Index, was.Error)
+		}
+		y.event(e)
+		told = true
+	}
+	if !told {
+		y.event(Event{Kind: "node.inventory", Actor: "node/" + string(n.ID), Node: n.ID, Reason: "its hardware or agent changed"})
+	}
 }
 
 func sameInventory(a, b *fleet.Inventory) bool {

@@ -1,10 +1,16 @@
 package rules
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/place"
+	"trainyard/internal/queue"
 )
 
 // timeline is a profile the slow way: what is free in each of so many minutes.
@@ -92,6 +98,40 @@ func TestCalendarHandsOutTheSoonest(t *testing.T) {
 				t.Fatalf("%+v comes after %+v", next, last)
 			}
 			last = next
+		}
+	})
+}
+
+// TestEndingsAreThoseOfTheProfile: what is worked out once for all sizes is what the
+// profile of a room says for each.
+func TestEndingsAreThoseOfTheProfile(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		now := time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC)
+		table := fleet.NewTable()
+		n := &fleet.Node{ID: "a", Class: fleet.Local, State: fleet.Ready, Inventory: fleet.Inventory{CPUs: 64000, Memory: 1 << 40}}
+		for i := range 8 {
+			n.Inventory.GPUs = append(n.Inventory.GPUs, fleet.GPU{Index: i, Model: "A100"})
+		}
+		table.Put(n, 0)
+		for i := range rapid.IntRange(0, 6).Draw(t, "holds") {
+			room, _ := table.Get("a")
+			h := fleet.Hold{Run: id.Run(fmt.Sprint("r", i)), Job: id.Job(fmt.Sprint("j", i)), GPUs: fleet.Take(room.Free, rapid.IntRange(1, 4).Draw(t, "gpus")), Since: now.Add(-time.Hour)}
+			if rapid.IntRange(0, 3).Draw(t, "known") > 0 {
+				h.Ends = now.Add(time.Duration(rapid.IntRange(-30, 30).Draw(t, "ends")) * time.Minute)
+			}
+			table.Book("a", h)
+		}
+		e := newEngine(New(Defaults()), &place.View{Now: now, Rooms: table.Rooms(), Line: queue.NewLine()})
+		for gpus := range 9 {
+			at, spare, ok := e.frees(0, gpus)
+			want := e.profile(0).earliest(size{gpus: gpus}, time.Hour, never)
+			if !ok || at != want || spare != e.profile(0).at(want).gpus-gpus {
+				t.Fatalf("%d GPUs are free in %s with %d more (%v), want %s: %+v", gpus, at, spare, ok, want, *e.profile(0))
+			}
+		}
+		if _, _, ok := e.frees(0, 9); ok {
+			t.Fatal("a room of 8 GPUs has 9")
 		}
 	})
 }

@@ -5,8 +5,6 @@ import (
 	"math/bits"
 	"slices"
 	"time"
-
-	"trainyard/internal/fleet"
 )
 
 // candidate is a room that a job could wait for.
@@ -156,7 +154,7 @@ func (e *engine) calendar(st *stock, gpus int) *calendar {
 		if e.planned[at] || !e.view.Rooms[at].Open {
 			continue
 		}
-		if t, spare, ok := e.frees(&e.view.Rooms[at], gpus); ok {
+		if t, spare, ok := e.frees(at, gpus); ok {
 			c = append(c, entry{t, spare, at})
 		}
 	}
@@ -172,30 +170,55 @@ func (e *engine) calendar(st *stock, gpus int) *calendar {
 
 // frees returns when a room has so many GPUs free if what runs there ends as expected,
 // and how many more.
-func (e *engine) frees(r *fleet.Room, gpus int) (time.Duration, int, bool) {
-	free := bits.OnesCount64(r.Free)
-	if free >= gpus {
-		return 0, free - gpus, true
-	}
-	e.ends = e.ends[:0]
-	for i := range r.Holds {
-		if n := e.returns(r, i).gpus; n > 0 {
-			e.ends = append(e.ends, ending{e.left(&r.Holds[i]), n})
-		}
-	}
-	slices.SortFunc(e.ends, func(a, b ending) int { return cmp.Compare(a.at, b.at) })
-	for i, x := range e.ends {
-		if free += x.gpus; free >= gpus && (i+1 == len(e.ends) || e.ends[i+1].at > x.at) {
-			return x.at, free - gpus, true
+func (e *engine) frees(at int32, gpus int) (time.Duration, int, bool) {
+	for _, x := range e.endings(at) {
+		if x.free >= gpus {
+			return x.at, x.free - gpus, true
 		}
 	}
 	return 0, 0, false
 }
 
-// ending is when a hold gives back how many GPUs.
+// ending is how many GPUs a room has free from some time on.
 type ending struct {
 	at   time.Duration
-	gpus int
+	free int
+}
+
+// span is where the endings of a room are in the list of all; one more than that, so
+// that 0 is nowhere.
+type span struct{ from, to int32 }
+
+// endings lists when a room will have how many GPUs free as the view has it, worked
+// out once in a round.
+func (e *engine) endings(at int32) []ending {
+	if s := e.spans[at]; s.from > 0 {
+		return e.ends[s.from-1 : s.to-1]
+	}
+	r := &e.view.Rooms[at]
+	from := len(e.ends)
+	for i := range r.Holds {
+		if n := e.returns(r, i).gpus; n > 0 {
+			e.ends = append(e.ends, ending{e.left(&r.Holds[i]), n})
+		}
+	}
+	list := e.ends[from:]
+	slices.SortFunc(list, func(a, b ending) int { return cmp.Compare(a.at, b.at) })
+	e.ends = append(e.ends, ending{}) // now comes first
+	list = e.ends[from:]
+	copy(list[1:], list)
+	list[0] = ending{0, bits.OnesCount64(r.Free)}
+	kept := 0
+	for i := 1; i < len(list); i++ { // what ends together is one
+		free := list[kept].free + list[i].free
+		if list[i].at > list[kept].at {
+			kept++
+		}
+		list[kept] = ending{list[i].at, free}
+	}
+	e.ends = e.ends[:from+kept+1]
+	e.spans[at] = span{int32(from) + 1, int32(len(e.ends)) + 1}
+	return e.ends[from:]
 }
 
 func (c *calendar) pop() entry {

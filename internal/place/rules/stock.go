@@ -40,7 +40,8 @@ type engine struct {
 	kept    map[int32]*profile // rooms in whose future something is booked, or was looked up
 	begun   map[int32][]begun  // what this plan starts in the others
 	planned map[int32]bool     // rooms that this plan starts, stops or books something in
-	ends    []ending           // scratch
+	ends    []ending           // when rooms will have how many GPUs free
+	spans   []span             // and where each room stands there
 	booked  map[int32]bool     // rooms that are kept for someone from some time on
 	mine    map[int32]id.Job   // hired rooms, by the job they were hired for, while it waits
 	hired   map[id.Job][]*fleet.Lease
@@ -70,7 +71,7 @@ type shape struct {
 
 func newEngine(p *Policy, v *place.View) *engine {
 	e := &engine{
-		policy: p, cfg: &p.cfg, view: v, items: v.Line.Items(), of: make([]int32, len(v.Rooms)), open: make([]free, len(v.Rooms)), kept: map[int32]*profile{}, booked: map[int32]bool{},
+		policy: p, cfg: &p.cfg, view: v, items: v.Line.Items(), of: make([]int32, len(v.Rooms)), open: make([]free, len(v.Rooms)), spans: make([]span, len(v.Rooms)), kept: map[int32]*profile{}, booked: map[int32]bool{},
 		begun: map[int32][]begun{}, planned: map[int32]bool{},
 		mine: map[int32]id.Job{}, hired: map[id.Job][]*fleet.Lease{}, shapes: map[*queue.Shape]*shape{}, stops: map[id.Job]bool{},
 	}

@@ -10,10 +10,8 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/place"
 	"trainyard/internal/sim"
 	"trainyard/internal/sim/trace"
-	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
 
@@ -53,19 +51,19 @@ func (p *play) run(step func(time.Duration, int), stop func() bool) (*bill, *sim
 // once simulates the period with given times at which spot nodes are taken back.
 func (p *play) once(takes []time.Duration, step func(time.Duration, int), stop func() bool) (*bill, *sim.Result, error) {
 	h := p.work.history
-	w := &watcher{Policy: p.policy(), seen: map[id.Lease]*fleet.Lease{}}
+	seen := map[id.Lease]*fleet.Lease{}
 	ends := make([]*sim.Outcome, len(p.work.jobs))
 	result, err := sim.Run(sim.Config{
-		Policy: w, Nodes: p.work.present(p.nodes), Changes: &happenings{p.work.changes(p.nodes)}, Jobs: trace.List(p.work.jobs),
+		Policy: p.policy(), Nodes: p.work.present(p.nodes), Changes: &happenings{p.work.changes(p.nodes)}, Jobs: trace.List(p.work.jobs),
 		Tariff: p.tariff, Limits: h.Limits, Data: h.Data, Cloud: &sim.Cloud{Offers: p.offers, Takes: takes},
 		Yard: func(c *yardmaster.Config) {
 			c.Keep.Idle = p.idle
 			c.Unmetered = len(h.Limits) == 0
 		},
+		Leased: func(l *fleet.Lease) { kept := *l; seen[l.ID] = &kept },
 		Shares: true, Detect: time.Minute, Keep: math.MaxInt32, Step: step, Stop: stop,
 		// Virtual time is that of the period, for deadlines and for limits by month.
-		// The user is the one on whose account the simulator's hired nodes join.
-		Begin: &sim.Beginning{Now: h.From, State: yardmaster.State{Needs: map[id.Job]job.State{}, Users: []tenant.User{{ID: "everyone", Role: tenant.Researcher, Created: h.From}}}},
+		Begin: &sim.Beginning{Now: h.From, State: yardmaster.State{Needs: map[id.Job]job.State{}}},
 		Done: func(o *sim.Outcome) {
 			if at, ok := p.work.index[o.Job.Name]; ok {
 				ends[at] = o
@@ -75,7 +73,7 @@ func (p *play) once(takes []time.Duration, step func(time.Duration, int), stop f
 	if err != nil {
 		return nil, nil, err
 	}
-	return p.bill(result, ends, p.leases(w.seen, result)), result, nil
+	return p.bill(result, ends, p.leases(seen, result)), result, nil
 }
 
 // happenings yields changes of nodes.
@@ -89,21 +87,6 @@ func (l *happenings) Next() (sim.Change, error) {
 	c := l.left[0]
 	l.left = l.left[1:]
 	return c, nil
-}
-
-// watcher is a policy that takes note of all leases it is shown. The records are the
-// yard's own: once the simulation is over they say how each lease ended.
-type watcher struct {
-	place.Policy
-	seen map[id.Lease]*fleet.Lease
-}
-
-// Plan takes note of the leases and asks the policy.
-func (w *watcher) Plan(v *place.View) place.Plan {
-	for _, l := range v.Leases {
-		w.seen[l.ID] = l
-	}
-	return w.Policy.Plan(v)
 }
 
 // hired is a machine that was hired.
