@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"trainyard/internal/api"
 	"trainyard/internal/cloud/process"
@@ -227,7 +228,9 @@ func TestAMachineEndsItselfWhenTheServerIsDeadForLongerThanItsLease(t *testing.T
 	if err := h.Server().Kill(); err != nil {
 		t.Fatal(err)
 	}
+	died := time.Now()
 	h.await(t, "the machine has ended itself", func() bool { _, ended := h.machines(t); return ended == 1 })
+	t.Logf("the machine ended itself %s after the server died; its lease is 5s", time.Since(died).Round(100*time.Millisecond))
 	entries := h.books(t)
 	if last := entries[len(entries)-1]; last.Why != "agent" && last.Why != "deadline" {
 		t.Errorf("the cloud says that it ended because of %q", last.Why)
@@ -241,7 +244,9 @@ func TestAMachineEndsItselfWhenTheServerIsDeadForLongerThanItsLease(t *testing.T
 	if err := h.AwaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	back := time.Now()
 	h.succeed(t, "wait", name)
+	t.Logf("the job was done %s after the server was back", time.Since(back).Round(100*time.Millisecond))
 	if got := awaitFile(t, record); got != "begun 1\nstopped 1\nbegun 2\n" {
 		t.Errorf("after the server was back: %q", got)
 	}

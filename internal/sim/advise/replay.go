@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/place"
 	"trainyard/internal/sim"
 	"trainyard/internal/sim/trace"
 	"trainyard/internal/yardmaster"
