@@ -137,11 +137,11 @@ func (b *Books) set(now time.Time, n *fleet.Node, foreign uint64, holders []ledg
 	before := m.Since()
 	b.out.Postings = m.Change(b.out.Postings, now, n, b.tariff, l)
 	b.out.Postings = m.Set(b.out.Postings, now, ledger.StatusOf(n, foreign, l), holders)
-	b.posted(now, n.ID, from, before)
+	b.posted(n.ID, from, before)
 }
 
 // posted numbers what was posted and charges it.
-func (b *Books) posted(now time.Time, n id.Node, from int, before time.Time) {
+func (b *Books) posted(n id.Node, from int, before time.Time) {
 	b.dirty[n] = true
 	if m := b.meters[n]; m != nil && len(b.out.Postings) == from && m.Since().Equal(before) {
 		return // only who holds it is new, which is stored with the meter
@@ -172,7 +172,7 @@ func (b *Books) close(now time.Time, n id.Node) {
 	}
 	from, before := len(b.out.Postings), m.Since()
 	b.out.Postings = m.Close(b.out.Postings, now)
-	b.posted(now, n, from, before)
+	b.posted(n, from, before)
 	delete(b.meters, n)
 	delete(b.dirty, n)
 	b.out.Closed = append(b.out.Closed, n)
@@ -197,7 +197,7 @@ func (b *Books) each(now time.Time, post func(*ledger.Meter, []ledger.Posting, t
 		from, before := len(b.out.Postings), m.Since()
 		b.out.Postings = post(m, b.out.Postings, now)
 		if len(b.out.Postings) > from {
-			b.posted(now, n, from, before)
+			b.posted(n, from, before)
 		}
 	}
 }

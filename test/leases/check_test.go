@@ -180,11 +180,27 @@ func (w *world) checkAsked(l *fleet.Lease) {
 		w.fail("a machine is asked for, for lease %s, before %s was listed", l.ID, l.Offer.Provider)
 	case h.granted[l.ID]:
 		w.fail("a machine is asked for again, for lease %s, which was given one", l.ID)
-	case h.shown[l.ID]:
+	case !w.now.Before(l.Ends):
+		w.fail("a machine is asked for, for lease %s, which was over %s ago", l.ID, w.now.Sub(l.Ends))
+	case slices.ContainsFunc(h.shown[l.ID], func(m string) bool { return !w.isStray(l.Offer.Provider, m) }):
 		w.fail("a machine is asked for again, for lease %s, of which one was just listed", l.ID)
 	case listed.Before(h.unclear[l.ID]):
 		w.fail("a machine is asked for again, for lease %s, and %s was not listed since nobody knows whether there is one", l.ID, l.Offer.Provider)
+	case len(h.shown[l.ID]) > 0:
+		w.seen["asked for again because the first is taken for a stray"]++
 	}
+}
+
+// isStray reports whether the yard had reason to take a machine for a stray and has
+// written so: it was listed before it carried its lease. Such a machine is given back and
+// never becomes that of its lease by being listed, so the lease still needs one.
+func (w *world) isStray(provider, machine string) bool {
+	for _, l := range w.store.leases {
+		if l.Stray && l.Offer.Provider == provider && l.Instance == machine {
+			return w.bare[machine]
+		}
+	}
+	return false
 }
 
 // checkHeard looks whether a machine that was just answered ends itself by the time

@@ -75,8 +75,9 @@ type world struct {
 	started   time.Time
 	yard      *yardmaster.Yard
 	desk      *desk.Desk
-	inbox     []fleet.Lease // stored, and not yet told to the desk
-	heard     answers       // what this life of the server has heard
+	inbox     []fleet.Lease   // stored, and not yet told to the desk
+	heard     answers         // what this life of the server has heard
+	bare      map[string]bool // machines that some life of it saw in a list without their lease
 	pumps     int
 	writes    int
 	crashes   int
@@ -96,20 +97,20 @@ type world struct {
 // answers is what providers have answered to the server since it started.
 type answers struct {
 	listed  map[string]time.Time   // providers, and when the last list that was answered was asked for
-	shown   map[id.Lease]bool      // leases of which the last list of their provider shows a machine that lives
+	shown   map[id.Lease][]string  // leases, and the machines that live by the last list of their provider
 	granted map[id.Lease]bool      // leases that were given a machine
 	unclear map[id.Lease]time.Time // leases of which a call ended in doubt
 }
 
 func newAnswers() answers {
-	return answers{map[string]time.Time{}, map[id.Lease]bool{}, map[id.Lease]bool{}, map[id.Lease]time.Time{}}
+	return answers{map[string]time.Time{}, map[id.Lease][]string{}, map[id.Lease]bool{}, map[id.Lease]time.Time{}}
 }
 
 // span is a stretch of time; one without an end lasts.
 type span struct{ from, to time.Time }
 
 func newWorld(seed uint64, t trouble) *world {
-	w := &world{rng: rand.New(rand.NewPCG(seed, 7)), trouble: t, now: start, store: newRecord(), seen: map[string]int{}}
+	w := &world{rng: rand.New(rand.NewPCG(seed, 7)), trouble: t, now: start, store: newRecord(), bare: map[string]bool{}, seen: map[string]int{}}
 	w.providers = []*provider{
 		{name: "once", w: w, once: true, shows: time.Hour, made: map[id.Lease]*machine{}},
 		{name: "twice", w: w, made: map[id.Lease]*machine{}},
@@ -376,6 +377,7 @@ func (w *world) call(c desk.Call) {
 			answered(func() {
 				if err == nil {
 					w.heard.list(p, c.Asked, machines)
+					w.sawBare(machines)
 				}
 				w.tell(w.desk.Listed(w.now, c, machines, err), machines, p.name)
 			})
@@ -411,7 +413,16 @@ func (a *answers) list(p *provider, asked time.Time, machines []fleet.Instance) 
 	}
 	for i := range machines {
 		if m := &machines[i]; m.State == fleet.InstancePending || m.State == fleet.InstanceUp {
-			a.shown[m.Lease] = true
+			a.shown[m.Lease] = append(a.shown[m.Lease], m.ID)
+		}
+	}
+}
+
+// sawBare takes note of machines that are listed without the lease that they are for.
+func (w *world) sawBare(machines []fleet.Instance) {
+	for i := range machines {
+		if machines[i].Lease == "" {
+			w.bare[machines[i].ID] = true
 		}
 	}
 }

@@ -116,10 +116,12 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// wants returns what a lease wants to be asked of its provider, "" if nothing.
-func (e *errand) wants() CallKind {
+// wants returns what a lease wants to be asked of its provider, "" if nothing. One that
+// was over before its machine was had, as after a server was down for long, wants none:
+// the yard is about to give it back.
+func (e *errand) wants(now time.Time) CallKind {
 	switch {
-	case e.lease.State == fleet.LeaseAsked && e.lease.Instance == "":
+	case e.lease.State == fleet.LeaseAsked && e.lease.Instance == "" && now.Before(e.lease.Ends):
 		return CallCreate
 	case e.lease.State == fleet.LeaseReturning && e.lease.Instance != "":
 		return CallTerminate
@@ -142,7 +144,7 @@ func (d *Desk) Due(now time.Time) (calls []Call, next time.Time) {
 	}
 	for _, e := range d.errands() {
 		c, served := d.providers[e.lease.Offer.Provider]
-		kind := e.wants()
+		kind := e.wants(now)
 		switch {
 		case e.busy || kind == "" || !served || kind == CallCreate && !c.shows(e.doubt):
 		case now.Before(e.next):
@@ -213,7 +215,7 @@ func (d *Desk) Listed(now time.Time, call Call, machines []fleet.Instance, err e
 	}
 	for i := range machines {
 		m := &machines[i]
-		if e, ok := d.leases[m.Lease]; ok && e.wants() == CallCreate && (m.State == fleet.InstancePending || m.State == fleet.InstanceUp) {
+		if e, ok := d.leases[m.Lease]; ok && e.wants(now) == CallCreate && (m.State == fleet.InstancePending || m.State == fleet.InstanceUp) {
 			d.rest(now, e)
 		}
 	}
@@ -239,13 +241,23 @@ func (d *Desk) Created(now time.Time, call Call, m fleet.Instance, err error) []
 }
 
 // Terminated takes the answer to a terminate and returns what to tell the yardmaster.
+// A provider that does not know the machine has not failed: it is gone, or so new that
+// the provider has not caught up. The first is seen from lists that do not show it; for
+// the second the order is given again soon.
 func (d *Desk) Terminated(now time.Time, call Call, err error) []yardmaster.Message {
 	e := d.done(now, call, err)
-	if err != nil {
+	switch {
+	case err == nil:
+		d.rest(now, e) // again, if the machine is still listed by then
+	case !unknown(call, err):
 		return []yardmaster.Message{yardmaster.ProviderFailed{Provider: call.Provider, Lease: call.Lease.ID, Why: err.Error()}}
 	}
-	d.rest(now, e) // again, if the machine is still listed by then
 	return []yardmaster.Message{yardmaster.Accepted{Lease: call.Lease.ID}}
+}
+
+// unknown reports whether a call was to end a machine that the provider does not know.
+func unknown(call Call, err error) bool {
+	return call.Kind == CallTerminate && fault.KindOf(err) == fault.NotFound
 }
 
 // done takes note that a lease's call has ended. Of a lease that has ended meanwhile

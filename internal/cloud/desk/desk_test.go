@@ -33,7 +33,7 @@ func newClerk(providers ...string) *clerk {
 func (c *clerk) pass(d time.Duration) { c.now = c.now.Add(d) }
 
 func lease(name id.Lease, state fleet.LeaseState, machine string) fleet.Lease {
-	return fleet.Lease{ID: name, State: state, Instance: machine, Offer: fleet.Offer{Provider: "p", Name: "p/small"}}
+	return fleet.Lease{ID: name, State: state, Instance: machine, Offer: fleet.Offer{Provider: "p", Name: "p/small"}, Ends: start.Add(time.Hour)}
 }
 
 func (c *clerk) take(leases ...fleet.Lease) { c.Take(c.now, leases) }
@@ -136,6 +136,74 @@ func TestAnOrderToEndThatWasTakenIsGivenAgainIfNothingComesOfIt(t *testing.T) {
 	}
 	c.pass(1)
 	c.one(t, "terminate l1")
+}
+
+// TestAMachineThatTheProviderDoesNotKnowIsNoFailure ends a machine that is gone, or too
+// new to be known: nobody can tell which, until it is listed or not.
+func TestAMachineThatTheProviderDoesNotKnowIsNoFailure(t *testing.T) {
+	t.Parallel()
+	missing := fmt.Errorf("terminate: %w", fault.New(fault.NotFound, "no_such_machine", "what is i-1"))
+	c := newClerk("p")
+	c.open(t)
+	c.take(lease("l1", fleet.LeaseReturning, "i-1"))
+	for _, wait := range []time.Duration{5 * time.Second, 10 * time.Second} {
+		got := c.Terminated(c.now, c.one(t, "terminate l1"), missing)
+		if diff := cmp.Diff([]yardmaster.Message{yardmaster.Accepted{Lease: "l1"}}, got); diff != "" {
+			t.Errorf("told:\n%s", diff)
+		}
+		c.pass(wait - 1)
+		c.none(t)
+		c.pass(1)
+	}
+	c.Terminated(c.now, c.one(t, "terminate l1"), missing)
+	c.take(lease("l1", fleet.LeaseEnded, "i-1")) // it was not listed for long enough
+	c.pass(15 * time.Second)
+	c.Listed(c.now, c.one(t, "list"), nil, nil)
+	c.pass(5 * time.Minute)
+	c.none(t)
+}
+
+func TestNothingIsCreatedForALeaseThatIsOver(t *testing.T) {
+	t.Parallel()
+	c := newClerk("p")
+	c.pass(time.Hour) // as after a server that was down
+	c.take(lease("l1", fleet.LeaseAsked, ""))
+	c.open(t)
+	c.none(t)
+	late := lease("l2", fleet.LeaseAsked, "")
+	late.Ends = c.now.Add(time.Second)
+	c.take(late)
+	c.Created(c.now, c.one(t, "create l2"), fleet.Instance{}, errLost)
+	c.pass(time.Second)
+	c.Listed(c.now, c.one(t, "list"), nil, nil)
+	c.pass(10 * time.Second)
+	c.none(t)
+}
+
+// TestAMachineThatIsListedAndNotTakenIsAskedForAgain is about one that was listed before
+// it carried its lease: the yard took it for a stray and gives it back, so the lease still
+// needs one. The desk leaves the yard time to say so first.
+func TestAMachineThatIsListedAndNotTakenIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	c := newClerk("p")
+	c.open(t)
+	c.take(lease("l1", fleet.LeaseAsked, ""))
+	c.Created(c.now, c.one(t, "create l1"), fleet.Instance{}, errLost)
+	list := c.one(t, "list")
+	c.pass(6 * time.Second)
+	c.Listed(c.now, list, []fleet.Instance{{ID: "i-1", Lease: "l1", State: fleet.InstancePending}}, nil)
+	c.take(lease("l2", fleet.LeaseReturning, "i-1"))
+	c.Terminated(c.now, c.one(t, "terminate l2"), nil)
+	for range 3 {
+		c.pass(30 * time.Second)
+		c.Listed(c.now, c.one(t, "list"), nil, nil)
+	}
+	c.pass(30*time.Second - 1)
+	c.none(t)
+	c.pass(1)
+	if _, words := c.due(); words != "list, create l1, terminate l2" {
+		t.Errorf("due are %q, want that l1 is asked for and l2 given back again", words)
+	}
 }
 
 func TestAfterAnUnclearCallTheProviderIsListedBeforeItIsAskedAgain(t *testing.T) {

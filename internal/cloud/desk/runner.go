@@ -127,6 +127,10 @@ func (r *Runner) make(ctx context.Context, c Call) []yardmaster.Message {
 	log := r.Log.With("provider", c.Provider, "call", c.Kind, "lease", c.Lease.ID)
 	began := r.Clock.Now()
 	answer := func(take func(now time.Time) []yardmaster.Message, err error) []yardmaster.Message {
+		if unknown(c, err) {
+			log.InfoContext(ctx, "the provider does not know the machine that is given back", "machine", c.Lease.Instance)
+			err = nil
+		}
 		if r.Watch != nil {
 			r.Watch.Called(c.Provider, string(c.Kind), r.Clock.Now().Sub(began), err)
 		}

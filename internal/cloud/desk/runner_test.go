@@ -31,6 +31,7 @@ type fake struct {
 	hang     bool          // calls end with their context alone
 	slow     time.Duration // before a create is answered
 	err      error         // of the next create
+	unknown  bool          // machines that shall end are
 }
 
 func (*fake) Name() string { return "p" }
@@ -69,6 +70,9 @@ func (f *fake) Terminate(ctx context.Context, _, instance string) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.unknown {
+		return fault.New(fault.NotFound, "no_such_machine", "what is %s", instance)
+	}
 	f.machines = slices.DeleteFunc(f.machines, func(m fleet.Instance) bool { return m.ID == instance })
 	return nil
 }
@@ -95,6 +99,24 @@ type yard struct {
 	told []string
 	slow time.Duration
 	err  error
+
+	calls, failed int
+}
+
+// Called makes a yard the watcher of its calls.
+func (y *yard) Called(_, _ string, _ time.Duration, err error) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.calls++
+	if err != nil {
+		y.failed++
+	}
+}
+
+func (y *yard) watched() (calls, failed int) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return y.calls, y.failed
 }
 
 func (y *yard) tell(_ context.Context, m yardmaster.Message) error {
@@ -117,7 +139,7 @@ func (y *yard) heard() []string {
 func begin(t *testing.T, f *fake, y *yard) (r *desk.Runner, end func()) {
 	t.Helper()
 	r = &desk.Runner{
-		Providers: []cloud.Provider{f}, Timing: desk.DefaultTiming(), Timeouts: desk.DefaultTimeouts(), Tell: y.tell, Clock: clock.Wall{}, Log: slog.New(slog.DiscardHandler),
+		Providers: []cloud.Provider{f}, Timing: desk.DefaultTiming(), Timeouts: desk.DefaultTimeouts(), Tell: y.tell, Watch: y, Clock: clock.Wall{}, Log: slog.New(slog.DiscardHandler),
 		Prepare: func(_ context.Context, l *fleet.Lease) (cloud.Request, error) {
 			if l.Owner == "nobody" {
 				return cloud.Request{}, errors.New("no token")
@@ -166,6 +188,23 @@ func TestRunnerHiresAndGivesBack(t *testing.T) {
 	})
 }
 
+func TestRunnerTakesAMachineThatIsNotKnownForGivenBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, y := &fake{unknown: true}, &yard{}
+		r, end := begin(t, f, y)
+		r.Take([]fleet.Lease{lease("l1", fleet.LeaseReturning, "i-l1")})
+		time.Sleep(6 * time.Second)
+		end()
+		if got, want := y.heard(), []string{"yardmaster.Accepted", "yardmaster.Accepted"}; !slices.Equal(got, want) {
+			t.Errorf("the yard was told %v, want %v", got, want)
+		}
+		if calls, failed := y.watched(); calls != 3 || failed != 0 {
+			t.Errorf("%d of %d calls are said to have failed, want none of a list and two orders to end", failed, calls)
+		}
+	})
+}
+
 // TestRunnerAsksOnceWhileTheYardIsSlow answers while the store takes its time: the lease
 // that is known is still the old one, and other leases keep the runner awake.
 func TestRunnerAsksOnceWhileTheYardIsSlow(t *testing.T) {
@@ -203,6 +242,9 @@ func TestRunnerDoesNotWaitForACallThatHangs(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		if got := y.heard(); !slices.Contains(got, "yardmaster.Unclear") {
 			t.Errorf("told after 121 s: %v, want that nobody knows", got)
+		}
+		if _, failed := y.watched(); failed == 0 {
+			t.Error("no call is said to have failed")
 		}
 	})
 }

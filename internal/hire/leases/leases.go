@@ -71,7 +71,7 @@ type record struct {
 	fleet.Lease
 	number   uint64
 	tried    time.Time // when a call that may have created a machine last ended
-	accepted time.Time // when the provider last took the order to end it
+	accepted time.Time // when the provider first took the order to end it
 	dirty    bool
 }
 

@@ -248,6 +248,20 @@ func TestAVictimLeavesEnoughOfEverything(t *testing.T) {
 	}
 }
 
+// TestNobodyIsStoppedForLessThanItCosts: the time that the victim is later counts.
+func TestNobodyIsStoppedForLessThanItCosts(t *testing.T) {
+	t.Parallel()
+	for _, value := range []float64{1, 1000} { // of an hour of the victim's time; that of the other is worth 50
+		y := newYard(func(c *rules.Config) { c.Value[job.ObjectiveCost] = value })
+		y.node("a", fleet.Local, 4, a100())
+		y.occupy("a", time.Hour, want{gpus: 4, lasts: 3 * time.Hour, objective: job.ObjectiveCost, resumes: true})
+		y.submit(want{gpus: 4, lasts: time.Hour, objective: job.ObjectiveTime})
+		if p := y.plan(t); (len(p.Stops) == 1) != (value == 1) {
+			t.Errorf("an hour of the victim is worth $%g and the plan is %+v", value, p)
+		}
+	}
+}
+
 func TestPreemptionCanBeSwitchedOff(t *testing.T) {
 	t.Parallel()
 	y := newYard(func(c *rules.Config) { c.Preempt = false })

@@ -328,8 +328,12 @@ func (e *engine) keep(w *wait, o *option) {
 	}
 }
 
-// ask wants another look at a time at which nothing else may happen.
+// ask wants another look at a time at which nothing else may happen, in a second at
+// the earliest: the patience of a short job may be less than a round takes.
 func (e *engine) ask(at time.Time) {
+	if soon := e.view.Now.Add(time.Second); at.After(e.view.Now) && at.Before(soon) {
+		at = soon
+	}
 	if at.After(e.view.Now) && (e.plan.Again.IsZero() || at.Before(e.plan.Again)) {
 		e.plan.Again = at
 	}

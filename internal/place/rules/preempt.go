@@ -40,12 +40,17 @@ func (e *engine) preempt(w *wait, waits *option) *option {
 		if e.booked[h.room] {
 			continue
 		}
-		loss, ok := e.victims(w, h, s.match, nil)
-		if !ok || loss > least || loss == least && (from == nil || h.room > from.room) {
+		loss, count, ok := e.victims(w, h, s.match, nil)
+		if !ok {
 			continue
 		}
 		st := e.stocks[e.of[h.room]]
-		o := option{stock: st, rooms: []int32{h.room}, gpus: s.match.Need.GPUs, runs: e.takes(w, st, s.match.Need.GPUs, 1, s)}
+		runs := e.takes(w, st, s.match.Need.GPUs, 1, s)
+		loss += float64(count) * e.cfg.Value[job.ObjectiveCost] * runs.Hours() // so much later they are done
+		if loss > least || loss == least && (from == nil || h.room > from.room) {
+			continue
+		}
+		o := option{stock: st, rooms: []int32{h.room}, gpus: s.match.Need.GPUs, runs: runs}
 		o = e.price(w, &o)
 		e.score(w, &o)
 		if o.score+loss < waits.score {
@@ -98,6 +103,9 @@ func (e *engine) hosts() []*host {
 	of := map[int32]*host{}
 	for _, r := range e.view.Running {
 		if !e.stoppable(r) {
+			if e.loose(r) && !r.Began.IsZero() {
+				e.ask(r.Began.Add(settled))
+			}
 			continue
 		}
 		at, found := slices.BinarySearchFunc(e.view.Rooms, r.Seats[0].Node, func(o fleet.Room, n id.Node) int { return cmp.Compare(o.Node.ID, n) })
@@ -126,19 +134,23 @@ func (e *engine) hosts() []*host {
 // cost-sensitive, or has borrowed what it holds, goes on from where it was, has run
 // for a while, and is on one node.
 func (e *engine) stoppable(r *place.Running) bool {
+	return e.loose(r) && !r.Began.IsZero() && e.view.Now.Sub(r.Began) >= settled
+}
+
+// loose is the same whether or not it has run for a while.
+func (e *engine) loose(r *place.Running) bool {
 	return r.Spec != nil && r.Spec.Objective == job.ObjectiveCost && r.Outlook.Resumes && !r.Stopping && !e.stops[r.Job] &&
-		len(r.Seats) == 1 && r.Seats[0].Share == 0 && !r.Began.IsZero() && e.view.Now.Sub(r.Began) >= settled
+		len(r.Seats) == 1 && r.Seats[0].Share == 0
 }
 
 // victims tells the running jobs of a room whose stop costs least until a job fits
-// there, and returns what that costs. It is not ok if it never does. No job is stopped
-// for one of lower priority.
-func (e *engine) victims(w *wait, h *host, m *fleet.Matcher, tell func(*victim)) (loss float64, ok bool) {
+// there, and returns what that costs and how many they are. It is not ok if it never
+// does. No job is stopped for one of lower priority.
+func (e *engine) victims(w *wait, h *host, m *fleet.Matcher, tell func(*victim)) (loss float64, count int, ok bool) {
 	o := &e.open[h.room]
 	wanted := m.Wanted(&e.view.Rooms[h.room])
 	need, gpus := units(&m.Need), o.gpus&wanted
 	free := size{bits.OnesCount64(gpus), o.cpus, o.memory}
-	count := 0
 	for i := range h.runs {
 		if free.holds(need) {
 			break
@@ -156,11 +168,11 @@ func (e *engine) victims(w *wait, h *host, m *fleet.Matcher, tell func(*victim))
 			tell(v)
 		}
 	}
-	return loss, count > 0 && free.holds(need)
+	return loss, count, count > 0 && free.holds(need)
 }
 
-// loss returns what stopping a job costs: what it has done since it last saved itself,
-// if it does not save itself when told to, its start, and the time that it is later.
+// loss returns what stopping a job costs whoever takes its place: what it has done
+// since it last saved itself, if it does not save itself when told to, and its start.
 func (e *engine) loss(r *place.Running, st *stock) float64 {
 	lost := time.Duration(0)
 	if s := r.Outlook.Speed; s != nil {
