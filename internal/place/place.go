@@ -34,6 +34,9 @@ type View struct {
 	// Allow tells what a job may still take by its owner's and its project's limits.
 	// Nil means that there are none.
 	Allow func(*queue.Item) tenant.Allowance
+	// Borrows reports whether who runs a job has more GPUs than their limit, borrowed
+	// while nobody else wanted them. Nil means that nobody has.
+	Borrows func(*queue.Item) bool
 	// Stage tells how long it takes to bring a job's data to a node, and what that
 	// costs. Nil means nothing.
 	Stage func(*queue.Item, *fleet.Node) (time.Duration, float64)

@@ -181,7 +181,7 @@ func (y *Yard) hires(list []place.Hire) {
 		if why == "" {
 			hired, err := y.leases.Hire(y.now, leases.Wish{Offer: offer, Count: h.Count, Job: r.ID, Owner: r.Owner, Project: r.Project, Reason: h.Reason})
 			if err == nil {
-				y.note(r, hired)
+				y.note(r, hired, h.Cost)
 				continue
 			}
 			why = err.Error()
@@ -190,13 +190,27 @@ func (y *Yard) hires(list []place.Hire) {
 	}
 }
 
-// note remembers what was hired for a job, and lets time pass for the leases.
-func (y *Yard) note(r *jobRecord, hired []*fleet.Lease) {
+// note remembers what was hired for a job and is expected to cost so much, so that
+// nobody else spends that money, and lets time pass for the leases.
+func (y *Yard) note(r *jobRecord, hired []*fleet.Lease, cost float64) {
 	for _, l := range hired {
 		y.hired[r.ID] = append(y.hired[r.ID], l.ID)
 		y.books.Limits.Nodes(y.now, payer(l), 1)
+		hourly := float64(l.Offer.Hourly) / 1e6
+		y.asking[l.ID] = hourly
+		y.books.Limits.Use(y.now, r.who(), fleet.OnDemand, 0, hourly)
 	}
+	y.books.Limits.Commit(r.who(), admit.Outlay{Money: cost, GPUHours: -1, Budget: r.Spec.Budget, Spent: r.Cost})
 	y.sweepLeases()
+}
+
+// arrived ends the expectation of what a lease costs: its machine is there and costs
+// what it costs, or it will not come.
+func (y *Yard) arrived(l *fleet.Lease) {
+	if hourly, ok := y.asking[l.ID]; ok {
+		delete(y.asking, l.ID)
+		y.books.Limits.Use(y.now, admit.Who{Owner: l.Owner, Project: l.Project, Job: l.Job}, fleet.OnDemand, 0, -hourly)
+	}
 }
 
 // mayHire says which limit forbids to hire for a job, "" if none does.
@@ -259,6 +273,9 @@ func (y *Yard) settleLeases() {
 		}
 		if l.Node != "" {
 			y.touch(l.Node)
+		}
+		if l.State != fleet.LeaseAsked && l.State != fleet.LeaseBooting {
+			y.arrived(l)
 		}
 		if !l.Live() {
 			y.unnote(l)

@@ -55,6 +55,12 @@ func (y *Yard) allowance(r *jobRecord) tenant.Allowance {
 	return y.books.Limits.Allow(y.now, r.who(), r.Spec.Budget, r.Cost)
 }
 
+// borrows reports whether the owner of a job, or its project, has more GPUs than their limit.
+func (y *Yard) borrows(it *queue.Item) bool {
+	r, ok := y.jobs[it.Job]
+	return ok && y.books.Limits.Any() && y.books.Limits.Borrowed(r.who()) > 0
+}
+
 // barred says which limit keeps a job from having so many GPUs now, "" if none does.
 func (y *Yard) barred(r *jobRecord, gpus int) string {
 	if !y.limited() && r.Spec.Budget == 0 {

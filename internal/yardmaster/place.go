@@ -36,7 +36,7 @@ func (y *Yard) glance(now time.Time) *place.View {
 	y.setNow(now)
 	return &place.View{
 		Now: y.now, Rooms: y.table.Own(), Bands: y.table.Bands(), Line: y.line, Running: y.running, Usage: y.usage, ProjectUsage: y.projectUsage, Tariff: y.cfg.Tariff,
-		Offers: y.market.Open(y.now), Leases: y.leases.Live(), Allow: y.allow, Stage: y.stage, Past: &y.past, Rule: y.rule,
+		Offers: y.market.Open(y.now), Leases: y.leases.Live(), Allow: y.allow, Stage: y.stage, Past: &y.past, Borrows: y.borrows, Rule: y.rule,
 	}
 }
 

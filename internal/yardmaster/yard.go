@@ -100,6 +100,7 @@ type Yard struct {
 	budgets int                   // live jobs with a budget of their own
 	touched map[id.Node]bool      // whose meters have to be read
 	hired   map[id.Job][]id.Lease // leases for jobs that wait
+	asking  map[id.Lease]float64  // what machines that have not come yet will cost in an hour
 	failing map[string]string     // providers that do not answer as they should, and why
 	sweep   *timer                // of the leases
 
@@ -204,6 +205,7 @@ func New(cfg Config) *Yard {
 		touched: map[id.Node]bool{},
 		hired:   map[id.Job][]id.Lease{},
 		failing: map[string]string{},
+		asking:  map[id.Lease]float64{},
 	}
 	y.books = books.New(cfg.Tariff, y.charged)
 	return y

@@ -37,12 +37,18 @@ func (o *option) done() time.Duration { return o.ready + o.runs }
 // options lists the ways to run a job: of each stock the soonest, and the best that
 // could be hired.
 func (e *engine) options(w *wait, s *shape) []option {
-	var list []option
 	a := e.allowance(w)
 	if a.Hold != "" {
 		return nil
 	}
-	hire, hired := e.hiring(w, s, &a)
+	list := make([]option, 0, len(s.able)+1)
+	var hire option
+	hired := w.hire != nil // worked out when it was new
+	if hired {
+		hire = *w.hire
+	} else {
+		hire, hired = e.hiring(w, s, &a)
+	}
 	limit := never
 	w.ready = 0
 	if hired && hire.bar == "" && !e.patient(w) {

@@ -45,6 +45,7 @@ func (e *engine) patienceOf(w *wait) patience {
 	if !ok {
 		return patience{} // not settled: an offer may come
 	}
+	w.hire = &h
 	m.count++
 	m.sum += h.money
 	p := patience{share: h.money / (h.money + halfSaved*m.sum/m.count)}

@@ -113,6 +113,7 @@ type wait struct {
 	since time.Time
 	due   time.Time // goes first from then on
 	wait  patience
+	hire  *option       // how it could be hired for, if that was worked out to settle its patience
 	key   float64       // less goes first
 	ready time.Duration // until a node that could be hired for it is; 0 if none can be
 	quick bool          // it may start now; what it could wait for is not looked at
