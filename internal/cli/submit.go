@@ -220,7 +220,11 @@ func (a *app) options(w io.Writer, p *api.PlannedJob) error {
 
 // length is how far away a time is.
 func length(t, now time.Time) string {
-	return job.Duration(max(t.Sub(now), 0).Round(time.Minute)).String()
+	d := max(t.Sub(now), 0)
+	if d >= time.Hour {
+		return job.Duration(d.Round(time.Minute)).String()
+	}
+	return job.Duration(d.Round(time.Second)).String()
 }
 
 func (a *app) notes(notes []string) {

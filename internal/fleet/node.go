@@ -27,6 +27,19 @@ const (
 // Classes lists every class, the one to fill first in front.
 func Classes() []Class { return []Class{Local, Reserved, OnDemand} }
 
+// Words names a node of the class.
+func (c Class) Words() string {
+	switch c {
+	case Local:
+		return "a local node"
+	case Reserved:
+		return "a reserved node"
+	case OnDemand:
+		return "an on-demand node"
+	}
+	return "a node"
+}
+
 // Allows reports whether a place rule lets a job run on nodes of this class.
 func (c Class) Allows(p job.Place) bool {
 	switch p {

@@ -43,6 +43,7 @@ type Job struct {
 	Served    float64       // GPU-seconds of its ended runs
 	Stops     int           // how often a plan has stopped it
 	Cost      float64       // money that it has cost by now, as far as it is posted
+	Paid      float64       // what of that was spent before its owner let it spend its budget anew
 	Override  Override      // of the place rules of its data
 }
 

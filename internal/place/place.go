@@ -128,6 +128,7 @@ type Option struct {
 	CostMost float64 // at the late end of the interval
 	Basis    string  // what the times rest on: "your expect", "speed in the job file", "38 earlier jobs", "nothing is known"
 	Verdict  string  // why it is taken, or why it is not
+	Barred   string  // the limit that forbids it, "" if none does
 }
 
 // Reservation keeps nodes for a job that cannot start yet.

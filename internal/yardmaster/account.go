@@ -69,7 +69,7 @@ func (y *Yard) commit(r *jobRecord) {
 		y.books.Limits.Done(r.who())
 		return
 	}
-	o := admit.Outlay{Money: -1, GPUHours: -1, Budget: r.Spec.Budget, Spent: r.Cost}
+	o := admit.Outlay{Money: -1, GPUHours: -1, Budget: r.Spec.Budget, Spent: r.Cost - r.Paid}
 	if r.running == nil {
 		y.books.Limits.Commit(r.who(), o)
 		return
@@ -92,7 +92,8 @@ func (y *Yard) keepBooks() {
 	if y.cfg.Unmetered {
 		return
 	}
-	y.after(y.now.Truncate(bookEvery).Add(bookEvery), func(y *Yard) {
+	y.drop(y.booked)
+	y.booked = y.after(y.nextLook(), func(y *Yard) {
 		y.books.Roll(y.now)
 		if y.limited() {
 			y.books.Settle(y.now, y.watched)
@@ -103,6 +104,41 @@ func (y *Yard) keepBooks() {
 		}
 		y.keepBooks()
 	})
+}
+
+// nextLook returns when the books are to be looked at: on the next full minute, or
+// when a budget will be used up if that is sooner.
+func (y *Yard) nextLook() time.Time {
+	next := y.now.Truncate(bookEvery).Add(bookEvery)
+	if !y.limited() {
+		return next
+	}
+	sooner := func(at time.Time) {
+		if at = at.Add(time.Second); !at.Before(y.now) && at.Before(next) {
+			next = at
+		}
+	}
+	for _, s := range y.books.Limits.Forecast(y.now) {
+		for _, c := range []admit.Course{s.Money, s.GPUHours} {
+			if c.UsedUp.After(y.now) {
+				sooner(c.UsedUp)
+			}
+		}
+	}
+	for _, rn := range y.running {
+		r := y.jobs[rn.Job]
+		if r.Spec.Budget == 0 || r.run == nil {
+			continue
+		}
+		hourly := 0.0
+		for i := range r.run.Ranks {
+			hourly += r.run.Ranks[i].Hourly
+		}
+		if left := float64(r.Spec.Budget)/1e6 - (r.Cost - r.Paid); hourly > 0 && left > 0 {
+			sooner(y.now.Add(job.Seconds(left / hourly * 3600)))
+		}
+	}
+	return next
 }
 
 // watched reports whether someone who holds a node, or for whom it was hired, has a limit.

@@ -83,6 +83,9 @@ func (m Resume) handle(y *Yard) (any, error) {
 	if len(r.waits) > 0 {
 		waits = waitsFor(r.waits)
 	}
+	if b := float64(r.Spec.Budget) / 1e6; b > 0 && r.Cost-r.Paid >= b {
+		r.Paid = r.Cost // its owner lets it spend as much again
+	}
 	if err := y.moveJob(r, job.EventResume, string(m.By), "resumed by "+string(m.By)+"; "+waits); err != nil {
 		return nil, explainConflict(r, "resumed")
 	}

@@ -200,7 +200,7 @@ func (y *Yard) note(r *jobRecord, hired []*fleet.Lease, cost float64) {
 		y.asking[l.ID] = hourly
 		y.books.Limits.Use(y.now, r.who(), fleet.OnDemand, 0, hourly)
 	}
-	y.books.Limits.Commit(r.who(), admit.Outlay{Money: cost, GPUHours: -1, Budget: r.Spec.Budget, Spent: r.Cost})
+	y.books.Limits.Commit(r.who(), admit.Outlay{Money: cost, GPUHours: -1, Budget: r.Spec.Budget, Spent: r.Cost - r.Paid})
 	y.sweepLeases()
 }
 

@@ -65,6 +65,7 @@ func (y *Yard) hold(r *jobRecord, run *runRecord) {
 	}
 	if y.limited() {
 		y.commit(r)
+		y.keepBooks()
 	}
 }
 

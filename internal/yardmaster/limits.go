@@ -2,10 +2,12 @@ package yardmaster
 
 import (
 	"fmt"
+	"slices"
 
 	"trainyard/internal/admit"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
+	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
 	"trainyard/internal/tenant"
@@ -52,7 +54,7 @@ func (y *Yard) allow(it *queue.Item) tenant.Allowance {
 }
 
 func (y *Yard) allowance(r *jobRecord) tenant.Allowance {
-	return y.books.Limits.Allow(y.now, r.who(), r.Spec.Budget, r.Cost)
+	return y.books.Limits.Allow(y.now, r.who(), r.Spec.Budget, r.Cost-r.Paid)
 }
 
 // borrows reports whether the owner of a job, or its project, has more GPUs than their limit.
@@ -127,9 +129,14 @@ func (y *Yard) alert(a *admit.Alert) {
 	if a.Kind != admit.UsedUp || a.Action != tenant.LimitStop && a.Action != tenant.LimitDowngrade {
 		return
 	}
-	for _, rn := range y.running {
+	for _, rn := range slices.Clone(y.running) {
 		r := y.jobs[rn.Job]
 		mine := r.ID == a.Job || a.Job == "" && (r.Owner == a.Subject.User || a.Subject.Project != "" && r.Project == a.Subject.Project)
+		if mine && a.Job != "" { // its own budget: its owner is asked
+			y.must(y.moveJob(r, job.EventPause, theYard, a.Sentence+"; trainyard resume "+string(r.ID)+" lets it spend as much again"))
+			y.stop(r.run, job.StopTerm, job.CausePreempted)
+			continue
+		}
 		if mine && !rn.Stopping && (a.Action == tenant.LimitStop || y.rents(rn)) {
 			y.stopPlanned(r, &place.Stop{Running: rn, Reason: a.Sentence})
 			y.round = true

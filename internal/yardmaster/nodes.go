@@ -58,7 +58,7 @@ func (m Join) handle(y *Yard) (any, error) {
 	y.changedNode(r)
 	y.watchSilence(name, y.now.Add(y.cfg.SuspectAfter))
 	y.event(Event{Kind: "node.joined", Actor: "token/" + string(m.Token), Node: name, To: string(r.State),
-		Reason: fmt.Sprintf("joined as a %s node", r.Class)})
+		Reason: "joined as " + r.Class.Words()})
 	y.idle(name)
 	return r.Node, nil
 }

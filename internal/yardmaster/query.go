@@ -56,6 +56,14 @@ func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 	}
 	need := y.need(r)
 	w := WhyReport{Why: place.Explain(y.glance(now), need, lasts(r.Spec), j, y.held), Position: y.position(j)}
+	if adviser, ok := y.cfg.Policy.(place.Adviser); ok && r.item != nil && len(y.cfg.Offers) > 0 {
+		for _, o := range adviser.Options(y.glance(now), r.item) {
+			if o.Offer != "" && o.Barred != "" {
+				w.Sentence += fmt.Sprintf("; %s is not hired for it: %s", o.Offer, o.Barred)
+				break
+			}
+		}
+	}
 	if w.Position > 1 {
 		w.Sentence += fmt.Sprintf("; %s ahead of it in line", count(w.Position-1, "job"))
 	}

@@ -103,6 +103,7 @@ type Yard struct {
 	asking  map[id.Lease]float64  // what machines that have not come yet will cost in an hour
 	failing map[string]string     // providers that do not answer as they should, and why
 	sweep   *timer                // of the leases
+	booked  *timer                // of the books
 
 	lastJob   uint64
 	lastEvent uint64

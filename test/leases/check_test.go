@@ -82,7 +82,7 @@ func (s *record) check() error {
 		if !l.Live() {
 			continue
 		}
-		if other := s.missing(l.Gang); other != nil {
+		if other := s.missing(l); other != nil {
 			return fmt.Errorf("lease %s is %s, and %s, without which it is of no use, is %s: %s", l.ID, l.State, other.ID, other.State, other.Reason)
 		}
 		live[l.Job]++
@@ -97,10 +97,16 @@ func (s *record) check() error {
 	return s.checkRuns()
 }
 
-// missing returns the lease of a gang that came to nothing, nil if none has.
-func (s *record) missing(gang string) *fleet.Lease {
+// missing returns a lease without which a live one of the same gang is of no use, nil if
+// there is none: it came to nothing, or it was given back before it joined and the live
+// one has not joined either. One that has joined may serve other jobs.
+func (s *record) missing(live *fleet.Lease) *fleet.Lease {
 	for _, l := range s.leases {
-		if gang != "" && l.Gang == gang && (l.State == fleet.LeaseRefused || l.State == fleet.LeaseEnded && l.Joined.IsZero() && l.Returned.IsZero()) {
+		if live.Gang == "" || l.Gang != live.Gang || !l.Joined.IsZero() {
+			continue
+		}
+		nothing := l.State == fleet.LeaseRefused || l.State == fleet.LeaseEnded && l.Returned.IsZero()
+		if nothing || !l.Returned.IsZero() && live.State != fleet.LeaseActive {
 			return &l
 		}
 	}
@@ -130,10 +136,9 @@ func (w *world) checkChanges(b *yardmaster.Batch) {
 		l := &b.Leases[i]
 		old, known := w.store.leases[l.ID]
 		for _, m := range w.provider(l.Offer.Provider).machines {
-			heard := later(m.reported, w.started)
 			switch {
-			case known && l.Node != "" && m.node == l.Node && old.State == fleet.LeaseActive && l.Ends.After(old.Ends) && w.now.Sub(heard) > quiet:
-				w.fail("lease %s was renewed and node %s was last heard %s ago", l.ID, l.Node, w.now.Sub(heard))
+			case known && l.Node != "" && m.node == l.Node && old.State == fleet.LeaseActive && l.Ends.After(old.Ends) && w.now.Sub(m.reported) > quiet:
+				w.fail("lease %s was renewed and node %s was last heard %s ago", l.ID, l.Node, w.now.Sub(m.reported))
 			case l.State == fleet.LeaseEnded && !l.Stray && l.Instance == m.id && m.ended.IsZero():
 				w.fail("lease %s has ended and its machine %s has not: %s", l.ID, m.id, l.Reason)
 			}

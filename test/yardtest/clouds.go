@@ -13,7 +13,7 @@ import (
 )
 
 // Cloud is a cloud whose machines are processes on this machine: what a yard that may
-// hire is set up with. Fill in the exported fields and call Write.
+// hire is set up with. Fill in the exported fields and call Flags.
 type Cloud struct {
 	Folder string // everything lies below it; machines are found and ended by it
 	Hire   string // the terms, as the file of clouds has them: {idle: 1s}

@@ -383,7 +383,7 @@ func (e *engine) start(w *wait, o *option, all []option) {
 // saves says what a start costs less than hiring would have.
 func (e *engine) saves(o *option, all []option) (float64, string) {
 	for i := range all {
-		if h := &all[i]; h.hire && !o.hire && h.shown > o.shown {
+		if h := &all[i]; h.hire && !o.hire && o.stock.rent == 0 && h.shown > o.shown {
 			return h.shown - o.shown, "instead of hiring " + h.offer.Offer.Name + " for " + dollars(h.shown)
 		}
 	}

@@ -109,18 +109,18 @@ func (e *engine) because(w *wait, o *option, all []option) string {
 	if next == nil {
 		return end
 	}
-	other := e.what(next)
+	other := "on " + e.what(next)
 	switch {
 	case next.hire:
-		other = "hiring " + other
+		other = "by hiring " + e.what(next)
 	case next.wait > 0:
-		other = "waiting for " + other
+		other = "by waiting for " + e.what(next)
 	}
-	by := fmt.Sprintf("by %s", e.clockTime(next.done()))
+	by := e.clockTime(next.done())
 	if next.shown > 0 {
 		by += " for " + dollars(next.shown)
 	}
-	return fmt.Sprintf("%s; %s it would be %s, and the job is %s", end, other, by, objective(w))
+	return fmt.Sprintf("%s; %s it would be done by %s, and the job is %s", end, other, by, objective(w))
 }
 
 func (e *engine) nextBest(o *option, all []option) *option {
@@ -178,7 +178,7 @@ func (e *engine) advise(w *wait) []place.Option {
 		case o == taken:
 			p.Verdict = "taken: " + e.because(w, o, options)
 		case o.bar != "":
-			p.Verdict = "not possible: " + o.bar
+			p.Verdict, p.Barred = "not possible: "+o.bar, o.bar
 		case o.hire && e.patient(w):
 			p.Verdict = fmt.Sprintf("only if nothing that is paid for anyway is free within %s: the job is cost-sensitive", job.Duration(e.cfg.Patience))
 		case taken != nil && o.done() > taken.done() && o.shown >= taken.shown:

@@ -14,7 +14,7 @@ var jobTable = &table{
 		"num", "id", "seq", "owner", "project", "name", "workdir", "idem_key", "key_hash", "pipeline",
 		"state", "cause", "reason", "submitted", "since", "started", "ended", "exit_code", "epoch",
 		"needs", "tried", "not_before", "avoid", "floor_memory", "floor_gpu_memory", "last_node",
-		"done", "served", "stops", "cost", "place_override", "spec",
+		"done", "served", "stops", "cost", "paid", "place_override", "spec",
 	},
 	fixed: []string{"num", "id", "spec"},
 }
@@ -64,7 +64,7 @@ func jobRow(args []any, j *job.Job) ([]any, error) {
 		string(j.State), string(j.Cause), clean(j.Reason),
 		micros(j.Submitted), micros(j.Since), micros(j.Started), micros(j.Ended), int64(j.ExitCode), int64(j.Epoch),
 		lists[0], lists[1], micros(j.NotBefore), lists[2], int64(j.Floor.Memory), int64(j.Floor.GPUMemory), clean(string(j.Last)),
-		j.Done, j.Served, int64(j.Stops), j.Cost, override, string(spec)), nil
+		j.Done, j.Served, int64(j.Stops), j.Cost, j.Paid, override, string(spec)), nil
 }
 
 // storedJob is a job whose lists and spec have not been decoded yet; that is
@@ -85,7 +85,7 @@ func scanJob(row scanner) (storedJob, error) {
 		(*string)(&j.State), (*string)(&j.Cause), &j.Reason,
 		timeColumn{&j.Submitted}, timeColumn{&j.Since}, timeColumn{&j.Started}, timeColumn{&j.Ended}, &j.ExitCode, &j.Epoch,
 		&s.needs, &s.tried, timeColumn{&j.NotBefore}, &s.avoid, (*int64)(&j.Floor.Memory), (*int64)(&j.Floor.GPUMemory), (*string)(&j.Last),
-		&j.Done, &j.Served, &j.Stops, &j.Cost, &s.override, &s.spec)
+		&j.Done, &j.Served, &j.Stops, &j.Cost, &j.Paid, &s.override, &s.spec)
 	return s, err
 }
 

@@ -26,7 +26,7 @@ func released() map[string]string {
 	return map[string]string{
 		"migrations/0001_first.sql":    "3cd05c91dbcedb8456bc598f3174902a9997eb4ac871cee27759884d94a912e2",
 		"migrations/0002_progress.sql": "0bb0c4a0fea34eb540ca71e8999da9ef8eb88fd169dcebcf2972d58f3772faaf",
-		"migrations/0003_books.sql":    "116ea32ca2be916d7236ebb16b81c15f47ce9bf10323a09487411e455e041e86",
+		"migrations/0003_books.sql":    "29955f5bddfc06dd15f4ea2b69dcd4bf6544d8ab26b8d5db497a051068bfc6d9",
 	}
 }
 

@@ -1,6 +1,7 @@
 -- Hiring and the books: leases, postings, savings, what was spent of limits, datasets and where they were used.
 
 ALTER TABLE jobs ADD COLUMN cost DOUBLE PRECISION NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN paid DOUBLE PRECISION NOT NULL DEFAULT 0;
 ALTER TABLE jobs ADD COLUMN place_override TEXT NOT NULL DEFAULT '';
 ALTER TABLE nodes ADD COLUMN lease TEXT NOT NULL DEFAULT '';
 ALTER TABLE tokens ADD COLUMN lease TEXT NOT NULL DEFAULT '';
