@@ -22,10 +22,21 @@ type victim struct {
 	loss    float64 // money: work that is lost, its start, and its time at what that is worth
 }
 
-// preempt returns a way to start a time-sensitive job now on nodes that cost-sensitive
-// jobs give up, if that saves more than it costs, with the stops written down. Nil if not.
+// hurried reports whether a job is time-sensitive.
+func hurried(w *wait) bool { return w.it.Spec.Objective == job.ObjectiveTime }
+
+// lends reports whether a job's owner has a claim on what others have borrowed: there
+// are limits, and the owner is within them.
+func (e *engine) lends(w *wait) bool { return e.view.Borrows != nil && !e.view.Borrows(w.it) }
+
+// borrowed reports whether a running job is of someone who has more than their limit.
+func (e *engine) borrowed(r *place.Running) bool { return e.view.Borrows != nil && e.view.Borrows(r.Item) }
+
+// preempt returns a way to start a job now on nodes that others give up, if that saves
+// more than it costs, with the stops written down: a time-sensitive one on those of
+// cost-sensitive ones, and anyone's on those of people who have borrowed them. Nil if not.
 func (e *engine) preempt(w *wait, waits *option) *option {
-	if !e.cfg.Preempt || w.it.Spec == nil || w.it.Spec.Objective != job.ObjectiveTime || w.it.Shape.Need.Nodes > 1 || w.it.Shape.Need.GPUs == 0 {
+	if !e.cfg.Preempt || w.it.Spec == nil || !hurried(w) && !e.lends(w) || w.it.Shape.Need.Nodes > 1 || w.it.Shape.Need.GPUs == 0 {
 		return nil
 	}
 	gain := w.value * waits.wait.Hours()
@@ -130,6 +141,12 @@ func (e *engine) hosts() []*host {
 	return e.hosting
 }
 
+// mayStop reports whether one job may be stopped for another's sake: a cost-sensitive one for a
+// time-sensitive one, and a borrower's for someone within their limit.
+func (e *engine) mayStop(w *wait, r *place.Running) bool {
+	return hurried(w) && r.Spec.Objective == job.ObjectiveCost || e.lends(w) && e.borrowed(r)
+}
+
 // stoppable reports whether a job may be stopped for another's sake: it is
 // cost-sensitive, or has borrowed what it holds, goes on from where it was, has run
 // for a while, and is on one node.
@@ -139,7 +156,7 @@ func (e *engine) stoppable(r *place.Running) bool {
 
 // loose is the same whether or not it has run for a while.
 func (e *engine) loose(r *place.Running) bool {
-	return r.Spec != nil && r.Spec.Objective == job.ObjectiveCost && r.Outlook.Resumes && !r.Stopping && !e.stops[r.Job] &&
+	return r.Spec != nil && (r.Spec.Objective == job.ObjectiveCost || e.borrowed(r)) && r.Outlook.Resumes && !r.Stopping && !e.stops[r.Job] &&
 		len(r.Seats) == 1 && r.Seats[0].Share == 0
 }
 
@@ -156,7 +173,7 @@ func (e *engine) victims(w *wait, h *host, m *fleet.Matcher, tell func(*victim))
 			break
 		}
 		v := &h.runs[i]
-		if v.gpus&wanted == 0 || v.running.Priority > w.it.Priority || e.stops[v.running.Job] {
+		if v.gpus&wanted == 0 || v.running.Priority > w.it.Priority || e.stops[v.running.Job] || !e.mayStop(w, v.running) {
 			continue
 		}
 		gpus |= v.gpus & wanted

@@ -157,6 +157,9 @@ func (e *engine) newStock(r *fleet.Room) *stock {
 		t := e.view.Tariff
 		all := len(n.Inventory.GPUs)
 		s.energy = (t.Power(p, all) - t.Power(p, 0)) / 1000 * t.Energy / gpus
+		if len(p.Watts) == 0 && all > 0 { // nobody said what it draws: what its GPUs may
+			s.energy = n.Inventory.GPUs[0].Watts / 1000 * t.Energy
+		}
 		s.shown = t.Rate(p, all) / gpus
 	}
 	if n.Class == fleet.OnDemand {

@@ -73,7 +73,11 @@ func (e *engine) whyHere(w *wait, o *option, all []option) string {
 	fmt.Fprintf(&b, "%s, %s", e.what(o), classWords(o.stock.class))
 	switch {
 	case len(o.stops) > 0:
-		fmt.Fprintf(&b, ", made free by %s, which is cost-sensitive and goes on later", o.stops[0].Job)
+		why := "which is cost-sensitive and goes on later"
+		if !hurried(w) {
+			why = "which ran on borrowed GPUs and goes on later"
+		}
+		fmt.Fprintf(&b, ", made free by %s, %s", o.stops[0].Job, why)
 	case e.mine[o.rooms[0]] == w.it.Job:
 		b.WriteString(", hired for it")
 	case e.view.Rooms[o.rooms[0]].Node.ID == w.it.Prefer:
@@ -106,7 +110,7 @@ func (e *engine) because(w *wait, o *option, all []option) string {
 		return end + "; the weakest idle node that will do, because the job is cost-sensitive"
 	}
 	next := e.nextBest(o, all)
-	if next == nil {
+	if next == nil || next.hire && !o.hire && o.stock.rent > 0 { // what was hired is compared no more
 		return end
 	}
 	other := "on " + e.what(next)
@@ -143,8 +147,11 @@ func (e *engine) whyHire(w *wait, o *option) string {
 
 // whyStop says why a job is stopped for another.
 func (e *engine) whyStop(w *wait, v *victim, gain float64) string {
-	return fmt.Sprintf("makes room for %s, which is time-sensitive and would wait longer: that is worth %s, and stopping this one costs %s",
-		w.it.Job, dollars(gain), dollars(v.loss))
+	who := "which is time-sensitive and would wait longer"
+	if !hurried(w) {
+		who = "whose owner is within their limit, while this one runs on borrowed GPUs"
+	}
+	return fmt.Sprintf("makes room for %s, %s: that is worth %s, and stopping this one costs %s", w.it.Job, who, dollars(gain), dollars(v.loss))
 }
 
 // advise turns a job's options into what people are shown.
