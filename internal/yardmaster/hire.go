@@ -90,12 +90,24 @@ type Listed struct {
 
 func (m Listed) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
 	y.leases.Listed(y.now, m.Asked, m.Provider, m.Machines)
-	if why, failed := y.failing[m.Provider]; failed {
-		delete(y.failing, m.Provider)
-		y.event(Event{Kind: "provider.back", Actor: theYard, Reason: fmt.Sprintf("%s answers again, after: %s", m.Provider, why)})
+	if o, failing := y.failing[m.Provider]; failing && o.over == nil {
+		o.over = y.after(y.now.Add(steady), func(y *Yard) {
+			delete(y.failing, m.Provider)
+			y.event(Event{Kind: "provider.back", Actor: theYard, Reason: fmt.Sprintf("%s answers again, after: %s", m.Provider, o.why)})
+		})
 	}
 	return nil, nil
 }
+
+// outage is a time in which a provider does not answer as it should.
+type outage struct {
+	why  string // the first call went wrong
+	over *timer // says that it is, unless a call goes wrong before; nil while none is answered
+}
+
+// steady is for how long a provider must answer until it is said to be back: of one that
+// fails every now and then nobody wants to read each time.
+const steady = time.Minute
 
 // ProviderFailed says that a call went wrong that will be made again.
 type ProviderFailed struct {
@@ -105,15 +117,19 @@ type ProviderFailed struct {
 }
 
 func (m ProviderFailed) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
-	if _, known := y.failing[m.Provider]; !known {
-		y.failing[m.Provider] = m.Why
+	if o, known := y.failing[m.Provider]; known {
+		y.drop(o.over)
+		o.over = nil
+	} else {
+		y.failing[m.Provider] = &outage{why: m.Why}
 		y.event(Event{Kind: "provider.failed", Actor: theYard, Lease: m.Lease, Reason: fmt.Sprintf("%s does not answer as it should and is asked again: %s", m.Provider, m.Why)})
 	}
 	return nil, nil
 }
 
 // ReturnLease gives a hired node back. What runs there is stopped and starts again
-// elsewhere. The answer is the lease.
+// elsewhere. A job that waits for it and for others hired with it has no use for those
+// alone: they are given back too, and it may hire anew. The answer is the lease.
 type ReturnLease struct {
 	Lease id.Lease
 	By    id.User
@@ -125,15 +141,39 @@ func (m ReturnLease) handle(y *Yard) (any, error) {
 		return y.leases.Return(y.now, m.Lease, "")
 	}
 	reason := "given back by " + string(m.By)
-	if n, joined := y.nodes[l.Node]; joined && l.State == fleet.LeaseActive {
-		y.vacate(n, reason)
-		return *l, nil
-	}
-	l, err := y.leases.Return(y.now, m.Lease, reason)
-	if err != nil {
-		return nil, err
+	others := y.awaitedWith(l)
+	y.quit(l, reason)
+	for _, o := range others {
+		y.quit(o, fmt.Sprintf("lease %s, without which it is of no use, was %s", l.ID, reason))
 	}
 	return *l, nil
+}
+
+// awaitedWith returns the other leases of a gang for which a job still waits.
+func (y *Yard) awaitedWith(l *fleet.Lease) []*fleet.Lease {
+	awaited := func(name id.Lease) bool {
+		o, live := y.leases.Get(name)
+		return live && o.Gang == l.Gang
+	}
+	if l.Gang == "" || !slices.ContainsFunc(y.hired[l.Job], awaited) {
+		return nil
+	}
+	var list []*fleet.Lease
+	for _, o := range y.leases.Live() {
+		if o.Gang == l.Gang && o != l && o.Live() {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// quit gives a lease back, when nothing runs on its node any more if it has one.
+func (y *Yard) quit(l *fleet.Lease, reason string) {
+	if n, joined := y.nodes[l.Node]; joined && l.State == fleet.LeaseActive {
+		y.vacate(n, reason)
+		return
+	}
+	y.giveBack(l.ID, reason)
 }
 
 // vacate gives a hired node back when nothing runs there any more.
@@ -355,6 +395,11 @@ func (y *Yard) idle(name id.Node) {
 		y.giveBack(l.ID, n.Reason)
 		return
 	}
+	if y.boots(l) {
+		y.drop(n.look)
+		n.look = y.after(y.now.Add(time.Minute), func(y *Yard) { y.idle(name) })
+		return
+	}
 	for _, k := range hire.Keep(y.idlers(), y.now, y.cfg.Keep) {
 		switch {
 		case k.Lease != l.ID:
@@ -365,6 +410,13 @@ func (y *Yard) idle(name id.Node) {
 			n.look = y.after(k.Again, func(y *Yard) { y.idle(name) })
 		}
 	}
+}
+
+// boots reports whether nodes that a lease is of use only together with are still to come.
+func (y *Yard) boots(l *fleet.Lease) bool {
+	return l.Gang != "" && slices.ContainsFunc(y.leases.Live(), func(o *fleet.Lease) bool {
+		return o.Gang == l.Gang && (o.State == fleet.LeaseAsked || o.State == fleet.LeaseBooting)
+	})
 }
 
 // idlers lists the hired nodes on which nothing runs.

@@ -182,8 +182,8 @@ func (y *Yard) watchSilence(name id.Node, at time.Time) {
 		}
 		next := n.seen.Add(y.cfg.SuspectAfter)
 		switch n.State {
-		case fleet.Suspect:
-			next = n.seen.Add(y.cfg.LostAfter)
+		case fleet.Suspect: // until then it may report and fall silent again
+			next = n.seen.Add(min(y.cfg.LostAfter, silent+y.cfg.SuspectAfter))
 		case fleet.Lost:
 			next = y.now.Add(y.cfg.SuspectAfter)
 		case fleet.Ready, fleet.Removed:

@@ -118,6 +118,11 @@ func (y *Yard) free(s *place.Start) bool {
 		if seat.Share > 0 {
 			shared, whole, _ := fleet.NewMatcher(*need).FitsPart(room, seat.Share)
 			free = shared | whole
+			for i := range room.Holds { // a share may be promised of a GPU that a run has yet to leave
+				if h := &room.Holds[i]; h.Share == 0 {
+					free &^= h.GPUs
+				}
+			}
 		}
 		if seat.GPUs&^free != 0 {
 			return false

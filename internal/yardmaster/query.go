@@ -306,7 +306,13 @@ func (y *Yard) Offers(now time.Time) ([]fleet.Offer, []hire.Closing) {
 }
 
 // Failing returns the providers that do not answer as they should, and why.
-func (y *Yard) Failing() map[string]string { return maps.Clone(y.failing) }
+func (y *Yard) Failing() map[string]string {
+	why := make(map[string]string, len(y.failing))
+	for provider, o := range y.failing {
+		why[provider] = o.why
+	}
+	return why
+}
 
 // Limits returns all limits, where everyone stands whom one binds, and where one user
 // stands, limited or not.

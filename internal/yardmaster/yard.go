@@ -101,7 +101,7 @@ type Yard struct {
 	touched map[id.Node]bool      // whose meters have to be read
 	hired   map[id.Job][]id.Lease // leases for jobs that wait
 	asking  map[id.Lease]float64  // what machines that have not come yet will cost in an hour
-	failing map[string]string     // providers that do not answer as they should, and why
+	failing map[string]*outage    // providers that do not answer as they should
 	sweep   *timer                // of the leases
 	booked  *timer                // of the books
 
@@ -205,7 +205,7 @@ func New(cfg Config) *Yard {
 		data:    dataset.NewCatalogue(cfg.Roads),
 		touched: map[id.Node]bool{},
 		hired:   map[id.Job][]id.Lease{},
-		failing: map[string]string{},
+		failing: map[string]*outage{},
 		asking:  map[id.Lease]float64{},
 	}
 	y.books = books.New(cfg.Tariff, y.charged)

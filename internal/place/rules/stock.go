@@ -247,7 +247,7 @@ func (e *engine) fitNow(w *wait, s *shape, st *stock, lasts time.Duration) []int
 			if !e.canHave(w, s, at, lasts) {
 				continue
 			}
-			if need.Nodes > 1 {
+			if need.Nodes > 1 || st.rent > 0 { // of a hired room the whole rent counts: the tightest is the cheapest
 				if found = append(found, at); len(found) == need.Nodes {
 					return found
 				}
@@ -289,13 +289,26 @@ func (e *engine) busy(at int32) time.Duration {
 	return last
 }
 
-// before returns the room where a job of one node ran before, if it can go on there:
-// its checkpoints are there.
+// before returns the room that was hired for a job of one node, or where it ran before
+// if it can go on there: its checkpoints are there.
 func (e *engine) before(w *wait, s *shape, st *stock, lasts time.Duration) (int32, bool) {
-	if w.it.Prefer == "" || s.match.Need.Nodes > 1 {
+	if s.match.Need.Nodes > 1 {
 		return 0, false
 	}
-	at, found := slices.BinarySearchFunc(e.view.Rooms, w.it.Prefer, func(r fleet.Room, n id.Node) int { return cmp.Compare(r.Node.ID, n) })
+	for _, l := range e.hired[w.it.Job] {
+		if at, ok := e.suits(w, s, st, l.Node, lasts); ok {
+			return at, true
+		}
+	}
+	return e.suits(w, s, st, w.it.Prefer, lasts)
+}
+
+// suits returns the room of a node if it is of the stock and the job can start there.
+func (e *engine) suits(w *wait, s *shape, st *stock, n id.Node, lasts time.Duration) (int32, bool) {
+	if n == "" {
+		return 0, false
+	}
+	at, found := slices.BinarySearchFunc(e.view.Rooms, n, func(r fleet.Room, n id.Node) int { return cmp.Compare(r.Node.ID, n) })
 	if !found || e.stocks[e.of[at]] != st || !e.canHave(w, s, int32(at), lasts) {
 		return 0, false
 	}

@@ -70,21 +70,21 @@ func TestPublishedRowsComeOut(t *testing.T) {
 }
 
 // crowd draws a small window with more work than its nodes can do.
-func crowd(t *rapid.T) *window {
+func crowd(t *rapid.T, sizes ...int) *window {
 	w := &window{name: "drawn", nodes: rapid.IntRange(2, 3).Draw(t, "nodes")}
 	chance := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 	now := time.Duration(0)
 	for i := range rapid.IntRange(20, 120).Draw(t, "tasks") {
 		now += time.Duration(chance.ExpFloat64()*900) * time.Second
 		lasts := time.Duration(60+math.Exp(chance.NormFloat64()*1.5)*7200) * time.Second
-		w.tasks = append(w.tasks, newTask(i, now, lasts, 1<<chance.IntN(5), "someone"))
+		w.tasks = append(w.tasks, newTask(i, now, lasts, sizes[chance.IntN(len(sizes))], "someone"))
 	}
 	return w
 }
 
 func TestNoScheduleIsBelowTheBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := crowd(t)
+		w := crowd(t, 1, 2, 3, 4, 6, 8, 12, 16) // some leave room on the nodes that are hired for them
 		worth := rapid.SampledFrom([]float64{0.5, 2, 8}).Draw(t, "worth")
 		ours, seats, err := yardRun{worth: worth}.run(w)
 		if err != nil {
@@ -109,7 +109,7 @@ func TestNoScheduleIsBelowTheBound(t *testing.T) {
 // What the books of the simulator say of the cloud is what the jobs that ran there cost.
 func TestCloudIsPaidForAsLongAsItWorks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := crowd(t)
+		w := crowd(t, 1, 2, 4, 8, 16)
 		o, seats, err := yardRun{worth: 4}.run(w)
 		if err != nil {
 			t.Fatal(err)

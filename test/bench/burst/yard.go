@@ -128,10 +128,11 @@ func (y yardRun) jobs(tasks []task) []*sim.Job {
 	list := make([]*sim.Job, len(tasks))
 	for i := range tasks {
 		t := &tasks[i]
-		nodes, each := (t.gpus+perNode-1)/perNode, t.gpus
-		if nodes > 1 {
-			each = t.gpus / nodes
+		nodes := (t.gpus + perNode - 1) / perNode
+		for t.gpus%nodes != 0 { // a job asks the same of each of its nodes
+			nodes++
 		}
+		each := t.gpus / nodes
 		spec := &job.Spec{Run: "simulated", Place: job.PlaceAny, Objective: job.ObjectiveBalanced}
 		spec.Resources.Nodes, spec.Resources.GPUs = job.Range{Min: nodes, Max: nodes}, job.Range{Min: each, Max: each}
 		if !y.blind {
