@@ -242,7 +242,7 @@ func TestBudgetsAndWhatTheyHold(t *testing.T) {
 	}
 }
 
-func TestJobThatHasUsedItsBudgetIsHeldByIt(t *testing.T) {
+func TestJobThatHasUsedItsBudgetIsPausedAndToldOf(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, gauges.Options{})
 	y.node("a", "local", 1)
@@ -257,7 +257,7 @@ func TestJobThatHasUsedItsBudgetIsHeldByIt(t *testing.T) {
 		}}})
 	}
 	y.pass(10*time.Minute, "a")
-	want(t, y.scrape(), map[string]float64{`trainyard_held_jobs{limit="job_budget"}`: 1})
+	want(t, y.scrape(), map[string]float64{`trainyard_jobs{state="paused"}`: 1, `trainyard_budget_alerts_total{kind="used_up"}`: 1})
 }
 
 func TestLineLeavesOutWhatCouldNotStart(t *testing.T) {
@@ -426,7 +426,7 @@ func TestCallsToProvidersAreWatched(t *testing.T) {
 	})
 	p.lists <- nil
 	<-told
-	r.Take([]fleet.Lease{{ID: "l1", Offer: offer, State: fleet.LeaseAsked}})
+	r.Take([]fleet.Lease{{ID: "l1", Offer: offer, State: fleet.LeaseAsked, Ends: clock.Wall{}.Now().Add(time.Hour)}})
 	p.created <- fault.New(fault.OverLimit, fleet.RefusedCapacity, "none")
 	<-told
 	p.created <- context.DeadlineExceeded
