@@ -194,7 +194,7 @@ type decision struct {
 
 func TestReplayMakesADecisionOfThePastAgain(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newYard(t, "--policy", "fifo")
 	y.join(t, []string{"north"}, "--fake-gpus", "2xA100:40GB")
 	holder := y.submit(t, sleeper("holder", "gpus: 2, cpus: 0.1", ""))
 	y.awaitState(t, holder, job.Running)

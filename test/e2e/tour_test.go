@@ -154,7 +154,7 @@ func TestExitCodes(t *testing.T) {
 
 func TestWhyAJobWaits(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newYard(t, "--refuse-impossible", "no")
 	y.join(t, []string{"north"}, "--fake-gpus", "1xA100:80GB")
 	holder := y.submit(t, "name: holder\nrun: sleep 60\nresources: {gpus: 1, cpus: 0.1}\n")
 	y.awaitState(t, holder, job.Running)
@@ -177,6 +177,20 @@ func TestWhyAJobWaits(t *testing.T) {
 	y.succeed(t, "wait", waits)
 	y.succeed(t, "cancel", never)
 	y.exits(t, 103, "wait", never)
+}
+
+func TestAJobThatNothingCouldEverRunIsRefused(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.join(t, []string{"north"}, "--fake-gpus", "1xA100:80GB")
+	file := filepath.Join(t.TempDir(), "job.yaml")
+	if err := os.WriteFile(file, []byte("run: echo hi\nresources: {gpus: 8, cpus: 0.1}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := y.exits(t, 104, "submit", "-y", "-q", file)
+	if !strings.Contains(r.err, "no node of the yard has 8 GPUs") || !strings.Contains(r.err, "the largest that would fit is north") {
+		t.Errorf("it does not say why, and what would fit: %s", r)
+	}
 }
 
 func TestADryRunChangesNothing(t *testing.T) {
