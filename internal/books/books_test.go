@@ -56,11 +56,13 @@ func TestAHiredMachineIsPaidForFromWhenItWasGivenUntilItIsGone(t *testing.T) {
 	gone.Ended = after(60)
 	b.Lease(after(75), gone) // the yard hears of it later
 	out := b.Take()
-	want := map[ledger.Account]int{ledger.Boot: 100, ledger.Idle: 200, ledger.Use: 300}
 	got := cents(t, out.Postings)
-	for account, sum := range want {
-		if got[account] != sum {
-			t.Errorf("%s came to %d cents, want %d; all: %v", account, got[account], sum, got)
+	for _, want := range []struct {
+		account ledger.Account
+		cents   int
+	}{{ledger.Boot, 100}, {ledger.Idle, 200}, {ledger.Use, 300}} {
+		if got[want.account] != want.cents {
+			t.Errorf("%s came to %d cents, want %d; all: %v", want.account, got[want.account], want.cents, got)
 		}
 	}
 	if math.Abs(charged-6) > 1e-6 {

@@ -395,7 +395,7 @@ func (y *Yard) idle(name id.Node) {
 		y.giveBack(l.ID, n.Reason)
 		return
 	}
-	if y.boots(l) {
+	if y.boots(l) || slices.Contains(y.hired[l.Job], l.ID) && y.now.Sub(l.Joined) < time.Minute { // its job starts there next
 		y.drop(n.look)
 		n.look = y.after(y.now.Add(time.Minute), func(y *Yard) { y.idle(name) })
 		return

@@ -30,7 +30,9 @@ func hurried(w *wait) bool { return w.it.Spec.Objective == job.ObjectiveTime }
 func (e *engine) lends(w *wait) bool { return e.view.Borrows != nil && !e.view.Borrows(w.it) }
 
 // borrowed reports whether a running job is of someone who has more than their limit.
-func (e *engine) borrowed(r *place.Running) bool { return e.view.Borrows != nil && e.view.Borrows(r.Item) }
+func (e *engine) borrowed(r *place.Running) bool {
+	return e.view.Borrows != nil && e.view.Borrows(r.Item)
+}
 
 // preempt returns a way to start a job now on nodes that others give up, if that saves
 // more than it costs, with the stops written down: a time-sensitive one on those of
