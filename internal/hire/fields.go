@@ -15,6 +15,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/near"
 )
 
 // entry is a provider or a type while it is read.
@@ -291,7 +292,7 @@ func suggest(fields []field, key string) string {
 		if len(key) > 40 {
 			continue
 		}
-		if d := distance(strings.ToLower(key), f.name); d < least {
+		if d := near.Distance(strings.ToLower(key), f.name); d < least {
 			best, least = f.name, d
 		}
 	}
@@ -304,24 +305,4 @@ func suggest(fields []field, key string) string {
 		}
 	}
 	return "the keys here are " + strings.Join(names(fields), ", ")
-}
-
-// distance counts the letters to add, drop and change that make a of b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		slant := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := slant
-			if a[i] != b[j] {
-				change = min(slant, row[j], row[j+1]) + 1
-			}
-			slant, row[j+1] = row[j+1], change
-		}
-	}
-	return row[len(b)]
 }

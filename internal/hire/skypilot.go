@@ -313,9 +313,9 @@ func grows(rows []row) bool {
 					continue
 				}
 				switch more := many.mib / few.mib; {
-				case near(more, 1):
+				case alike(more, 1):
 					each++
-				case near(more, float64(many.gpus)/float64(few.gpus)):
+				case alike(more, float64(many.gpus)/float64(few.gpus)):
 					together++
 				}
 			}
@@ -324,7 +324,7 @@ func grows(rows []row) bool {
 	return together > each
 }
 
-func near(a, b float64) bool { return a > b*0.95 && a < b*1.05 }
+func alike(a, b float64) bool { return a > b*0.95 && a < b*1.05 }
 
 var (
 	sizeWord = regexp.MustCompile(`(?i)^([0-9]+)GB?$`)

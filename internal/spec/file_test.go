@@ -163,14 +163,6 @@ func TestNearest(t *testing.T) {
 			t.Errorf("nearest(%q) = %q, want %q", tt.key, got, tt.want)
 		}
 	}
-	for _, d := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"abc", "abc", 0}, {"ab", "ba", 1}, {"kitten", "sitting", 3}, {"é", "e", 1}} {
-		if got := distance(d.a, d.b); got != d.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", d.a, d.b, got, d.want)
-		}
-	}
 }
 
 func TestSchemaHasTheKeysOfTheParser(t *testing.T) {

@@ -3,6 +3,8 @@ package spec
 import (
 	"slices"
 	"strings"
+
+	"trainyard/internal/near"
 )
 
 // suggest says which field was meant by a key that is not known in its place,
@@ -83,7 +85,7 @@ func nearest(s string, known []string) string {
 		if len(k)-len(s) > 3 || len(s)-len(k) > 3 {
 			continue
 		}
-		d := distance(strings.ToLower(s), k)
+		d := near.Distance(strings.ToLower(s), k)
 		score := 2 * d
 		if len(k) != len(s) {
 			score++
@@ -93,30 +95,4 @@ func nearest(s string, known []string) string {
 		}
 	}
 	return best
-}
-
-// distance counts the letters to add, take out, change or swap with their
-// neighbour that make a of b.
-func distance(a, b string) int {
-	x, y := []rune(a), []rune(b)
-	before, last := make([]int, len(y)+1), make([]int, len(y)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(x); i++ {
-		row := make([]int, len(y)+1)
-		row[0] = i
-		for j := 1; j <= len(y); j++ {
-			change := 1
-			if x[i-1] == y[j-1] {
-				change = 0
-			}
-			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+change)
-			if i > 1 && j > 1 && x[i-1] == y[j-2] && x[i-2] == y[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, last = last, row
-	}
-	return last[len(y)]
 }

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"trainyard/internal/fault"
+	"trainyard/internal/near"
 )
 
 // word is a word of a line, with its place.
@@ -203,34 +204,13 @@ func keysOf[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m))
 // nearest returns the known word that was probably meant, "" if none is near.
 func nearest(text string, known []string) string {
 	best, found := 3, ""
+	if len(text) > 40 {
+		return ""
+	}
 	for _, k := range known {
-		if d := distance(text, k); d < best && d < len(k) {
+		if d := near.Distance(text, k); d < best && d < len(k) {
 			best, found = d, k
 		}
 	}
 	return found
-}
-
-// distance is the number of letters to add, drop or change from one word to another.
-func distance(a, b string) int {
-	if len(a) > 40 {
-		return len(a)
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := before
-			if a[i] != b[j] {
-				change++
-			}
-			before = row[j+1]
-			row[j+1] = min(change, before+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }
