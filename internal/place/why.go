@@ -26,6 +26,7 @@ const (
 	BlockClosed    Blocker = "closed"    // the nodes that fit are drained or silent
 	BlockNoNode    Blocker = "no_node"   // the yard has no node
 	BlockNoFit     Blocker = "no_fit"    // no node could ever run it
+	BlockHiring    Blocker = "hiring"    // a node is being hired for it
 	BlockLimit     Blocker = "limit"     // a quota or budget is used up
 	BlockData      Blocker = "data"      // its data may not be used where it could run
 )

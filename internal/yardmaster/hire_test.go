@@ -194,3 +194,16 @@ func TestANodeThatFallsSilentAgainIsSuspectAgain(t *testing.T) {
 		y.pass(wait - after)
 	}
 }
+
+func TestAJobSaysWhichNodeIsBeingHiredForIt(t *testing.T) {
+	t.Parallel()
+	y := hiringYard(t)
+	want := "a node is being hired for it: p/small/north, lease l1 is asked"
+	w, waits := y.Why(y.now, "j1")
+	if !waits || w.Blocker != place.BlockHiring || w.Sentence != want {
+		t.Errorf("why it waits: %+v, want %q", w, want)
+	}
+	if b := y.Briefs(y.now, []id.Job{"j1"}); b[0].Waits != want {
+		t.Errorf("the list says %q, want %q", b[0].Waits, want)
+	}
+}

@@ -54,6 +54,9 @@ func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 	if r.aside != "" {
 		return WhyReport{Why: place.Why{Blocker: place.BlockLimit, Sentence: r.aside}}, true
 	}
+	if s := y.comes(j); s != "" {
+		return WhyReport{Why: place.Why{Blocker: place.BlockHiring, Sentence: s}}, true
+	}
 	need := y.need(r)
 	w := WhyReport{Why: place.Explain(y.glance(now), need, lasts(r.Spec), j, y.held), Position: y.position(j)}
 	if adviser, ok := y.cfg.Policy.(place.Adviser); ok && r.item != nil && len(y.cfg.Offers) > 0 {
@@ -68,6 +71,16 @@ func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 		w.Sentence += fmt.Sprintf("; %s ahead of it in line", count(w.Position-1, "job"))
 	}
 	return w, true
+}
+
+// comes says which node is being hired for a job, "" if none is.
+func (y *Yard) comes(j id.Job) string {
+	for _, name := range y.hired[j] {
+		if l := y.Lease(name); l != nil && (l.State == fleet.LeaseAsked || l.State == fleet.LeaseBooting) {
+			return fmt.Sprintf("a node is being hired for it: %s, lease %s is %s", l.Offer.Name, l.ID, l.State)
+		}
+	}
+	return ""
 }
 
 // Brief is what a list shows of a job that is not stored.
@@ -94,6 +107,9 @@ func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
 		b.Cost = r.Cost
 		if r.item != nil {
 			b.Waits = place.Explain(v, r.item.Shape.Need, r.item.Lasts, j, y.held).Sentence
+			if s := y.comes(j); s != "" {
+				b.Waits = s
+			}
 		}
 		if !r.State.Final() {
 			b.Progress = y.progress(r)

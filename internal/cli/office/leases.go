@@ -89,6 +89,9 @@ func (o *Office) offerTable(offers []fleet.Offer) *table.Table {
 			spot = "spot"
 			if f.Losses > 0 {
 				spot = "spot, lost " + percent(f.Losses) + " an hour"
+				if f.Losses >= 1 {
+					spot = fmt.Sprintf("spot, lost %.2g times an hour", f.Losses)
+				}
 			}
 		}
 		if f.Bills > 0 {
