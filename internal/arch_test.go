@@ -27,7 +27,7 @@ var layers = []struct {
 	packages []string
 }{
 	{"words", true, []string{"internal/fault", "internal/clock", "internal/id", "internal/near"}},
-	{"nouns", true, []string{"internal/job", "internal/fleet", "internal/tenant", "internal/dataset", "internal/gpuspec"}},
+	{"nouns", true, []string{"internal/job", "internal/fleet", "internal/tenant", "internal/dataset", "internal/gpuspec", "internal/metric"}},
 	{"decisions", true, []string{
 		"internal/spec", "internal/admit", "internal/queue", "internal/place", "internal/place/*",
 		"internal/formula", "internal/books", "internal/forecast", "internal/forecast/*", "internal/relocate", "internal/hire", "internal/hire/*", "internal/share", "internal/ledger",

@@ -1,0 +1,55 @@
+// Package curve says from the error curve alone how much work a job still has
+// before it: nothing is known but the points so far, the goal, and that the
+// researcher believes the goal can be reached. forecast blends what its methods say
+// with what history says.
+//
+// Work is what the program counts: samples, steps, or seconds if it counts nothing. It does
+// not change when a job gets more or other GPUs; time does.
+package curve
+
+import "math"
+
+// Curve is one metric over the work done, as far as it has come.
+type Curve struct {
+	X     []float64 // work done at each point: above 0 and rising
+	Y     []float64 // the metric there: finite
+	Goal  Goal
+	Total float64 // work after which the program says it ends; 0 if it does not say
+}
+
+// Goal is the value of the metric at which the job is done. Without one a curve tells
+// only how it goes on.
+type Goal struct {
+	Value  float64
+	Rising bool // the metric has to come up to the value, not down to it
+	Set    bool
+}
+
+// Met reports whether a value is as good as the goal.
+func (g Goal) Met(v float64) bool {
+	switch {
+	case !g.Set:
+		return false
+	case g.Rising:
+		return v >= g.Value
+	}
+	return v <= g.Value
+}
+
+// Estimate is what a method says of a curve.
+type Estimate struct {
+	End   float64 // work at which the goal is reached; +Inf if the method sees no end
+	Never float64 // how likely the goal is never reached, 0 to 1
+}
+
+// Fails reports whether the method could not say when the goal is reached.
+func (e Estimate) Fails() bool { return math.IsInf(e.End, 1) || math.IsNaN(e.End) }
+
+// Method is one way to continue a curve.
+type Method struct {
+	Name string
+	// Estimate is asked only about curves with a goal that no point has met yet and with at least
+	// Points points.
+	Estimate func(c *Curve) Estimate
+	Points   int
+}

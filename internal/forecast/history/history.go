@@ -1,0 +1,45 @@
+// Package history says from the jobs that have ended how long another will take:
+// by laying the curve of a running job over the curves of its like, and by models
+// that have learned from what jobs were and how long they took. It says nothing about
+// jobs unlike all it has seen.
+package history
+
+import (
+	"time"
+
+	"trainyard/internal/forecast/curve"
+	"trainyard/internal/id"
+)
+
+// Features is what is known of a job before it runs. Empty and zero mean unknown.
+type Features struct {
+	Name      string             `json:"name,omitempty"` // of the job, as the researcher calls it
+	Owner     string             `json:"owner,omitempty"`
+	Task      string             `json:"task,omitempty"`
+	Model     string             `json:"model,omitempty"` // kind of model
+	Params    float64            `json:"params,omitempty"`
+	Framework string             `json:"framework,omitempty"`
+	Metric    string             `json:"metric,omitempty"` // of the target
+	Target    float64            `json:"target,omitempty"`
+	Batch     float64            `json:"batch,omitempty"`
+	Rate      float64            `json:"rate,omitempty"`   // of learning
+	Amount    float64            `json:"amount,omitempty"` // of steps or epochs that were asked for
+	Hyper     map[string]float64 `json:"hyper,omitempty"`  // further hyper-parameters that are numbers
+	GPU       string             `json:"gpu,omitempty"`    // model
+	TFLOPS    float64            `json:"tflops,omitempty"` // of one
+	GPUs      float64            `json:"gpus,omitempty"`   // in all
+	Nodes     float64            `json:"nodes,omitempty"`
+}
+
+// Past is a job that has ended well.
+type Past struct {
+	Job      id.Job      `json:"job"`
+	Group    string      `json:"group,omitempty"` // those that are not independent of each other: a family of runs, an organisation
+	Features Features    `json:"features"`
+	Finished time.Time   `json:"finished"`
+	Seconds  float64     `json:"seconds"` // that its runs took in all
+	Wait     float64     `json:"wait"`    // seconds from submission to its first run's start
+	Start    float64     `json:"start"`   // seconds of set-up and start of its last run
+	Curve    curve.Curve `json:"curve"`   // whole, thinned out; empty if it had none
+	End      float64     `json:"end"`     // work at which it was done: on the axis of its curve
+}
