@@ -16,7 +16,8 @@ import (
 //	3  the answers to a join and to a report may say how long the machine's lease holds
 //	4  a launch may name datasets, a report the copies that the node keeps, and the answer
 //	   those that it may not keep
-const Capability = 4
+//	5  an agent may report metrics; a launch may say where they are found, and the target
+const Capability = 5
 
 // JoinRequest asks to become a node. It carries the join token's text and a
 // certificate request; the key never leaves the machine.
@@ -88,6 +89,8 @@ type Launch struct {
 	Nodes      []string          `json:"nodes" doc:"addresses of the run's nodes in rank order"`
 	MasterPort int               `json:"master_port"`
 	Data       []job.DataRef     `json:"data,omitempty" doc:"datasets that the node has to have before the run starts"`
+	Metrics    []job.MetricRule  `json:"metrics,omitempty" doc:"where metrics are found, beyond what is found without being told"`
+	Target     *job.Target       `json:"target,omitempty" doc:"what the job is to reach"`
 }
 
 // Report is what an agent tells the server: that it lives, and what its runs do.

@@ -20,6 +20,8 @@ type Launch struct {
 	Nodes      []string          `json:"nodes"` // addresses in rank order
 	MasterPort int               `json:"master_port"`
 	Data       []DataRef         `json:"data,omitempty"`
+	Metrics    []MetricRule      `json:"metrics,omitempty"`
+	Target     *Target           `json:"target,omitempty"`
 }
 
 // DataRef is a dataset that a run reads, and how its node comes by it.

@@ -52,6 +52,7 @@ type Spec struct {
 	Speed       *Speed            `json:"speed,omitempty"`
 	Budget      Money             `json:"budget,omitempty"`
 	Target      *Target           `json:"target,omitempty"`
+	Metrics     []MetricRule      `json:"metrics,omitempty"`
 	Checkpoint  *Checkpoint       `json:"checkpoint,omitempty"`
 	Retry       int               `json:"retry,omitempty"`
 	Needs       []string          `json:"needs,omitempty"`

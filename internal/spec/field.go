@@ -84,11 +84,11 @@ func workFields() []field {
 			refuse:  "containers are not supported yet, and the program would run outside the image",
 			instead: "take it out and install what the job needs in setup"},
 		{name: "framework", kind: lineKind(func(s *job.Spec) *string { return &s.Framework }), example: "pytorch",
-			doc: "The framework that the program uses.", later: "kept and shown; nothing depends on it yet."},
+			doc: "The framework that the program uses. Jobs alike in this, in model and in params are what forecasts go by."},
 		{name: "model", fields: modelFields(), example: "{kind: cnn, task: vision, params: 25.6M}",
-			doc: "What is trained.", later: "kept and shown; nothing depends on it yet."},
+			doc: "What is trained. Forecasts from history go by it."},
 		{name: "params", kind: paramsKind(), example: "{lr: 0.1, batch_size: 128}", also: []string{"hyperparameters", "parameters"},
-			doc: "The hyper-parameters of the job.", later: "kept and shown; they are not passed to the program."},
+			doc: "The hyper-parameters of the job. Forecasts from history go by them; they are not passed to the program."},
 		{name: "data", kind: namesKind("a dataset or a list of datasets", func(s *job.Spec) *[]string { return &s.Data }), example: "[cifar10]",
 			also: []string{"datasets", "dataset"}, doc: "The named datasets that the job reads. It runs only where all their place rules allow it, and finds each in TRAINYARD_DATA_NAME."},
 	}
@@ -157,8 +157,9 @@ func aimFields() []field {
 		{name: "budget", kind: moneyKind(func(s *job.Spec) *job.Money { return &s.Budget }, 10_000), example: "$40", also: []string{"max_cost", "max_price"},
 			doc: "What the job may cost, all its runs together. When it is used up the job is stopped."},
 		{name: "target", fields: targetFields(), example: "{metric: val_loss, at_most: 0.35}",
-			doc:   "The value of a metric at which the job has done what it is for; exactly one of at_most and at_least.",
-			later: "kept and shown; the job is not stopped when it is reached."},
+			doc: "The value of a metric at which the job has done what it is for; exactly one of at_most and at_least. " +
+				"The yard forecasts when it is reached and notes it then; stopping is up to the program, which finds the target in TRAINYARD_TARGET."},
+		metricsField(),
 	}
 }
 

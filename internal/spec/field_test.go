@@ -116,6 +116,9 @@ resources: {gpus: 1..4, nodes: 1..2}`, func(s *job.Spec) {
 		}},
 		{"target: {metric: val_loss, at_most: 0.35}", func(s *job.Spec) { s.Target = &job.Target{Metric: "val_loss", AtMost: new(0.35)} }},
 		{"target: {metric: acc, at_least: -1e-2}", func(s *job.Spec) { s.Target = &job.Target{Metric: "acc", AtLeast: new(-0.01)} }},
+		{`metrics: [{match: 'it (?P<step>\d+) err (?P<val_loss>\S+)'}, {file: logs/*.csv}, {mlflow: true}]`, func(s *job.Spec) {
+			s.Metrics = []job.MetricRule{{Match: `it (?P<step>\d+) err (?P<val_loss>\S+)`}, {File: "logs/*.csv"}, {MLflow: true}}
+		}},
 		{"checkpoint: {dir: out/ckpt, every: 10m}", func(s *job.Spec) {
 			s.Checkpoint = &job.Checkpoint{Dir: "out/ckpt", Every: job.Duration(10 * time.Minute)}
 		}},
@@ -199,12 +202,8 @@ checkpoint: {dir: ckpt, every: 10m}
 		t.Fatal(err)
 	}
 	want := []string{
-		"framework: kept and shown; nothing depends on it yet.",
-		"model: kept and shown; nothing depends on it yet.",
-		"params: kept and shown; they are not passed to the program.",
 		"deadline: looked at by the policies rules, edf and andreas; the others keep and show it.",
 		"late_cost: looked at by the policies rules and andreas; the others keep and show it.",
-		"target: kept and shown; the job is not stopped when it is reached.",
 		"resources.gpus: a run takes as many of 1..8 as are free when it starts; only policies for elastic jobs change that later.",
 		"resources.nodes: a run takes as many of 2.. as are free when it starts; only policies for elastic jobs change that later.",
 	}

@@ -163,6 +163,7 @@ func (r *reader) job(root *yaml.Node) *draft {
 	}
 	r.resources(d)
 	r.target(d)
+	r.metrics(d)
 	r.late(d)
 	r.speed(d)
 	if len(r.errs) == before {

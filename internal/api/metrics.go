@@ -1,0 +1,103 @@
+package api
+
+import (
+	"context"
+	"math"
+	"net/http"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/metric"
+)
+
+// The limits on what an agent may send of metrics at once.
+const (
+	MaxMetricRuns   = 1000
+	MaxMetricPoints = 20_000 // of all runs together
+	MaxMetricNotes  = 100    // of a run
+)
+
+// MetricsReport is what programs have measured of themselves since the last report, or,
+// to a server that has started anew, all that is still known. Telling it again changes nothing.
+type MetricsReport struct {
+	Runs []RunMetrics `json:"runs" maxItems:"1000"`
+}
+
+// RunMetrics is what one run has measured.
+type RunMetrics struct {
+	Run    id.Run         `json:"run" maxLength:"100"`
+	Series []SeriesPoints `json:"series,omitempty" maxItems:"64"`
+	Done   *float64       `json:"done,omitempty" doc:"how far the program says it is, in units of its own"`
+	Total  *float64       `json:"total,omitempty" doc:"how far it will go"`
+	Notes  []MetricNote   `json:"notes,omitempty" maxItems:"100"`
+}
+
+// SeriesPoints are further points of a metric.
+type SeriesPoints struct {
+	Name   string        `json:"name" maxLength:"128"`
+	Source string        `json:"source" maxLength:"200" doc:"where it was heard"`
+	Points []MetricPoint `json:"points" maxItems:"20000"`
+}
+
+// MetricPoint is one value of a metric.
+type MetricPoint struct {
+	Step  float64  `json:"s" doc:"as the program counts"`
+	At    float64  `json:"t" doc:"seconds of Unix time"`
+	Value *float64 `json:"v" doc:"null if it was no number: NaN or infinite"`
+}
+
+// MetricNote is something that a program says about itself.
+type MetricNote struct {
+	Kind string  `json:"kind" enum:"checkpoint_saved,checkpoint_restored,target_reached" doc:"what happened"`
+	Step float64 `json:"step,omitempty"`
+	At   float64 `json:"at" doc:"seconds of Unix time"`
+	Text string  `json:"text,omitempty" maxLength:"500"`
+}
+
+// MetricsReply answers a report of metrics.
+type MetricsReply struct {
+	Server string `json:"server" doc:"changes with each start of the server: it knows then only what was kept, and wants all again"`
+}
+
+// WirePoint turns a point into what is sent.
+func WirePoint(p metric.Point) MetricPoint {
+	out := MetricPoint{Step: p.Step, At: p.At}
+	if !math.IsNaN(p.Value) && !math.IsInf(p.Value, 0) {
+		out.Value = &p.Value
+	}
+	return out
+}
+
+// Point turns what was sent into a point.
+func (p MetricPoint) Point() metric.Point {
+	out := metric.Point{Step: p.Step, At: p.At, Value: math.NaN()}
+	if p.Value != nil {
+		out.Value = *p.Value
+	}
+	return out
+}
+
+// Check says what is wrong with a report beyond what its type says.
+func (r *MetricsReport) Check() error {
+	points := 0
+	for i := range r.Runs {
+		for j := range r.Runs[i].Series {
+			s := &r.Runs[i].Series[j]
+			if points += len(s.Points); s.Name == "" {
+				return fault.New(fault.Invalid, "bad_metric", "a metric of %s has no name", r.Runs[i].Run).WithField("runs")
+			}
+		}
+	}
+	if points > MaxMetricPoints {
+		return fault.New(fault.Invalid, "too_large", "there are %d points, and may be %d", points, MaxMetricPoints).WithField("runs").
+			WithRemedy("send them in several reports")
+	}
+	return nil
+}
+
+// PushMetrics tells the server what programs have measured.
+func (c *Client) PushMetrics(ctx context.Context, r MetricsReport) (MetricsReply, error) {
+	var reply MetricsReply
+	err := c.call(ctx, http.MethodPost, "/agent/v1/metrics", nil, r, &reply)
+	return reply, err
+}

@@ -1,0 +1,13 @@
+package job
+
+// MetricRule says where a program's metrics are found, beyond what is found without being told.
+// Exactly one of its fields is set.
+type MetricRule struct {
+	// Match is a regular expression for lines of output. Its groups (?P<step>…), total, epoch and epochs
+	// tell how far the program is; every other named group is a metric.
+	Match string `json:"match,omitempty"`
+	// File is a pattern of files inside the working directory that hold metrics: TensorBoard, CSV, JSON lines.
+	File string `json:"file,omitempty"`
+	// MLflow points the program's MLflow client at the yard.
+	MLflow bool `json:"mlflow,omitempty"`
+}
