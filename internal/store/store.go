@@ -66,6 +66,13 @@ type Store interface {
 	// Uses returns where a dataset was used, newest first.
 	Uses(ctx context.Context, d id.Dataset, limit int) ([]dataset.Use, error)
 
+	// Keep writes documents, whole, in one transaction beside the loop's commits; only the writer may.
+	Keep(ctx context.Context, docs ...Document) error
+	// Drop removes documents of a kind. One that is not there is no mistake.
+	Drop(ctx context.Context, kind DocumentKind, ids ...string) error
+	// Documents lists documents that the filter lets through, newest first.
+	Documents(ctx context.Context, f DocumentFilter) ([]Document, error)
+
 	// Ping answers whether the store can write and read now.
 	Ping(ctx context.Context) error
 	Close() error
@@ -104,4 +111,31 @@ type EventFilter struct {
 	Kind   string // a kind, or its first part: "job" lets all "job.…" through
 	Newest bool   // if there are more than Limit, the newest of them, still oldest first
 	Limit  int    // at most this many; required
+}
+
+// Document is something that is kept whole under a name. What is in it is its writer's business.
+type Document struct {
+	Kind DocumentKind
+	ID   string // a document of a job begins with the job's id and a slash
+	At   time.Time
+	Text string
+}
+
+// DocumentKind is what a document is.
+type DocumentKind string
+
+// The kinds.
+const (
+	CurveDocument    DocumentKind = "curve"    // job/metric: what a job's program measured
+	ForecastDocument DocumentKind = "forecast" // job: what was last expected of it
+	PastDocument     DocumentKind = "past"     // job: what is remembered of one that ended well
+	ModelDocument    DocumentKind = "model"    // version: what was learned from those
+)
+
+// DocumentFilter chooses documents of a kind.
+type DocumentFilter struct {
+	Kind  DocumentKind
+	ID    string // only this one
+	Under string // only those whose id begins with this and a slash
+	Limit int    // at most this many; required
 }

@@ -143,7 +143,11 @@ func (s *Store) commit(ctx context.Context, c changes, books bookChanges) error 
 			return append(args, clean(*c.closed[i])), nil
 		}},
 	}
-	steps = append(steps, books.steps()...)
+	return s.transact(ctx, append(steps, books.steps()...)...)
+}
+
+// transact does steps in one transaction, if this store is still the writer.
+func (s *Store) transact(ctx context.Context, steps ...step) error {
 	for _, step := range steps {
 		if err := s.prepareStep(ctx, step); err != nil {
 			return fmt.Errorf("prepare for %s: %w", step.key.table.name, err)

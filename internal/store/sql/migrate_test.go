@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
@@ -24,9 +25,10 @@ import (
 // must not change. A new migration adds a line here and a file testdata/schema-NNNN.sql.
 func released() map[string]string {
 	return map[string]string{
-		"migrations/0001_first.sql":    "3cd05c91dbcedb8456bc598f3174902a9997eb4ac871cee27759884d94a912e2",
-		"migrations/0002_progress.sql": "0bb0c4a0fea34eb540ca71e8999da9ef8eb88fd169dcebcf2972d58f3772faaf",
-		"migrations/0003_books.sql":    "29955f5bddfc06dd15f4ea2b69dcd4bf6544d8ab26b8d5db497a051068bfc6d9",
+		"migrations/0001_first.sql":     "3cd05c91dbcedb8456bc598f3174902a9997eb4ac871cee27759884d94a912e2",
+		"migrations/0002_progress.sql":  "0bb0c4a0fea34eb540ca71e8999da9ef8eb88fd169dcebcf2972d58f3772faaf",
+		"migrations/0003_books.sql":     "29955f5bddfc06dd15f4ea2b69dcd4bf6544d8ab26b8d5db497a051068bfc6d9",
+		"migrations/0004_documents.sql": "c8f5974aa8df2629c2206376545a1f77a0dd624f6fc120c2dc0103eba5668405",
 	}
 }
 
@@ -106,6 +108,7 @@ func TestEveryEarlierSchemaMigrates(t *testing.T) {
 				checkFixture(t.T, s)
 				checkProgress(t.T, s, version)
 				checkBooks(t.T, s, version)
+				checkDocuments(t.T, s, version)
 				if err := s.Commit(t.Context(), batchOf(100)); err != nil {
 					t.Errorf("commit after the migration: %v", err)
 				}
@@ -182,6 +185,22 @@ func checkBooks(t *testing.T, s *Store, version int) {
 	got := []int{len(state.Leases), len(state.Datasets), len(state.Books.Limits), len(state.Books.Meters), int(state.Books.LastPosting)}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("leases, datasets, limits, meters, last posting (-want +got):\n%s", diff)
+	}
+}
+
+// checkDocuments checks the fixture's document: earlier schemas kept none.
+func checkDocuments(t *testing.T, s *Store, version int) {
+	t.Helper()
+	docs, err := s.Documents(t.Context(), store.DocumentFilter{Kind: store.CurveDocument, Under: "j2", Limit: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []store.Document
+	if version >= 4 {
+		want = []store.Document{{Kind: store.CurveDocument, ID: "j2/val_loss", At: time.Date(2026, 3, 1, 12, 1, 0, 0, time.UTC), Text: `{"name":"val_loss"}`}}
+	}
+	if diff := cmp.Diff(want, docs, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("documents (-want +got):\n%s", diff)
 	}
 }
 

@@ -31,7 +31,7 @@ import (
 // same t opens the same store once more, as a second server would. Run closes what it opened.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
-	for _, group := range [][]contract{writing(), sharing(), loading(), finding(), bookkeeping()} {
+	for _, group := range [][]contract{writing(), sharing(), loading(), finding(), bookkeeping(), documents()} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()

@@ -1,0 +1,69 @@
+package sql
+
+import (
+	"context"
+	"strings"
+
+	"trainyard/internal/store"
+)
+
+var documentTable = &table{
+	name: "documents", key: "kind, id",
+	columns: []string{"kind", "id", "at", "doc"},
+	fixed:   []string{"kind", "id"},
+}
+
+func documentRow(args []any, d *store.Document) ([]any, error) {
+	return append(args, string(d.Kind), clean(d.ID), micros(d.At), clean(d.Text)), nil
+}
+
+func readDocument(row scanner) (d store.Document, err error) {
+	err = row.Scan((*string)(&d.Kind), &d.ID, timeColumn{&d.At}, &d.Text)
+	return d, err
+}
+
+// Keep writes documents in one transaction, beside the loop's commits.
+func (s *Store) Keep(ctx context.Context, docs ...store.Document) error {
+	all := newest[recordKey, store.Document]{}
+	for i := range docs {
+		all.put(recordKey{string(docs[i].Kind), docs[i].ID}, 0, &docs[i])
+	}
+	return s.alone(ctx, "keep documents", put(documentTable, all.rows(), documentRow))
+}
+
+// Drop removes documents.
+func (s *Store) Drop(ctx context.Context, kind store.DocumentKind, ids ...string) error {
+	return s.alone(ctx, "drop documents", step{stmtKey{table: documentTable, remove: true}, len(ids), func(i int, args []any) ([]any, error) {
+		return append(args, string(kind), clean(ids[i])), nil
+	}})
+}
+
+// alone does one step in a transaction of its own, if this store is the writer.
+func (s *Store) alone(ctx context.Context, what string, one step) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.term == 0 {
+		return notWriter()
+	}
+	return failure(what, s.transact(ctx, one))
+}
+
+// Documents returns documents of a kind, newest first.
+func (s *Store) Documents(ctx context.Context, f store.DocumentFilter) ([]store.Document, error) {
+	var w where
+	w.add("kind = ?", string(f.Kind))
+	if f.ID != "" {
+		w.add("id = ?", clean(f.ID))
+	}
+	if f.Under != "" {
+		// A range instead of LIKE: ids may hold its wildcards, and both engines use the key's index.
+		prefix := clean(f.Under) + "/"
+		w.add("id >= ?", prefix)
+		w.add("id < ?", strings.TrimSuffix(prefix, "/")+"0") // 0 comes after /
+	}
+	query, err := w.query(documentTable.selects(), "at DESC, id", f.Limit)
+	if err != nil {
+		return nil, err
+	}
+	return collect(ctx, s.read, "document", query, w.args, readDocument)
+}
