@@ -65,6 +65,7 @@ type Job struct {
 	Percent   *float64   `json:"percent,omitempty" minimum:"0" maximum:"100" doc:"of the work that is done, where both are known"`
 	Cost      float64    `json:"cost_usd,omitempty" doc:"rent and energy so far"`
 	Budget    job.Money  `json:"budget,omitempty"`
+	Forecast  *Forecast  `json:"forecast,omitempty" doc:"when it will be done; absent if nothing is known, or if it has ended"`
 }
 
 // JobDetail is a job with all that is known about it.

@@ -1,6 +1,10 @@
 package job
 
-import "time"
+import (
+	"time"
+
+	"trainyard/internal/id"
+)
 
 // Forecast is what the yard expects of a job that has not ended: how long its runs will
 // still take, when it will be done and what it will have cost, each with an interval that
@@ -21,6 +25,7 @@ type Forecast struct {
 	Source    string      `json:"source,omitempty"` // where that was heard
 	Done      float64     `json:"done,omitempty"`   // part of the work that is done, 0 to 1
 	Methods   []MethodSay `json:"methods,omitempty"`
+	Path      []id.Job    `json:"path,omitempty"` // of jobs that it needs, those that it waits for longest
 	Elsewhere []Elsewhere `json:"elsewhere,omitempty"`
 }
 

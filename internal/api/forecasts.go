@@ -1,0 +1,145 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// Forecast is what is expected of a job that has not ended. Lists leave out methods,
+// path and elsewhere.
+type Forecast struct {
+	job.Forecast
+	End     time.Time `json:"end" doc:"when it is expected to be done"`
+	EndLow  time.Time `json:"end_low" doc:"and with the interval: the earliest"`
+	EndHigh time.Time `json:"end_high" doc:"and the latest"`
+}
+
+// NewForecast shows a forecast, nil if there is none.
+func NewForecast(f *job.Forecast) *Forecast {
+	if f == nil {
+		return nil
+	}
+	early, late := f.Ends()
+	return &Forecast{Forecast: *f, End: f.End().UTC(), EndLow: early.UTC(), EndHigh: late.UTC()}
+}
+
+// Brief returns the forecast as lists show it.
+func (f *Forecast) Brief() *Forecast {
+	if f == nil || f.Basis == job.BasisNone {
+		return nil
+	}
+	b := *f
+	b.Methods, b.Path, b.Elsewhere = nil, nil, nil
+	return &b
+}
+
+// Metric is what is known of one metric of a job.
+type Metric struct {
+	Name   string   `json:"name"`
+	Source string   `json:"source" doc:"where it is heard: stdout (tqdm), TensorBoard, the SDK"`
+	Step   float64  `json:"step" doc:"of the newest value"`
+	Value  float64  `json:"value" doc:"the newest"`
+	At     float64  `json:"at" doc:"when it was heard, in seconds of Unix time"`
+	Heard  int      `json:"heard" doc:"values in all"`
+	Bad    int      `json:"bad,omitempty" doc:"values since then that were no numbers"`
+	Goal   *float64 `json:"goal,omitempty" doc:"if it is the metric of the job's target"`
+}
+
+// MetricList lists the metrics of a job.
+type MetricList struct {
+	Metrics []Metric `json:"metrics"`
+}
+
+// Curve is one metric of a job, thinned out so that it keeps its shape.
+type Curve struct {
+	Metric
+	Points []MetricPoint `json:"points"`
+	Fit    *Fit          `json:"fit,omitempty" doc:"how it is expected to go on; absent if there is no forecast by this metric"`
+}
+
+// Fit is a curve through the points and beyond, with its interval.
+type Fit struct {
+	Step []float64 `json:"step"`
+	Mid  []float64 `json:"mid"`
+	Low  []float64 `json:"low"`
+	High []float64 `json:"high"`
+}
+
+// ForecastRecord is how good forecasts have been.
+type ForecastRecord struct {
+	Jobs      int              `json:"jobs" doc:"that have ended well and are remembered"`
+	Scored    int              `json:"scored" doc:"of those that could be foreseen afterwards"`
+	Wanted    int              `json:"wanted" doc:"below this number of scored jobs an interval is a guess"`
+	Covered   float64          `json:"covered" doc:"share of ends that fell into the interval of 80 percent"`
+	CoveredOf int              `json:"covered_of" doc:"forecasts that this is a share of"`
+	Methods   []MethodAccuracy `json:"methods"`
+	Model     *DurationModel   `json:"model,omitempty" doc:"what was learned of durations; absent if too few jobs have ended"`
+	NoModel   string           `json:"no_model,omitempty" doc:"why there is none"`
+}
+
+// MethodAccuracy is how well one method has foretold, by how far jobs were.
+type MethodAccuracy struct {
+	Method string     `json:"method"`
+	Errors []Accuracy `json:"errors"`
+}
+
+// Accuracy is the error of a method on jobs that were in one quarter of their way.
+type Accuracy struct {
+	From   float64 `json:"from" doc:"part of its way that a job had come: from here to a quarter further"`
+	Median float64 `json:"median" doc:"of the error, relative to what was left"`
+	P80    float64 `json:"p80"`
+	Count  int     `json:"count"`
+}
+
+// DurationModel is what was learned of how long jobs take.
+type DurationModel struct {
+	Version    int             `json:"version"`
+	Trained    time.Time       `json:"trained" doc:"with jobs that ended until then"`
+	Records    int             `json:"records"`
+	Digest     string          `json:"digest"`
+	Validation []LearnerErrors `json:"validation" doc:"on jobs that were kept from it while it learned"`
+}
+
+// LearnerErrors is how well one way of learning did.
+type LearnerErrors struct {
+	Learner  string  `json:"learner"`
+	Median   float64 `json:"median" doc:"of the relative error"`
+	P80      float64 `json:"p80"`
+	Within25 float64 `json:"within25" doc:"share of jobs within 25 percent"`
+	Weight   float64 `json:"weight" doc:"of its word in the model"`
+}
+
+// Forecast returns what is expected of a job.
+func (c *Client) Forecast(ctx context.Context, j id.Job) (Forecast, error) {
+	var f Forecast
+	err := c.call(ctx, http.MethodGet, "/api/v1/jobs/"+url.PathEscape(string(j))+"/forecast", nil, nil, &f)
+	return f, err
+}
+
+// Metrics lists what a job's program measures of itself.
+func (c *Client) Metrics(ctx context.Context, j id.Job) (MetricList, error) {
+	var l MetricList
+	err := c.call(ctx, http.MethodGet, "/api/v1/jobs/"+url.PathEscape(string(j))+"/metrics", nil, nil, &l)
+	return l, err
+}
+
+// Curve returns one metric of a job with at most so many points.
+func (c *Client) Curve(ctx context.Context, j id.Job, name string, points int) (Curve, error) {
+	var out Curve
+	err := c.call(ctx, http.MethodGet, "/api/v1/jobs/"+url.PathEscape(string(j))+"/curve",
+		url.Values{"metric": {name}, "points": {strconv.Itoa(points)}}, nil, &out)
+	return out, err
+}
+
+// ForecastRecord returns how good forecasts have been.
+func (c *Client) ForecastRecord(ctx context.Context) (ForecastRecord, error) {
+	var r ForecastRecord
+	err := c.call(ctx, http.MethodGet, "/api/v1/forecasts", nil, nil, &r)
+	return r, err
+}

@@ -1,0 +1,211 @@
+// Package forecaster keeps what programs measure of themselves and says when their jobs
+// will be done.
+//
+// It stands beside the loop: agents hand it points, committed batches tell it what jobs do,
+// and every so often it asks package forecast about each live job and sends what that
+// says to the yardmaster, for policies and for the feed. Jobs that end well become
+// history: the next forecasts, their weights and their intervals go by it, and a model is
+// learned from it in the background. Curves and history are documents in the store; all
+// else can be worked out again after a restart.
+package forecaster
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"trainyard/internal/clock"
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/store"
+	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster"
+)
+
+// Deps is what a forecaster works with.
+type Deps struct {
+	Store  store.Store
+	Clock  clock.Clock
+	Log    *slog.Logger
+	Tariff *fleet.Tariff // what nodes cost; nil if nobody told
+	Offers []fleet.Offer
+	// Do hands a message to the yardmaster, Query looks at it.
+	Do    func(context.Context, yardmaster.Message) (any, error)
+	Query func(context.Context, func(*yardmaster.Yard)) error
+}
+
+// Edge is what it needs of the server to answer people.
+type Edge struct {
+	API      huma.API
+	Security []map[string][]string
+	Allow    func(ctx context.Context, a tenant.Action, owner id.User) error
+	Fail     func(context.Context, error) error
+	Job      func(ctx context.Context, name string) (job.Job, error) // one that the caller may see
+}
+
+// How often things are done. A job with news is looked at again after fresh, one
+// without after stale, because time passes for it too.
+const (
+	passEvery   = time.Second
+	fresh       = 5 * time.Second
+	stale       = time.Minute
+	staleInLine = 5 * time.Minute  // of a job that waits
+	passMost    = 500              // forecasts in a pass, so that it never takes long
+	flushEvery  = 30 * time.Second // between writings of a job's curves
+	settleAfter = 10 * time.Second // from a job's end until its last points have come
+)
+
+// Forecaster watches live jobs.
+type Forecaster struct {
+	Deps
+	school *school
+
+	mu     sync.Mutex
+	jobs   map[id.Job]*watched // that have had a run
+	line   []job.Job           // that have not, in order
+	nodes  map[id.Node]fleet.Node
+	leases map[id.Lease]fleet.Lease
+	seen   *market
+}
+
+// New returns a forecaster that knows nothing yet.
+func New(d Deps) *Forecaster {
+	return &Forecaster{Deps: d, school: newSchool(d.Store, d.Clock, d.Log), jobs: map[id.Job]*watched{}, nodes: map[id.Node]fleet.Node{}, leases: map[id.Lease]fleet.Lease{}}
+}
+
+// Load takes in what the yard knows when the server starts.
+func (f *Forecaster) Load(s *yardmaster.State) {
+	f.Follow(&yardmaster.Batch{Nodes: s.Nodes, Leases: s.Leases, Jobs: s.Jobs, Runs: s.Runs})
+}
+
+// Follow takes in a committed batch. The loop waits for it, so it only takes notes.
+func (f *Forecaster) Follow(b *yardmaster.Batch) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range b.Nodes {
+		if n := &b.Nodes[i]; n.State == fleet.Removed {
+			delete(f.nodes, n.ID)
+		} else {
+			f.nodes[n.ID] = *n
+		}
+	}
+	for i := range b.Leases {
+		if l := &b.Leases[i]; l.State.Final() {
+			delete(f.leases, l.ID)
+		} else {
+			f.leases[l.ID] = *l
+		}
+	}
+	for i := range b.Jobs {
+		f.follow(&b.Jobs[i])
+	}
+	for i := range b.Runs {
+		if w, ok := f.jobs[b.Runs[i].Job]; ok {
+			w.takeRun(b.Runs[i], f.allocation(&b.Runs[i]))
+		}
+	}
+}
+
+// follow takes in what a job has become. One that has not run yet is only put down to be
+// looked at once: there may be very many, and nothing is known of them but what the
+// store has.
+func (f *Forecaster) follow(j *job.Job) {
+	w, known := f.jobs[j.ID]
+	switch {
+	case !known && j.State.Final():
+		return
+	case !known && j.Epoch == 0:
+		if len(f.line) < lineMost {
+			f.line = append(f.line, *j)
+		}
+		return
+	case !known:
+		w = newWatched()
+		f.jobs[j.ID] = w
+	case j.Seq < w.job.Seq:
+		return
+	}
+	if w.job.State != j.State {
+		w.news = true
+	}
+	w.job = *j
+	if j.State.Final() && w.over.IsZero() {
+		w.over = f.Clock.Now()
+	}
+}
+
+// Run makes forecasts until ctx ends.
+func (f *Forecaster) Run(ctx context.Context) {
+	f.recall(ctx)
+	lessons := make(chan struct{})
+	go func() {
+		defer close(lessons)
+		f.school.run(ctx)
+	}()
+	clock.Every(ctx, f.Clock, passEvery, func(time.Time) { f.pass(ctx) })
+	<-lessons
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	f.flush(last, true)
+}
+
+// recall reads what was kept of live jobs and of those that ended. What cannot be
+// read is as if it had not been kept: agents tell their points again, and history begins anew.
+func (f *Forecaster) recall(ctx context.Context) {
+	if err := f.school.recall(ctx); err != nil && ctx.Err() == nil {
+		f.Log.ErrorContext(ctx, "reading the history of jobs failed; forecasts do without it", "error", err)
+	}
+	f.mu.Lock()
+	live := slices.Collect(maps.Keys(f.jobs))
+	f.mu.Unlock()
+	slices.Sort(live)
+	for _, j := range live {
+		if err := f.recallJob(ctx, j); err != nil && ctx.Err() == nil {
+			f.Log.ErrorContext(ctx, "reading what was kept of a job failed; its curve begins anew", "job", j, "error", err)
+		}
+	}
+}
+
+// due returns the jobs whose forecast is to be made again, the longest waiting first.
+func (f *Forecaster) due(now time.Time) []id.Job {
+	var list []*watched
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, w := range f.jobs {
+		age := now.Sub(w.asked)
+		if w.over.IsZero() && (age >= stale || w.news && age >= fresh || w.asked.IsZero()) {
+			list = append(list, w)
+		}
+	}
+	slices.SortFunc(list, func(a, b *watched) int {
+		if c := a.asked.Compare(b.asked); c != 0 {
+			return c
+		}
+		return compareJobs(a.job.ID, b.job.ID)
+	})
+	jobs := make([]id.Job, min(len(list), passMost))
+	for i := range jobs {
+		jobs[i] = list[i].job.ID
+	}
+	return jobs
+}
+
+func compareJobs(a, b id.Job) int {
+	x, _ := a.Number()
+	y, _ := b.Number()
+	switch {
+	case x < y:
+		return -1
+	case x > y:
+		return 1
+	}
+	return 0
+}
+
+func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

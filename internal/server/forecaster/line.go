@@ -1,0 +1,103 @@
+package forecaster
+
+import (
+	"context"
+	"slices"
+
+	"trainyard/internal/forecast"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/yardmaster"
+)
+
+// greet looks at jobs that were submitted lately, so that policies know how long they
+// may take. What is known of them does not change while they wait.
+func (f *Forecaster) greet(ctx context.Context) error {
+	f.mu.Lock()
+	n := min(len(f.line), linePass)
+	jobs := slices.Clone(f.line[:n])
+	if f.line = f.line[n:]; len(f.line) == 0 {
+		f.line = nil // what was behind it can go
+	}
+	f.mu.Unlock()
+	if n == 0 {
+		return nil
+	}
+	made, err := f.Waiting(ctx, jobs)
+	if err != nil {
+		return err
+	}
+	var said []yardmaster.Foreseen
+	for i := range jobs {
+		if made[i] != nil && made[i].Basis != job.BasisNone {
+			said = append(said, yardmaster.Foreseen{Job: jobs[i].ID, Forecast: made[i]})
+		}
+	}
+	return f.tell(ctx, said)
+}
+
+// Waiting returns what is expected of jobs: what was last found of those that have had a run, and
+// of others what history says. It is nil for one that has ended.
+func (f *Forecaster) Waiting(ctx context.Context, jobs []job.Job) ([]*job.Forecast, error) {
+	out := make([]*job.Forecast, len(jobs))
+	var ask []int
+	var ids []id.Job
+	f.mu.Lock()
+	for i := range jobs {
+		w, ran := f.jobs[jobs[i].ID]
+		switch {
+		case jobs[i].State.Final():
+		case ran:
+			out[i] = w.forecast
+		case jobs[i].Epoch == 0:
+			ask, ids = append(ask, i), append(ids, jobs[i].ID)
+		}
+	}
+	f.mu.Unlock()
+	if len(ask) == 0 {
+		return out, nil
+	}
+	var stands []yardmaster.Stand // written by the loop, perhaps after we gave up on it
+	if err := f.Query(ctx, func(y *yardmaster.Yard) { stands = y.Stands(ids) }); err != nil {
+		return out, err
+	}
+	library, record := f.school.lessons()
+	for k, i := range ask {
+		in := &forecast.Input{Job: &jobs[i], Now: f.Clock.Now(), Speed: jobs[i].Spec.Speed, Library: library, Record: record}
+		f.mu.Lock()
+		f.surroundings(in, &stands[k])
+		f.mu.Unlock()
+		out[i] = forecast.Make(in)
+	}
+	return out, nil
+}
+
+// Forecast returns what is expected of one job, with those it needs reckoned in.
+func (f *Forecaster) Forecast(ctx context.Context, j *job.Job) (*job.Forecast, error) {
+	jobs := []job.Job{*j}
+	if len(j.Needs) > 0 && j.Epoch == 0 && j.Pipeline != "" {
+		all, err := f.Store.Pipeline(ctx, j.Pipeline)
+		if err != nil {
+			return nil, err
+		}
+		jobs = all
+	}
+	made, err := f.Waiting(ctx, jobs)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(jobs, func(o job.Job) bool { return o.ID == j.ID })
+	if len(jobs) == 1 || at < 0 || made[at] == nil {
+		return made[max(at, 0)], nil
+	}
+	nodes := make([]forecast.Node, len(jobs))
+	for i := range jobs {
+		nodes[i] = forecast.Node{Job: jobs[i].ID, Forecast: made[i], Done: jobs[i].State.Final(), Needs: jobs[i].Needs}
+	}
+	number, _ := nodes[0].Job.Number() // the same answer each time it is asked
+	span := forecast.Pipeline(nodes, number)[at]
+	out := *made[at]
+	out.Path = span.Path
+	out.Wait = job.Band{Low: max(span.End.Low-out.Remaining.Low, 0), Mid: max(span.End.Mid-out.Remaining.Mid, 0), High: max(span.End.High-out.Remaining.High, 0)}
+	return &out, nil
+}

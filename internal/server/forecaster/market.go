@@ -1,0 +1,165 @@
+package forecaster
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/forecast"
+	"trainyard/internal/job"
+)
+
+// market is what kinds of GPU the yard has or could hire, and what they cost. There are few
+// kinds however many nodes there are.
+type market struct {
+	made  time.Time
+	kinds []kind
+}
+
+// kind is one kind of GPU at one price.
+type kind struct {
+	fleet.GPU
+	gpus   int     // of a node
+	hourly float64 // of a GPU, or of a node without any
+	speed  float64 // TFLOPS
+}
+
+// marketFor is how long a look at all nodes serves.
+const marketFor = 30 * time.Second
+
+// market looks at what there is, not too often. The caller has the lock.
+func (f *Forecaster) market(now time.Time) *market {
+	if f.seen != nil && now.Sub(f.seen.made) < marketFor {
+		return f.seen
+	}
+	type key struct {
+		model  string
+		memory job.Bytes
+		gpus   int
+		hourly float64
+	}
+	all := map[key]kind{}
+	for _, name := range sortedKeys(f.nodes) {
+		n := f.nodes[name]
+		if n.State != fleet.Ready || n.Lease != "" {
+			continue // a hired one goes back when its job has ended
+		}
+		k := kind{gpus: len(n.Inventory.GPUs), hourly: f.hourly(&n, 1)}
+		if k.gpus > 0 {
+			k.GPU = n.Inventory.GPUs[0]
+			k.speed, _ = k.TFLOPS()
+		}
+		all[key{k.Model, k.Memory, k.gpus, k.hourly}] = k
+	}
+	for i := range f.Offers {
+		o := &f.Offers[i]
+		k := kind{GPU: fleet.GPU{Model: o.GPU, Memory: o.GPUMemory, Peak: o.TFLOPS}, gpus: o.GPUs, speed: o.Speed(),
+			hourly: float64(o.Hourly) / 1e6 / float64(max(o.GPUs, 1))}
+		all[key{k.Model, k.Memory, k.gpus, k.hourly}] = k
+	}
+	m := &market{made: now}
+	for _, k := range all {
+		m.kinds = append(m.kinds, k)
+	}
+	slices.SortFunc(m.kinds, func(a, b kind) int {
+		switch {
+		case a.hourly != b.hourly:
+			return less(a.hourly < b.hourly)
+		case a.Model != b.Model:
+			return less(a.Model < b.Model)
+		}
+		return a.gpus - b.gpus
+	})
+	f.seen = m
+	return m
+}
+
+func less(yes bool) int {
+	if yes {
+		return -1
+	}
+	return 1
+}
+
+// hourly returns what an hour of some GPUs of a node costs whoever runs there.
+func (f *Forecaster) hourly(n *fleet.Node, gpus int) float64 {
+	if l, hired := f.leases[n.Lease]; hired {
+		return float64(l.Offer.Hourly) / 1e6
+	}
+	if f.Tariff == nil {
+		return 0
+	}
+	p := f.Tariff.Of(n)
+	if p == nil {
+		return 0
+	}
+	all := len(n.Inventory.GPUs)
+	if all == 0 {
+		return f.Tariff.Rate(p, 0) * 3600
+	}
+	return f.Tariff.Rate(p, all) * 3600 * float64(gpus) / float64(all)
+}
+
+// serves reports whether a node of the kind could be one of those that are asked for.
+func (k *kind) serves(need *job.Resources) bool {
+	return k.gpus >= need.GPUs.Min && (len(need.GPU) == 0 || need.GPUs.Min == 0 && need.GPUs.Max == 0 ||
+		slices.ContainsFunc(need.GPU, func(want job.GPUKind) bool { return want.Matches(k.Model, k.Memory) }))
+}
+
+// hourly returns what an hour is expected to cost of what a job asks for: on the cheapest
+// that would do. 0 if nothing would.
+func (m *market) hourly(need *job.Resources) float64 {
+	least := math.Inf(1)
+	for i := range m.kinds {
+		if k := &m.kinds[i]; k.serves(need) {
+			least = min(least, k.hourly*float64(max(need.GPUs.Min, 1)*max(need.Nodes.Min, 1)))
+		}
+	}
+	if math.IsInf(least, 1) {
+		return 0
+	}
+	return least
+}
+
+// maxPlaces bounds the other GPUs that are reckoned with.
+const maxPlaces = 6
+
+// places lists GPUs that a job could run on: of each kind the cheapest, in the numbers
+// that the job may have; the fastest first.
+func (m *market) places(need *job.Resources) []forecast.Place {
+	if need.GPUs.Min == 0 && need.GPUs.Max == 0 {
+		return nil
+	}
+	var list []forecast.Place
+	seen := map[string]bool{}
+	for i := range m.kinds { // the cheapest first
+		k := &m.kinds[i]
+		if k.speed <= 0 || seen[k.Model] || !k.serves(need) {
+			continue
+		}
+		seen[k.Model] = true
+		for _, gpus := range counts(need) {
+			list = append(list, forecast.Place{GPU: k.Model, GPUs: gpus, TFLOPS: k.speed, Hourly: k.hourly * float64(gpus)})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b forecast.Place) int {
+		x, y := a.TFLOPS*float64(a.GPUs), b.TFLOPS*float64(b.GPUs)
+		if x == y {
+			return 0
+		}
+		return less(x > y)
+	})
+	return list[:min(len(list), maxPlaces)]
+}
+
+// counts are the numbers of GPUs to reckon with: the least, and doubled up to the most.
+func counts(need *job.Resources) []int {
+	low := max(need.GPUs.Min, 1) * max(need.Nodes.Min, 1)
+	high := max(need.GPUs.Max, 1) * max(need.Nodes.Max, 1)
+	list := []int{low}
+	for n := 2 * low; n <= high && len(list) < 3; n *= 2 {
+		list = append(list, n)
+	}
+	return list
+}

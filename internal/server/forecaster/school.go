@@ -1,0 +1,217 @@
+package forecaster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"trainyard/internal/clock"
+	"trainyard/internal/fault"
+	"trainyard/internal/forecast"
+	"trainyard/internal/forecast/history"
+	"trainyard/internal/job"
+	"trainyard/internal/store"
+)
+
+// school is what the yard has learned from jobs that ended well.
+type school struct {
+	store store.Store
+	clock clock.Clock
+	log   *slog.Logger
+	more  chan struct{} // there is something new to learn from
+
+	mu      sync.Mutex
+	past    []history.Past // by the time they ended, newest last
+	library *forecast.Library
+	record  *forecast.Record
+	model   *history.Model
+	trained int    // jobs that the model has learned from
+	trouble string // why there is no model
+}
+
+const (
+	pastMost   = 2000 // jobs that are remembered
+	modelsKept = 5    // versions
+	trainEvery = 10 * time.Minute
+	growth     = 10 // percent more jobs before the model is trained again
+)
+
+// lesson is a past job as it is kept: with how well it was foreseen, by what was known then.
+type lesson struct {
+	Past   history.Past    `json:"past"`
+	Scored forecast.Scored `json:"scored"`
+}
+
+func newSchool(s store.Store, c clock.Clock, log *slog.Logger) *school {
+	return &school{store: s, clock: c, log: log, more: make(chan struct{}, 1), library: forecast.NewLibrary(nil, nil), record: &forecast.Record{}}
+}
+
+// recall reads what was learned before.
+func (s *school) recall(ctx context.Context) error {
+	docs, err := s.store.Documents(ctx, store.DocumentFilter{Kind: store.PastDocument, Limit: pastMost})
+	if err != nil {
+		return err
+	}
+	models, err := s.store.Documents(ctx, store.DocumentFilter{Kind: store.ModelDocument, Limit: 1})
+	if err != nil {
+		return err
+	}
+	var bad error
+	record := &forecast.Record{}
+	var past []history.Past
+	for _, d := range slices.Backward(docs) { // oldest first
+		var l lesson
+		if err := json.Unmarshal([]byte(d.Text), &l); err != nil {
+			bad = errors.Join(bad, fmt.Errorf("read what is remembered of %s: %w", d.ID, err))
+			continue
+		}
+		past = append(past, l.Past)
+		record.Add(l.Scored)
+	}
+	var model *history.Model
+	if len(models) == 1 {
+		model = &history.Model{}
+		if err := json.Unmarshal([]byte(models[0].Text), model); err != nil {
+			model, bad = nil, errors.Join(bad, fmt.Errorf("read model %s: %w", models[0].ID, err))
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.past, s.record, s.model = past, record, model
+	if model != nil {
+		s.trained = model.Records
+	}
+	s.library = forecast.NewLibrary(s.past, s.model)
+	return bad
+}
+
+// lessons returns what forecasts go by. Neither is changed any more: what is learned
+// later is in others.
+func (s *school) lessons() (*forecast.Library, *forecast.Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.library, s.record
+}
+
+// learn takes a job that has ended well into the history: it is replayed against what was known before it.
+func (s *school) learn(ctx context.Context, past []history.Past) error {
+	s.mu.Lock()
+	library, record := s.library, s.record.Clone()
+	all := slices.Clone(s.past)
+	s.mu.Unlock()
+	var docs []store.Document
+	for i := range past {
+		p := &past[i]
+		l := lesson{Past: *p, Scored: forecast.Score(p, library, record)}
+		record.Add(l.Scored)
+		text, err := json.Marshal(l)
+		if err != nil {
+			return fmt.Errorf("write what is remembered of %s: %w", p.Job, err)
+		}
+		docs = append(docs, store.Document{Kind: store.PastDocument, ID: string(p.Job), At: p.Finished, Text: string(text)})
+		all = append(all, *p)
+	}
+	if err := s.store.Keep(ctx, docs...); err != nil {
+		return err
+	}
+	var gone []string
+	for len(all) > pastMost {
+		gone, all = append(gone, string(all[0].Job)), all[1:]
+	}
+	if len(gone) > 0 {
+		if err := s.store.Drop(ctx, store.PastDocument, gone...); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.past, s.record = all, record
+	s.library = forecast.NewLibrary(all, s.model)
+	select {
+	case s.more <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// run trains the model whenever there is enough more to learn from, until ctx ends.
+func (s *school) run(ctx context.Context) {
+	for first := true; ctx.Err() == nil; first = false {
+		if !first {
+			select {
+			case <-ctx.Done():
+				return
+			case <-s.more:
+			}
+		}
+		if err := s.train(ctx); err != nil && ctx.Err() == nil {
+			s.log.ErrorContext(ctx, "training the model of durations failed", "error", err)
+		}
+		if s.enough() && !clock.Sleep(ctx, trainEvery) {
+			return
+		}
+	}
+}
+
+// enough reports whether there is a model that has learned from nearly all there is.
+func (s *school) enough() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.model != nil
+}
+
+// train learns a new model if there is enough more to learn from.
+func (s *school) train(ctx context.Context) error {
+	s.mu.Lock()
+	past, before, trained := s.past, s.model, s.trained
+	s.mu.Unlock()
+	if before != nil && 100*(len(past)-trained) < growth*trained {
+		return nil
+	}
+	version := 1
+	if before != nil {
+		version = before.Version + 1
+	}
+	model, err := history.Train(past, uint64(version))
+	if f := (*fault.Error)(nil); errors.As(err, &f) && f.Code == "no_history" {
+		s.mu.Lock()
+		s.trouble = f.Message
+		s.mu.Unlock()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	model.Version = version
+	text, err := json.Marshal(model)
+	if err != nil {
+		return fmt.Errorf("write model %d: %w", version, err)
+	}
+	if err := s.store.Keep(ctx, store.Document{Kind: store.ModelDocument, ID: strconv.Itoa(version), At: s.clock.Now(), Text: string(text)}); err != nil {
+		return err
+	}
+	if version > modelsKept {
+		if err := s.store.Drop(ctx, store.ModelDocument, strconv.Itoa(version-modelsKept)); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.model, s.trained, s.trouble = model, len(past), ""
+	s.library = forecast.NewLibrary(s.past, model)
+	s.log.InfoContext(ctx, "a model of durations was trained", "version", version, "jobs", len(past))
+	return nil
+}
+
+// waits returns how long jobs with as many GPUs have waited lately.
+func (s *school) waits(j *job.Job) job.Band {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.library.Waits(float64(j.Spec.Resources.GPUs.Min * max(j.Spec.Resources.Nodes.Min, 1)))
+}
