@@ -188,12 +188,8 @@ func checkSize(p *pkg) []string {
 			found = append(found, fmt.Sprintf("%s: %d lines, at most %d", name, p.lines[name], maxFileLines))
 		}
 	}
-	most := maxPackageLines
-	if more, ok := larger[p.path]; ok {
-		most = more
-	}
-	if total > most {
-		found = append(found, fmt.Sprintf("%s: %d lines in the package, at most %d", p.path, total, most))
+	if total > maxPackageLines {
+		found = append(found, fmt.Sprintf("%s: %d lines in the package, at most %d", p.path, total, maxPackageLines))
 	}
 	return found
 }

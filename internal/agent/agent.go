@@ -30,6 +30,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"trainyard/internal/agent/inventory"
+	"trainyard/internal/agent/metrics/intake"
 	"trainyard/internal/agent/runtime"
 	"trainyard/internal/api"
 	"trainyard/internal/auth"
@@ -53,6 +54,7 @@ type Runtime interface {
 	Renew(valid time.Duration) error
 	OpenLog(run id.Run, rank int, offset int64) (io.ReadCloser, int64, error)
 	ProgressFile(run id.Run, rank int) (string, error)
+	Places(run id.Run, rank int) (runtime.Places, error)
 	Limits() string
 	Close() error
 }
@@ -116,6 +118,8 @@ type Agent struct {
 	metrics  *metrics
 	memory   memory
 	told     map[id.Run]*told // by runs whose first rank is here; the report loop's own
+	intake   *intake.Intake   // nil if this machine has no loopback address to listen at
+	curves   curves
 
 	reconcileSoon chan struct{}
 	reportSoon    chan struct{}
@@ -138,6 +142,7 @@ type Agent struct {
 	behind   time.Time         // since when the server has newer assignments than we heard of
 	contact  time.Time         // last answer of the server
 	state    map[string]string // newest trouble by place, see trouble
+	measured map[id.Run]bool   // runs that have ended and whose metrics are all delivered
 }
 
 // key names one rank of a run.
@@ -177,7 +182,7 @@ func New(cfg Config) (*Agent, error) {
 		cfg: cfg, log: cfg.Log, clk: cfg.Clock, boot: hex.EncodeToString(boot[:]), fake: fake,
 		reconcileSoon: make(chan struct{}, 1), reportSoon: make(chan struct{}, 1), lookSoon: make(chan struct{}, 1), uploads: make(chan struct{}, maxUploads),
 		started: map[key]bool{}, shippers: map[key]*shipper{}, state: map[string]string{},
-		told: map[id.Run]*told{},
+		told: map[id.Run]*told{}, curves: curves{runs: map[id.Run]*curve{}}, measured: map[id.Run]bool{},
 	}
 	if a.memory, err = loadMemory(cfg.Dir); err != nil {
 		return nil, err
@@ -234,11 +239,12 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("adopt runs: %w", err)
 	}
+	a.pruneIntake(adopted)
 	a.log.Info("agent works", "node", a.identity.Node(), "server", a.cfg.Server, "adopted", len(adopted))
 	// The loops outlive ctx for as long as the exit takes.
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){a.reconcileLoop, a.streamLoop, a.reportLoop, a.inventoryLoop, a.renewLoop} {
+	for _, loop := range []func(context.Context){a.reconcileLoop, a.streamLoop, a.reportLoop, a.inventoryLoop, a.renewLoop, a.curvesLoop} {
 		loops.Go(func() { loop(inner) })
 	}
 	over := a.awaitEnd(ctx)
@@ -285,6 +291,7 @@ func (a *Agent) open() error {
 	if a.metrics, err = a.register(a.cfg.Metrics); err != nil {
 		return errors.Join(err, a.fence.close(), rt.Close())
 	}
+	a.openIntake()
 	return nil
 }
 
@@ -294,7 +301,7 @@ func (a *Agent) close() error {
 	}
 	a.metrics.unregister()
 	a.data.close()
-	return errors.Join(a.closeMachine(), a.fence.close(), a.rt.Close())
+	return errors.Join(a.closeIntake(), a.closeMachine(), a.fence.close(), a.rt.Close())
 }
 
 // wake asks a loop to look again; one wish is as good as many.

@@ -45,7 +45,9 @@ func (a *Agent) stopAll(ctx context.Context, mode job.StopMode) bool {
 			a.mu.Lock()
 			s := a.shippers[key{st.Run, st.Rank}]
 			a.mu.Unlock()
-			if st.State != job.RunEnded || s == nil || !s.delivered.Load() {
+			// The last metrics are waited for while everything goes well only.
+			heard := mode == job.StopKill || a.heardOut(&st)
+			if st.State != job.RunEnded || s == nil || !s.delivered.Load() || !heard {
 				left++
 			}
 			if st.State != job.RunEnded {

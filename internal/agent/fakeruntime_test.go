@@ -30,6 +30,7 @@ type fakeRuntime struct {
 	fail    error // of the next starts
 	// progress is the folder of the programs' progress files.
 	progress string
+	work     string // the working directory of all
 }
 
 type fakeRank struct {
@@ -142,6 +143,16 @@ func (f *fakeRuntime) ProgressFile(run id.Run, rank int) (string, error) {
 		return "", fmt.Errorf("no progress of %s", run)
 	}
 	return filepath.Join(f.progress, fmt.Sprintf("%s.%d", run, rank)), r.mute
+}
+
+func (f *fakeRuntime) Places(run id.Run, rank int) (runtime.Places, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.ranks[rankKey{run, rank}]
+	if r == nil {
+		return runtime.Places{}, fmt.Errorf("no places of %s", run)
+	}
+	return runtime.Places{Work: f.work, Metrics: filepath.Join(f.work, "told.jsonl"), Launch: r.spec.Launch}, nil
 }
 
 // fakeLog reads a log that grows.

@@ -15,6 +15,9 @@ type metrics struct {
 	all            []prometheus.Collector
 	logBytes       prometheus.Counter
 	reportFailures prometheus.Counter
+	points         prometheus.Counter
+	pushFailures   prometheus.Counter
+	pollSeconds    prometheus.Counter
 }
 
 // register makes the collectors; without a registry they count for nobody.
@@ -24,8 +27,11 @@ func (a *Agent) register(registry prometheus.Registerer) (*metrics, error) {
 		logBytes:       prometheus.NewCounter(prometheus.CounterOpts{Name: "trainyard_agent_log_bytes_total", Help: "Bytes of output that the server has taken."}),
 		reportFailures: prometheus.NewCounter(prometheus.CounterOpts{Name: "trainyard_agent_report_failures_total", Help: "Reports that the server did not take."}),
 	}
+	m.points = prometheus.NewCounter(prometheus.CounterOpts{Name: "trainyard_agent_metric_points_total", Help: "Points of programs' metrics that the server has taken."})
+	m.pushFailures = prometheus.NewCounter(prometheus.CounterOpts{Name: "trainyard_agent_metric_push_failures_total", Help: "Reports of metrics that the server did not take."})
+	m.pollSeconds = prometheus.NewCounter(prometheus.CounterOpts{Name: "trainyard_agent_metric_poll_seconds_total", Help: "Time spent on reading metrics of programs."})
 	m.all = []prometheus.Collector{
-		m.logBytes, m.reportFailures,
+		m.logBytes, m.reportFailures, m.points, m.pushFailures, m.pollSeconds,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "trainyard_agent_contact_age_seconds", Help: "Time since the server last answered a report; -1 before the first answer."}, a.contactAge),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "trainyard_agent_lease_left_seconds", Help: "How long the lease of this machine still holds; -1 if it was not hired."}, a.leaseLeft),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "trainyard_agent_contents_bytes", Help: "Size of the content store."}, func() float64 { return float64(a.contents.Size()) }),

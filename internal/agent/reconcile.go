@@ -35,7 +35,7 @@ const (
 
 // decide says what is to be done about a rank: want is its assignment, nil if
 // it has none; have is what the runtime knows, nil if nothing; delivered says
-// that the server has all of its output; begun that this process gave it to the runtime.
+// that the server has all of its output and metrics; begun that this process gave it to the runtime.
 func decide(want *api.Assignment, have *runtime.Status, begun, delivered bool) action {
 	if want == nil {
 		switch {
@@ -173,7 +173,7 @@ func (a *Agent) settle(ctx context.Context, k key, want *api.Assignment, have *r
 	begun := a.started[k]
 	s := a.shippers[k]
 	a.mu.Unlock()
-	switch decide(want, have, begun, s != nil && s.delivered.Load()) {
+	switch decide(want, have, begun, s != nil && s.delivered.Load() && a.heardOut(have)) {
 	case doStart:
 		return a.start(ctx, k, *want, have, tries)
 	case doTerm:
@@ -213,6 +213,9 @@ func (a *Agent) start(ctx context.Context, k key, want api.Assignment, have *run
 		return nil
 	}
 	spec := runtime.Spec{Run: want.Run, Rank: want.Rank, Job: want.Job, Epoch: want.Epoch, Launch: launch, Devices: a.devices(want.Launch.GPUs)}
+	if spec.Offered, err = a.offer(want); err != nil {
+		return a.startFailed(k, err, tries)
+	}
 	if err := a.rt.Start(ctx, spec); err != nil {
 		return a.startFailed(k, err, tries)
 	}
@@ -257,10 +260,13 @@ func (a *Agent) forget(k key) error {
 		return fmt.Errorf("forget %s rank %d: %w", k.run, k.rank, err)
 	}
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	delete(a.started, k)
 	delete(a.shippers, k)
-	return nil
+	if k.rank == 0 {
+		delete(a.measured, k.run)
+	}
+	a.mu.Unlock()
+	return a.forgetIntake(k)
 }
 
 // devices names the GPUs of a run by what the driver calls them, since a

@@ -1,7 +1,10 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -91,10 +94,11 @@ type MethodAccuracy struct {
 
 // Accuracy is the error of a method on jobs that were in one quarter of their way.
 type Accuracy struct {
-	From   float64 `json:"from" doc:"part of its way that a job had come: from here to a quarter further"`
-	Median float64 `json:"median" doc:"of the error, relative to what was left"`
-	P80    float64 `json:"p80"`
-	Count  int     `json:"count"`
+	Quarter int     `json:"quarter" doc:"of the way that a job was thought to have come, 1 to 4; 0 for all"`
+	Median  float64 `json:"median" doc:"of the error, relative to what was left"`
+	P80     float64 `json:"p80"`
+	Failed  int     `json:"failed" doc:"forecasts in which it saw no end"`
+	Count   int     `json:"count" doc:"forecasts in all"`
 }
 
 // DurationModel is what was learned of how long jobs take.
@@ -142,4 +146,25 @@ func (c *Client) ForecastRecord(ctx context.Context) (ForecastRecord, error) {
 	var r ForecastRecord
 	err := c.call(ctx, http.MethodGet, "/api/v1/forecasts", nil, nil, &r)
 	return r, err
+}
+
+// ImportReply says what became of a table of earlier jobs.
+type ImportReply struct {
+	Read int `json:"read" doc:"jobs in the table that ended well"`
+	Kept int `json:"kept" doc:"the newest of them, as many as there is room for"`
+}
+
+// ImportHistory hands in a table of jobs that ran before.
+func (c *Client) ImportHistory(ctx context.Context, format string, table []byte) (ImportReply, error) {
+	var reply ImportReply
+	resp, err := c.send(ctx, c.stream, http.MethodPost, "/api/v1/forecasts/history", url.Values{"format": {format}}, bytes.NewReader(table),
+		"Content-Type", "application/octet-stream")
+	if err != nil {
+		return reply, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if err := json.NewDecoder(resp.Body).Decode(&reply); err != nil {
+		return reply, fmt.Errorf("read answer to the import of history: %w", err)
+	}
+	return reply, nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"trainyard/internal/cli/console"
 	"trainyard/internal/cli/exit"
+	"trainyard/internal/cli/forecasts"
 	"trainyard/internal/cli/office"
 )
 
@@ -38,11 +39,13 @@ const (
 type app struct {
 	*console.Console
 	context string // chosen by --context
+	foresee *forecasts.Forecasts
 }
 
 // New returns the root command with all commands that speak to a yard over its API.
 func New(env Env) *cobra.Command {
 	a := &app{Console: console.New(env)}
+	a.foresee = forecasts.New(a.Console, a.connect, a.completeJobs)
 	root := &cobra.Command{
 		Use:           "trainyard",
 		Short:         "Run a research team's training jobs",
@@ -70,6 +73,7 @@ func New(env Env) *cobra.Command {
 	root.PersistentFlags().StringVar(&a.context, "context", "", "use the yard of this login instead of the current one")
 	root.PersistentFlags().BoolVar(&a.NoColor, "no-color", false, "no colours, as with the variable NO_COLOR")
 	add(root, GroupStart, a.login(), a.validate(), a.version())
+	add(root, GroupJobs, a.foresee.Commands()...)
 	add(root, GroupJobs, a.submit(), a.run(), a.jobs(), a.job(), a.logs(), a.wait(),
 		a.change("cancel"), a.change("kill"), a.change("pause"), a.change("resume"))
 	desk := office.New(a.Console, a.connect)

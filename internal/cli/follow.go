@@ -7,6 +7,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/cli/exit"
+	"trainyard/internal/cli/forecasts"
 	"trainyard/internal/cli/live"
 	"trainyard/internal/cli/table"
 )
@@ -40,6 +41,9 @@ func (a *app) stateLine(j api.Job) string {
 	}
 	if j.Reason != "" {
 		text += ": " + table.Plain(j.Reason)
+	}
+	if rest := forecasts.Line(&j, a.Clock.Now()); rest != "" {
+		text += ", " + rest
 	}
 	if j.FakeGPUs {
 		text += " (fake GPUs)"

@@ -96,6 +96,7 @@ func full(t *testing.T) *yard {
 	y := newYard(t)
 	y.answer("GET /api/v1/jobs", api.JobPage{Jobs: someJobs()})
 	y.answer("GET /api/v1/jobs/j9", detail())
+	y.answer("GET /api/v1/jobs/j9/metrics", api.MetricList{Metrics: []api.Metric{}})
 	y.answer("GET /api/v1/nodes", api.NodePage{Nodes: someNodes()})
 	y.answer("GET /api/v1/nodes/box1", someNodes()[0])
 	y.answer("GET /api/v1/users", api.UserPage{Users: []api.User{

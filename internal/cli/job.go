@@ -16,6 +16,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/cli/console"
 	"trainyard/internal/cli/exit"
+	"trainyard/internal/cli/forecasts"
 	"trainyard/internal/cli/table"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -23,12 +24,17 @@ import (
 )
 
 func (a *app) job() *cobra.Command {
+	var show forecasts.Options
 	cmd := &cobra.Command{
 		Use:     "job JOB",
 		Aliases: []string{"describe", "why"},
-		Short:   "Show a job: where it stands and why, its runs, its file",
-		Long:    "Show all that is known about a job. For one that waits: what it waits for, who holds that, and what would start it sooner.",
+		Short:   "Show a job: where it stands and why, when it will be done, its runs, its file",
+		Long: `Show all that is known about a job: when it will be done, what that goes by and how good
+such forecasts have been, with the curve of its metric and how it is expected to go on.
+For one that waits: what it waits for, who holds that, and what would start it sooner.`,
 		Example: `  trainyard job j7
+  trainyard job j7 --metric train_loss --methods
+  trainyard job j7 --no-plot
   trainyard job j7 -o json | jq .why`,
 		Args:              exit.Args(1, 1, "job"),
 		ValidArgsFunction: a.completeJobs,
@@ -42,20 +48,27 @@ func (a *app) job() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Show(detail, nil, func() error { return a.jobDetail(detail) })
+			return a.Show(detail, nil, func() error {
+				return a.jobDetail(detail, func() error { return a.foresee.Job(cmd.Context(), client, detail, show) })
+			})
 		},
 	}
+	show.Flags(cmd)
+	cmd.Flags().BoolVar(&show.Methods, "methods", false, "with what each method of the forecast says")
 	a.OutputFlag(cmd)
 	return cmd
 }
 
-// jobDetail writes a job for people.
-func (a *app) jobDetail(j api.JobDetail) error {
+// jobDetail writes a job for people; foreseen writes what is expected of it.
+func (a *app) jobDetail(j api.JobDetail, foreseen func() error) error {
 	now := a.Clock.Now()
 	if err := a.jobFields(j.Job, now); err != nil {
 		return err
 	}
 	if err := a.jobWhy(j.Why, now); err != nil {
+		return err
+	}
+	if err := foreseen(); err != nil {
 		return err
 	}
 	if err := a.jobRuns(j.Runs, now); err != nil {

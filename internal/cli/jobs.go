@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/cli/console"
 	"trainyard/internal/cli/exit"
+	"trainyard/internal/cli/forecasts"
 	"trainyard/internal/cli/table"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -35,7 +36,10 @@ func (a *app) jobs() *cobra.Command {
 		Aliases: []string{"ps", "queue"},
 		Short:   "List jobs",
 		Long: `List jobs, newest first: those that have not ended and those that ended within
-the last day. Admins see everybody's jobs, researchers their own.`,
+the last day. Admins see everybody's jobs, researchers their own.
+
+LEFT is how long a job will still take, "~" marks a guess; a job that waits shows what it
+takes once it runs. "late" is said of one that misses its deadline.`,
 		Example: `  trainyard jobs
   trainyard jobs -w
   trainyard jobs --state running --state pending --owner me
@@ -197,7 +201,7 @@ func collectJobs(ctx context.Context, client *api.Client, f api.JobFilter, limit
 // jobTable lays out a list of jobs.
 func (a *app) jobTable(jobs []api.Job) *table.Table {
 	now, wide := a.Clock.Now(), a.Output == console.Wide
-	head := []string{"ID", "NAME", "OWNER", "STATUS", "RESOURCES", "SUBMITTED", "DURATION", "NODES"}
+	head := []string{"ID", "NAME", "OWNER", "STATUS", "RESOURCES", "SUBMITTED", "DURATION", "LEFT", "NODES"}
 	if wide {
 		head = append(head, "PROJECT", "PRIORITY", "RUNS", "EXIT", "DONE", "DEADLINE")
 	}
@@ -210,7 +214,7 @@ func (a *app) jobTable(jobs []api.Job) *table.Table {
 		row := []table.Cell{
 			{Text: string(j.ID)}, {Text: j.Name}, {Text: string(j.Owner)},
 			{Text: string(j.Status), Color: statusColor(j.Status)},
-			{Text: resources}, {Text: table.Ago(j.Submitted, now)}, {Text: ranFor(j, now)}, {Text: nodeList(j.Nodes)},
+			{Text: resources}, {Text: table.Ago(j.Submitted, now)}, {Text: ranFor(j, now)}, forecasts.Left(&j, now), {Text: nodeList(j.Nodes)},
 		}
 		if wide {
 			exit, due := "", ""

@@ -118,8 +118,9 @@ func (t *Table) Bands() []Band {
 	return t.order.bands()
 }
 
-// changed puts a room that has changed where it belongs.
+// changed marks a room that has changed and puts it where it belongs.
 func (t *Table) changed(i int) {
+	t.rooms[i].Mark = new(byte)
 	if t.arranged {
 		t.order.move(i, &t.rooms[i])
 	}

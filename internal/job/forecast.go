@@ -27,6 +27,7 @@ type Forecast struct {
 	Methods   []MethodSay `json:"methods,omitempty"`
 	Path      []id.Job    `json:"path,omitempty"` // of jobs that it needs, those that it waits for longest
 	Elsewhere []Elsewhere `json:"elsewhere,omitempty"`
+	Said      []string    `json:"said,omitempty"` // codes of what its owner has been told and still holds
 }
 
 // Band is an estimate with its interval.
@@ -65,6 +66,9 @@ type Elsewhere struct {
 	Cost      float64 `json:"cost"`      // of what remains, in dollars
 	Why       string  `json:"why"`       // seen speeds, speeds told, or TFLOPS
 }
+
+// Informed reports whether it goes by more than what the researcher expects.
+func (f *Forecast) Informed() bool { return f.Basis != BasisNone && f.Basis != BasisExpect }
 
 // End returns when the job is expected to be done.
 func (f *Forecast) End() time.Time { return f.At.Add(Seconds(f.Wait.Mid + f.Remaining.Mid)) }

@@ -16,6 +16,7 @@ type Outlook struct {
 	Resumes   bool          // it can be stopped and goes on from where it was
 	Stops     int           // how often a plan has stopped it
 	Ran       int           // GPUs of its last run, 0 before the first
+	Forecast  *Forecast     // nil if there is none yet; never changed, only replaced
 }
 
 // Left returns the units of work that were left at At, and whether that is known.

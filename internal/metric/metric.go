@@ -5,6 +5,7 @@
 package metric
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -44,13 +45,12 @@ type Series struct {
 	Source string  `json:"source"` // where it was heard: "stdout (tqdm)"
 	Points []Point `json:"points"`
 	Epoch  int     `json:"epoch"` // of the run that the newest point is from
-	// A program that counts from the beginning again within one run, as a progress bar does in
-	// every epoch, goes on where it was: Offset is what its count is behind.
-	Offset float64 `json:"offset,omitempty"`
+	// From is the lowest step of that run: points before it are of earlier runs.
+	From   float64 `json:"from,omitempty"`
 	Bad    int     `json:"bad,omitempty"`    // values that were no numbers since the last that was
 	BadAll int     `json:"badall,omitempty"` // and in all
+	BadAt  float64 `json:"badat,omitempty"`  // when the newest of them was heard
 	Heard  int     `json:"heard"`            // points, those thinned out too
-	Count  float64 `json:"count,omitempty"`  // the highest of this run as the program says it, without Offset
 }
 
 // Last returns the newest point, and false if there is none.
@@ -59,6 +59,19 @@ func (s *Series) Last() (Point, bool) {
 		return Point{}, false
 	}
 	return s.Points[len(s.Points)-1], true
+}
+
+// Heed says where the points of a run come from that are added next. Two sources may
+// count in different ways, so what another source has told of the same run is dropped.
+func (s *Series) Heed(epoch int, source string) {
+	if epoch < s.Epoch || source == s.Source {
+		return
+	}
+	if epoch == s.Epoch && s.Source != "" {
+		s.Points = s.Points[:s.find(s.From)]
+		s.From, s.Bad, s.BadAt = math.MaxFloat64, 0, 0
+	}
+	s.Source = source
 }
 
 // Add takes a point that a run of an epoch has measured. Hearing it again
@@ -70,33 +83,29 @@ func (s *Series) Add(epoch int, p Point) Fate {
 	if math.IsNaN(p.Step) || math.IsInf(p.Step, 0) || math.IsNaN(p.At) || math.IsInf(p.At, 0) {
 		return Bad
 	}
-	fate := Taken
 	if epoch > s.Epoch {
-		s.Epoch, s.Offset, s.Count, s.Bad = epoch, 0, 0, 0
-		if s.rewind(p.Step) {
-			fate = Rewound
-		}
+		s.Epoch, s.From, s.Bad, s.BadAt = epoch, math.MaxFloat64, 0, 0
 	}
 	if math.IsNaN(p.Value) || math.IsInf(p.Value, 0) {
-		s.Bad++
-		s.BadAll++
+		if p.At > s.BadAt { // else it is told again
+			s.Bad++
+			s.BadAll++
+			s.BadAt = p.At
+		}
 		return Bad
 	}
-	s.Bad = 0
-	s.place(&p)
-	at, found := slices.BinarySearchFunc(s.Points, p.Step, func(q Point, step float64) int {
-		switch {
-		case q.Step < step:
-			return -1
-		case q.Step > step:
-			return 1
+	if p.At >= s.BadAt {
+		s.Bad = 0
+	}
+	fate := Taken
+	if p.Step < s.From && s.rewind(p.Step) {
+		fate = Rewound
+	}
+	at := s.find(p.Step)
+	if at < len(s.Points) && s.Points[at].Step == p.Step {
+		if s.Points[at].Value == p.Value {
+			return Duplicate
 		}
-		return 0
-	})
-	switch {
-	case found && s.Points[at].Value == p.Value:
-		return Duplicate
-	case found:
 		s.Points[at] = p
 		return Replaced
 	}
@@ -108,27 +117,18 @@ func (s *Series) Add(epoch int, p Point) Fate {
 	return fate
 }
 
-// rewind drops what a run that began again at a step will do anew.
+// rewind makes step the first of the run: what earlier runs did from there on is done anew.
 func (s *Series) rewind(step float64) bool {
-	at := len(s.Points)
-	for at > 0 && s.Points[at-1].Step >= step {
-		at--
-	}
-	gone := at < len(s.Points)
-	s.Points = s.Points[:at]
-	return gone
+	from, to := s.find(step), s.find(s.From)
+	s.From = step
+	s.Points = slices.Delete(s.Points, from, to)
+	return to > from
 }
 
-// place puts a point's step where it belongs in the whole of its run. A count that
-// falls below half of what it was has begun again, unless the point is as old as
-// its step: then it came late.
-func (s *Series) place(p *Point) {
-	if last, ok := s.Last(); ok && p.Step < s.Count/2 && p.At >= last.At {
-		s.Offset += s.Count
-		s.Count = p.Step
-	}
-	s.Count = max(s.Count, p.Step)
-	p.Step += s.Offset
+// find returns where a step is among the points, or where it would be.
+func (s *Series) find(step float64) int {
+	at, _ := slices.BinarySearchFunc(s.Points, step, func(p Point, step float64) int { return cmp.Compare(p.Step, step) })
+	return at
 }
 
 // Thin returns at most n of the points, first and last among them, chosen so that

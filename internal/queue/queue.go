@@ -59,6 +59,7 @@ type Line struct {
 	kinds  int // shapes that some job has
 	hollow int // queues without a job: kept for a while, because the next job is often alike
 	length int
+	roll   roll
 }
 
 type level struct {
@@ -85,52 +86,6 @@ func NewLine() *Line {
 // Len returns the number of waiting jobs.
 func (l *Line) Len() int { return l.length }
 
-// Items lists the waiting jobs by order of submission.
-func (l *Line) Items() []*Item {
-	// Each queue is in order; merging two neighbours at a time keeps it so.
-	var runs [][]*Item
-	for _, p := range l.order {
-		for _, u := range l.levels[p].order {
-			for _, q := range u.queues {
-				if len(q.items) > 0 {
-					runs = append(runs, q.items)
-				}
-			}
-		}
-	}
-	if len(runs) == 1 {
-		return slices.Clone(runs[0])
-	}
-	for len(runs) > 1 {
-		merged := runs[:0]
-		for i := 0; i < len(runs); i += 2 {
-			if i+1 == len(runs) {
-				merged = append(merged, runs[i])
-				continue
-			}
-			merged = append(merged, merge(runs[i], runs[i+1]))
-		}
-		runs = merged
-	}
-	if len(runs) == 0 {
-		return nil
-	}
-	return runs[0]
-}
-
-// merge returns the items of two lists in order.
-func merge(a, b []*Item) []*Item {
-	out := make([]*Item, 0, len(a)+len(b))
-	for len(a) > 0 && len(b) > 0 {
-		if a[0].Number < b[0].Number {
-			out, a = append(out, a[0]), a[1:]
-		} else {
-			out, b = append(out, b[0]), b[1:]
-		}
-	}
-	return append(append(out, a...), b...)
-}
-
 // Shapes returns the number of different needs among them.
 func (l *Line) Shapes() int { return l.kinds }
 
@@ -156,6 +111,7 @@ func (l *Line) Add(it *Item, need fleet.Need) {
 	}
 	s.lasts[it.Lasts]++
 	l.length++
+	l.roll.enter(it)
 }
 
 // Remove takes a job out of the line.
@@ -175,6 +131,7 @@ func (l *Line) Remove(it *Item) {
 		q.items = slices.Delete(q.items, at, at+1)
 	}
 	l.length--
+	l.roll.leave(it)
 	if it.Shape.lasts[it.Lasts]--; it.Shape.lasts[it.Lasts] == 0 {
 		delete(it.Shape.lasts, it.Lasts)
 	}

@@ -35,6 +35,8 @@ func (s *Server) agentRoutes() {
 	huma.Register(s.api, streaming(huma.Operation{OperationID: "follow-assignments", Method: http.MethodGet, Path: "/agent/v1/assignments",
 		Summary: "Follow what a node shall run", Description: "Each item is the whole of what the node shall run (Assignments).",
 		Security: byNode, Tags: []string{"agent"}}), s.assignments)
+	huma.Register(s.api, huma.Operation{OperationID: "push-metrics", Method: http.MethodPost, Path: "/agent/v1/metrics", Summary: "Tell what programs have measured of themselves",
+		Security: byNode, Tags: []string{"agent"}, MaxBodyBytes: 16 << 20}, s.pushMetrics)
 	s.plain(huma.Operation{OperationID: "put-log", Method: http.MethodPost, Path: "/agent/v1/logs/{run}/{rank}", Summary: "Add to the output of a rank",
 		Security: byNode, Tags: []string{"agent"}}, s.putLog)
 }
@@ -194,6 +196,22 @@ func (s *Server) assignments(ctx context.Context, _ *struct{}) (*huma.StreamResp
 			}
 		}
 	}}, nil
+}
+
+// pushMetrics takes what the programs of a node have measured. Only rank 0 of a run is heard.
+func (s *Server) pushMetrics(ctx context.Context, in *body[api.MetricsReport]) (*body[api.MetricsReply], error) {
+	if err := in.Body.Check(); err != nil {
+		return nil, toProblem(err)
+	}
+	for i := range in.Body.Runs {
+		if err := s.mayWriteLog(ctx, in.Body.Runs[i].Run, 0); err != nil {
+			return nil, s.fail(ctx, err)
+		}
+	}
+	if err := s.seer.Take(ctx, &in.Body); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &body[api.MetricsReply]{api.MetricsReply{Server: s.start}}, nil
 }
 
 // maxLogPart bounds one upload of output, unpacked.

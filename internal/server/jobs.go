@@ -110,6 +110,13 @@ func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*body[api.Job
 	if err := s.addBriefs(ctx, page.Jobs); err != nil && fault.KindOf(err) != fault.Unavailable {
 		return nil, s.fail(ctx, err)
 	}
+	foreseen, err := s.seer.Waiting(ctx, jobs)
+	if err != nil && fault.KindOf(err) != fault.Unavailable {
+		return nil, s.fail(ctx, err)
+	}
+	for i := range foreseen {
+		page.Jobs[i].Forecast = api.NewForecast(foreseen[i]).Brief()
+	}
 	return &body[api.JobPage]{page}, nil
 }
 
@@ -181,6 +188,13 @@ func (s *Server) getJob(ctx context.Context, in *jobInput) (*body[api.JobDetail]
 	})
 	if err != nil {
 		return nil, s.fail(ctx, err)
+	}
+	if !j.State.Final() {
+		made, err := s.seer.Forecast(ctx, &j)
+		if err != nil {
+			return nil, s.fail(ctx, err)
+		}
+		d.Forecast = api.NewForecast(made)
 	}
 	return &body[api.JobDetail]{d}, nil
 }

@@ -66,6 +66,10 @@ func NewLoop(c LoopConfig) *Loop {
 	}
 }
 
+// Tell lets fn hear of every committed batch, after those who do already. The loop must
+// not run yet.
+func (l *Loop) Tell(fn func(*yardmaster.Batch)) { l.after = append(l.after, fn) }
+
 // Do hands in a message and returns the answer once what it changed is stored.
 func (l *Loop) Do(ctx context.Context, m yardmaster.Message) (any, error) {
 	return l.ask(ctx, request{message: m})

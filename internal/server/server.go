@@ -27,6 +27,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/logbook"
 	"trainyard/internal/server/feed"
+	"trainyard/internal/server/forecaster"
 	"trainyard/internal/server/gauges"
 	"trainyard/internal/server/limit"
 	"trainyard/internal/server/office"
@@ -85,6 +86,7 @@ type Server struct {
 	mux     *http.ServeMux
 	api     huma.API
 	office  *office.Office
+	seer    *forecaster.Forecaster
 }
 
 // New returns a server; Handler is what it serves. The loop must not run yet.
@@ -96,6 +98,8 @@ func New(c Config, d Deps, start string) *Server {
 	s.roster = newRoster(d.Loop)
 	s.api = humago.New(s.mux, describe(c.Version))
 	s.api.UseMiddleware(s.authenticate)
+	s.seer = forecaster.New(forecaster.Deps{Store: d.Store, Clock: d.Clock, Log: d.Log, Do: s.do, Query: s.query})
+	d.Loop.Tell(s.seer.Follow)
 	s.routes()
 	return s
 }
@@ -105,6 +109,7 @@ func (s *Server) routes() {
 	s.logRoutes()
 	s.office = office.New(office.Deps{API: s.api, Security: byToken, Store: s.Store, Clock: s.Clock, Do: s.do, Query: s.query,
 		Caller: func(ctx context.Context) tenant.Caller { return callerOf(ctx).Caller }, Allow: allow, Fail: s.fail, Job: s.readJob, ToJob: toJob, ToEvent: toEvent})
+	s.seer.Routes(forecaster.Edge{API: s.api, Security: byToken, Allow: allow, Fail: s.fail, Job: s.readJob})
 	s.accountRoutes()
 	s.eventRoutes()
 	s.fileRoutes()
@@ -115,6 +120,12 @@ func (s *Server) routes() {
 // Run does what a server does beside answering, until ctx ends.
 func (s *Server) Run(ctx context.Context) {
 	go s.health.run(ctx)
+	seer := make(chan struct{})
+	go func() {
+		defer close(seer)
+		s.seer.Run(ctx)
+	}()
+	defer func() { <-seer }() // its last curves are written
 	if err := s.office.Recall(ctx); err != nil && ctx.Err() == nil {
 		s.Log.ErrorContext(ctx, "reading releases of GPUs failed; release them again", "error", err)
 	}
@@ -148,7 +159,7 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 // describe is the head of the OpenAPI description.
 func describe(version string) huma.Config {
 	c := huma.DefaultConfig("Trainyard", version)
-	c.Info.Description = "The API of a Trainyard server: jobs, nodes, offers, leases, limits, datasets, books, users, tokens, events and files for people; join, assignments, reports and output for agents."
+	c.Info.Description = "The API of a Trainyard server: jobs, forecasts, nodes, offers, leases, limits, datasets, books, users, tokens, events and files for people; join, assignments, reports, metrics and output for agents."
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
 	c.CreateHooks = nil // no $schema links in answers
 	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)

@@ -1,42 +1,33 @@
 package yardmaster
 
 import (
-	"math/bits"
-	"time"
-
 	"trainyard/internal/admit"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
 	"trainyard/internal/place"
+	"trainyard/internal/yardmaster/cashier"
+	"trainyard/internal/yardmaster/course"
 )
-
-// touch remembers that a node's meter has to be read.
-func (y *Yard) touch(n id.Node) {
-	if !y.cfg.Unmetered {
-		y.touched[n] = true
-	}
-}
 
 // account reads the meters of the nodes that something changed on.
 func (y *Yard) account() {
-	for _, name := range sortedKeys(y.touched) {
-		n, ok := y.nodes[name]
+	y.cashier.Read(func(name id.Node) {
+		n, ok := y.nodes.Get(name)
 		if !ok || n.State == fleet.Removed {
-			y.books.Gone(y.now, name)
-			continue
+			y.cashier.Gone(y.now, name)
+			return
 		}
-		room, _ := y.table.Get(name)
+		room, _ := y.nodes.Rooms.Get(name)
 		var holders []ledger.Holder
 		for i := range room.Holds {
 			if h := &room.Holds[i]; y.runs[h.Run] != nil { // else kept for one that is to come
 				holders = append(holders, ledger.HolderOf(h, y.jobs[h.Job].Project))
 			}
 		}
-		y.books.Node(y.now, &n.Node, n.foreign, holders, y.Lease(n.Lease))
-	}
-	clear(y.touched)
+		y.cashier.Node(y.now, &n.Node, n.Foreign, holders, y.Lease(n.Lease))
+	})
 }
 
 // charged adds what was posted to what its job has cost.
@@ -50,81 +41,44 @@ func (y *Yard) charged(p *ledger.Posting) {
 // who is on whose account a job runs.
 func (r *jobRecord) who() admit.Who { return admit.Who{Owner: r.Owner, Project: r.Project, Job: r.ID} }
 
+func (r *jobRecord) account() cashier.Account {
+	return cashier.Account{Who: r.who(), Budget: r.Spec.Budget, Spent: r.Cost - r.Paid}
+}
+
 // use tells the books of what a rank holds, or with a minus sign no longer holds.
 func (y *Yard) use(r *jobRecord, k *job.Rank, sign float64) {
-	n, ok := y.nodes[k.Node]
-	if !ok {
+	n := y.nodes.Of(k.Node)
+	if n == nil {
 		return
 	}
-	gpus := k.Whole()
 	if sign > 0 {
-		k.Hourly = y.books.Rate(&n.Node, k, y.Lease(n.Lease))
+		k.Hourly = y.cashier.Rate(n, k, y.Lease(n.Lease))
 	}
-	y.books.Limits.Use(y.now, r.who(), n.Class, sign*gpus, sign*k.Hourly)
+	y.cashier.Limits.Use(y.now, r.who(), n.Class, sign*k.Whole(), sign*k.Hourly)
 }
 
 // commit tells the books what a job is expected to spend from now on.
 func (y *Yard) commit(r *jobRecord) {
 	if r.State.Final() {
-		y.books.Limits.Done(r.who())
+		y.cashier.Limits.Done(r.who())
 		return
 	}
-	o := admit.Outlay{Money: -1, GPUHours: -1, Budget: r.Spec.Budget, Spent: r.Cost - r.Paid}
-	if r.running == nil {
-		y.books.Limits.Commit(r.who(), o)
-		return
-	}
-	if ends := y.ends(r, r.run); !ends.IsZero() {
-		hours := max(ends.Sub(y.now), 0).Hours()
-		o.Money, o.GPUHours = 0, hours*r.running.Whole()
-		for i := range r.run.Ranks {
-			o.Money += r.run.Ranks[i].Hourly * hours
-		}
-	}
-	y.books.Limits.Commit(r.who(), o)
-}
-
-// bookEvery is how often budgets are looked at.
-const bookEvery = time.Minute
-
-// keepBooks lets time pass for the books: hours are posted, budgets are watched.
-func (y *Yard) keepBooks() {
-	if y.cfg.Unmetered {
-		return
-	}
-	y.drop(y.booked)
-	y.booked = y.after(y.nextLook(), func(y *Yard) {
-		y.books.Roll(y.now)
-		if y.limited() {
-			y.books.Settle(y.now, y.watched)
-			for _, a := range y.books.Limits.Alerts(y.now) {
-				y.alert(&a)
-			}
-			y.letBack()
-		}
-		y.keepBooks()
-	})
-}
-
-// nextLook returns when the books are to be looked at: on the next full minute, or
-// when a budget will be used up if that is sooner.
-func (y *Yard) nextLook() time.Time {
-	next := y.now.Truncate(bookEvery).Add(bookEvery)
-	if !y.limited() {
-		return next
-	}
-	sooner := func(at time.Time) {
-		if at = at.Add(time.Second); !at.Before(y.now) && at.Before(next) {
-			next = at
-		}
-	}
-	for _, s := range y.books.Limits.Forecast(y.now) {
-		for _, c := range []admit.Course{s.Money, s.GPUHours} {
-			if c.UsedUp.After(y.now) {
-				sooner(c.UsedUp)
+	money, gpuHours := -1.0, -1.0
+	if r.running != nil {
+		if ends := course.Ends(y.now, r.Spec, &r.run.Run, r.running); !ends.IsZero() {
+			hours := max(ends.Sub(y.now), 0).Hours()
+			money, gpuHours = 0, hours*r.running.Whole()
+			for i := range r.run.Ranks {
+				money += r.run.Ranks[i].Hourly * hours
 			}
 		}
 	}
+	a := r.account()
+	y.cashier.Limits.Commit(a.Who, a.Outlay(money, gpuHours))
+}
+
+// spending visits the jobs that run on a budget of their own.
+func (y *Yard) spending(visit func(a *cashier.Account, hourly float64)) {
 	for _, rn := range y.running {
 		r := y.jobs[rn.Job]
 		if r.Spec.Budget == 0 || r.run == nil {
@@ -134,29 +88,15 @@ func (y *Yard) nextLook() time.Time {
 		for i := range r.run.Ranks {
 			hourly += r.run.Ranks[i].Hourly
 		}
-		if left := float64(r.Spec.Budget)/1e6 - (r.Cost - r.Paid); hourly > 0 && left > 0 {
-			sooner(y.now.Add(job.Seconds(left / hourly * 3600)))
-		}
+		a := r.account()
+		visit(&a, hourly)
 	}
-	return next
 }
 
-// watched reports whether someone who holds a node, or for whom it was hired, has a limit.
-func (y *Yard) watched(s *ledger.State) bool {
-	limited := func(w admit.Who, j id.Job) bool {
-		r, ok := y.jobs[j]
-		return ok && r.Spec.Budget > 0 || y.books.Limits.Binds(w)
-	}
-	if limited(admit.Who{Owner: s.Owner, Project: s.Project}, s.Job) {
-		return true
-	}
-	for i := range s.Holders {
-		h := &s.Holders[i]
-		if limited(admit.Who{Owner: h.Owner, Project: h.Project}, h.Job) {
-			return true
-		}
-	}
-	return false
+// budgeted reports whether a job has a budget of its own.
+func (y *Yard) budgeted(j id.Job) bool {
+	r, ok := y.jobs[j]
+	return ok && r.Spec.Budget > 0
 }
 
 // saved writes down what a start saved against what the job would have had instead.
@@ -164,7 +104,5 @@ func (y *Yard) saved(r *jobRecord, s *place.Start) {
 	if s.Saves == 0 {
 		return
 	}
-	y.books.Save(ledger.Saving{At: y.now, Job: r.ID, Owner: r.Owner, Project: r.Project, Kind: "place", Money: ledger.NanosOf(s.Saves), Reason: s.Instead})
+	y.cashier.Save(ledger.Saving{At: y.now, Job: r.ID, Owner: r.Owner, Project: r.Project, Kind: "place", Money: ledger.NanosOf(s.Saves), Reason: s.Instead})
 }
-
-func count64(set uint64) int { return bits.OnesCount64(set) }

@@ -1,7 +1,6 @@
 package yardmaster
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/queue"
+	"trainyard/internal/yardmaster/datasets"
 )
 
 // PutDataset registers a dataset, changes or removes it. The answer is the dataset.
@@ -21,32 +21,11 @@ type PutDataset struct {
 }
 
 func (m PutDataset) handle(y *Yard) (any, error) {
-	d := m.Dataset
-	if err := d.Validate(); err != nil {
+	d, words, err := y.data.Put(y.now, m.Dataset, m.By)
+	if err != nil {
 		return nil, err
 	}
-	kind, words := "data.added", "registered by "+string(m.By)
-	old, known := y.data.Get(d.ID)
-	if known {
-		d.Seq, d.Created, d.Owner = old.Seq, old.Created, old.Owner
-		kind, words = "data.changed", "changed by "+string(m.By)
-		if old.Rule != d.Rule {
-			words += fmt.Sprintf(": it was %s and is %s", old.Rule, d.Rule)
-		}
-		d.Copies = old.Keep(d.Copies, d.Source)
-	} else {
-		if d.Removed {
-			return nil, fault.New(fault.NotFound, "no_dataset", "there is no dataset %s", d.ID)
-		}
-		d.Created, d.Owner = y.now, m.By
-	}
-	if d.Removed {
-		kind, words = "data.removed", "removed by "+string(m.By)
-	}
-	d.Seq++
-	y.out.datasets = append(y.out.datasets, *y.data.Put(d))
-	y.event(Event{Kind: kind, Actor: string(m.By), Owner: d.Owner, To: string(d.ID), Reason: words})
-	if !known || old.Rule != d.Rule || d.Removed {
+	if words != "" {
 		y.ruled(&d, words)
 	}
 	return d, nil
@@ -92,9 +71,8 @@ func (y *Yard) recast(r *jobRecord) {
 
 // forbidden returns the first node of a job's run on which a dataset may not be used by it, nil if there is none.
 func (y *Yard) forbidden(r *jobRecord, d *dataset.Dataset) *fleet.Node {
-	place := cmp.Or(r.Override.Place, d.Rule)
 	for i := range r.run.Ranks {
-		if n := y.nodeOf(r.run.Ranks[i].Node); n != nil && !n.Class.Allows(place) {
+		if n := y.nodes.Of(r.run.Ranks[i].Node); n != nil && !datasets.Allows(d, &r.Job, n) {
 			return n
 		}
 	}
@@ -133,40 +111,17 @@ func (m Override) handle(y *Yard) (any, error) {
 // need returns what a job asks of nodes, at the place that the rules of its data leave it.
 func (y *Yard) need(r *jobRecord) fleet.Need {
 	n := fleet.NeedOf(r.Spec, r.Floor, r.Avoid)
-	n.Place = y.placeOf(r)
+	n.Place = y.data.Place(&r.Job)
 	return n
-}
-
-// placeOf returns where a job may run now. A dataset whose rule was changed since the
-// job was submitted may leave it no place at all.
-func (y *Yard) placeOf(r *jobRecord) job.Place {
-	if r.Override.Place != "" {
-		return r.Override.Place
-	}
-	if len(r.Spec.Data) == 0 {
-		return r.Spec.Place
-	}
-	place, err := y.data.PlaceOf(r.Spec.Place, r.Spec.Data)
-	if err != nil {
-		return job.PlaceNowhere
-	}
-	return place
 }
 
 // used writes down where a run uses which data, for the audit.
 func (y *Yard) used(r *jobRecord, run *runRecord) {
 	for _, name := range r.Spec.Data {
-		d, known := y.data.Get(id.Dataset(name))
 		for i := range run.Ranks {
-			n, ok := y.nodes[run.Ranks[i].Node]
-			if !ok {
-				continue
+			if n := y.nodes.Of(run.Ranks[i].Node); n != nil {
+				y.data.Used(y.now, &r.Job, name, run.ID, n)
 			}
-			override := ""
-			if r.Override.Place != "" && (!known || !n.Class.Allows(d.Rule)) {
-				override = string(r.Override.By) + ": " + r.Override.Why
-			}
-			y.out.uses = append(y.out.uses, dataset.Use{Dataset: id.Dataset(name), Run: run.ID, Job: r.ID, Owner: r.Owner, Node: n.ID, Cloud: n.Class != fleet.Local, At: y.now, Override: override})
 		}
 	}
 }
@@ -176,49 +131,27 @@ func (y *Yard) stage(it *queue.Item, n *fleet.Node) (time.Duration, float64) {
 	if len(it.Spec.Data) == 0 {
 		return 0, 0
 	}
-	return y.data.Stage(it.Spec.Data, spotOf(n), func(name id.Node) bool {
-		o, ok := y.nodes[name]
-		return ok && o.Class != fleet.Local
+	return y.data.Stage(it.Spec.Data, datasets.SpotOf(n), func(name id.Node) bool {
+		o := y.nodes.Of(name)
+		return o != nil && o.Class != fleet.Local
 	})
-}
-
-func spotOf(n *fleet.Node) dataset.Spot {
-	return dataset.Spot{Node: n.ID, Pool: n.Pool, Cloud: n.Class != fleet.Local}
-}
-
-// keeps notes which datasets a node has fetched and keeps, so that bringing them there
-// costs nothing the next time. What it said last is compared first: it says so in every report.
-func (y *Yard) keeps(n *nodeRecord, kept []job.DataCopy) {
-	if n.told && slices.Equal(n.kept, kept) {
-		return
-	}
-	n.told, n.kept = true, slices.Clone(kept)
-	for _, d := range y.data.Hold(y.now, n.ID, kept) {
-		y.out.datasets = append(y.out.datasets, d)
-		kind, words := "data.gone", "the node does not keep it any more"
-		if d.Has(dataset.Spot{Node: n.ID}) {
-			kind, words = "data.staged", "the node has fetched it and keeps it"
-		}
-		y.event(Event{Kind: kind, Actor: "node/" + string(n.ID), Owner: d.Owner, Node: n.ID, To: string(d.ID), Reason: words})
-		y.round = true
-	}
 }
 
 // Misplaced returns what a node keeps and may not: data that its rule forbids there, and
 // what is not registered like that any more.
 func (y *Yard) Misplaced(name id.Node, kept []job.DataCopy) []job.DataCopy {
-	n, ok := y.nodes[name]
-	return slices.DeleteFunc(slices.Clone(kept), func(c job.DataCopy) bool {
-		d, known := y.data.Get(id.Dataset(c.Name))
-		return !ok || known && d.Source == c.Source && n.Class.Allows(d.Rule)
-	})
+	n := y.nodes.Of(name)
+	if n == nil {
+		return nil
+	}
+	return y.data.Misplaced(n, kept)
 }
 
 // rule says which dataset keeps a job from running elsewhere, "" if none does.
 func (y *Yard) rule(j id.Job) string {
 	r, ok := y.jobs[j]
-	if !ok || r.Override.Place != "" {
+	if !ok {
 		return ""
 	}
-	return y.data.Binds(r.Spec.Place, r.Spec.Data)
+	return y.data.Rule(&r.Job)
 }

@@ -12,6 +12,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
+	"trainyard/internal/yardmaster/roster"
 )
 
 // CheckInvariants looks at the whole state of a yard and says what of it does
@@ -42,7 +43,15 @@ func JobsInMemory(y *Yard) []id.Job { return slices.Sorted(maps.Keys(y.jobs)) }
 func Now(y *Yard) time.Time { return y.now }
 
 // RateOf returns how much a user has in use, in GPUs.
-func RateOf(y *Yard, u id.User) float64 { return y.user(u).rate }
+func RateOf(y *Yard, u id.User) float64 {
+	rate := 0.0
+	y.people.InUse(func(name id.User, _ int, used float64) {
+		if name == u {
+			rate = used
+		}
+	})
+	return rate
+}
 
 // UsageOf returns a user's decayed use.
 func UsageOf(y *Yard, u id.User) float64 { return y.usage(u) }
@@ -64,18 +73,13 @@ func Settled(y *Yard) error {
 		return fmt.Errorf("a second Take returned %+v", b)
 	}
 	for _, r := range y.jobs {
-		if r.dirty {
+		if r.Marked() {
 			return fmt.Errorf("job %s is still marked after Take", r.ID)
 		}
 	}
 	for _, r := range y.runs {
-		if r.dirty {
+		if r.Marked() {
 			return fmt.Errorf("run %s is still marked after Take", r.ID)
-		}
-	}
-	for _, r := range y.orders {
-		if r.dirty {
-			return fmt.Errorf("order %s is still marked after Take", r.Key())
 		}
 	}
 	return nil
@@ -169,8 +173,11 @@ func checkRuns(y *Yard) error {
 		for i := range run.Ranks {
 			if k := &run.Ranks[i]; k.State != job.RunEnded {
 				left++
-				n, ok := y.nodes[k.Node]
-				if at, here := n.runs[run.ID]; !ok || !here || at != i {
+				n, ok := y.nodes.Get(k.Node)
+				if !ok {
+					return fmt.Errorf("rank %d of run %s is on %s, which is not there", i, run.ID, k.Node)
+				}
+				if at, here := n.Runs[run.ID]; !here || at != i {
 					return fmt.Errorf("rank %d of run %s is on %s, which does not know it", i, run.ID, k.Node)
 				}
 			}
@@ -187,7 +194,8 @@ func checkOrders(y *Yard) error {
 	for _, run := range y.runs {
 		for i := range run.Ranks {
 			k := &run.Ranks[i]
-			o, ok := y.orders[orderKey(run.ID, i)]
+			o := y.orders.Get(run.ID, i)
+			ok := o != nil
 			if ok != (k.State != job.RunEnded) {
 				return fmt.Errorf("rank %d of run %s is %s; open order: %v", i, run.ID, k.State, ok)
 			}
@@ -196,12 +204,12 @@ func checkOrders(y *Yard) error {
 			}
 			want++
 			if o.Node != k.Node || o.Epoch != run.Epoch || o.Rank != i || o.Stop != run.Stop || o.Job != run.Job {
-				return fmt.Errorf("order %s does not agree with its run: %+v, %+v", o.Key(), o.Order, run.Run)
+				return fmt.Errorf("order %s does not agree with its run: %+v, %+v", o.Key(), *o, run.Run)
 			}
 		}
 	}
-	if want != len(y.orders) {
-		return fmt.Errorf("%d orders are open for %d ranks", len(y.orders), want)
+	if want != y.orders.Len() {
+		return fmt.Errorf("%d orders are open for %d ranks", y.orders.Len(), want)
 	}
 	return nil
 }
@@ -223,22 +231,22 @@ func checkUsers(y *Yard) error {
 		}
 	}
 	for p, rate := range projects {
-		if p != "" && math.Abs(y.shares.Rate(p)-rate) > 1e-6 {
-			return fmt.Errorf("project %s is charged for %g GPUs and uses %g", p, y.shares.Rate(p), rate)
+		if p != "" && math.Abs(y.people.ProjectRate(p)-rate) > 1e-6 {
+			return fmt.Errorf("project %s is charged for %g GPUs and uses %g", p, y.people.ProjectRate(p), rate)
 		}
 	}
-	for _, u := range y.users {
-		if math.Abs(u.rate-rates[u.ID]) > 1e-6 {
-			return fmt.Errorf("user %s is charged for %g GPUs and uses %g", u.ID, u.rate, rates[u.ID])
+	var err error
+	y.people.InUse(func(u id.User, counted int, rate float64) {
+		switch usage := y.usage(u); {
+		case math.Abs(rate-rates[u]) > 1e-6:
+			err = fmt.Errorf("user %s is charged for %g GPUs and uses %g", u, rate, rates[u])
+		case counted != alive[u]:
+			err = fmt.Errorf("user %s has %d jobs and is counted with %d", u, alive[u], counted)
+		case usage < 0 || math.IsNaN(usage) || math.IsInf(usage, 0):
+			err = fmt.Errorf("user %s has used %g", u, usage)
 		}
-		if u.alive != alive[u.ID] {
-			return fmt.Errorf("user %s has %d jobs and is counted with %d", u.ID, alive[u.ID], u.alive)
-		}
-		if usage := y.usage(u.ID); usage < 0 || math.IsNaN(usage) || math.IsInf(usage, 0) {
-			return fmt.Errorf("user %s has used %g", u.ID, usage)
-		}
-	}
-	return nil
+	})
+	return err
 }
 
 func checkKeys(y *Yard) error {
@@ -251,17 +259,17 @@ func checkKeys(y *Yard) error {
 }
 
 func checkTimers(y *Yard) error {
-	if most := 64 + 2*len(y.nodes) + 8*len(y.jobs); y.timers.Len() > most {
-		return fmt.Errorf("%d timers are set for %d nodes and %d jobs", y.timers.Len(), len(y.nodes), len(y.jobs))
+	if most := 64 + 2*y.nodes.Len() + 8*len(y.jobs); y.timers.Len() > most {
+		return fmt.Errorf("%d timers are set for %d nodes and %d jobs", y.timers.Len(), y.nodes.Len(), len(y.jobs))
 	}
 	return nil
 }
 
 func checkRooms(y *Yard, shrunk map[id.Node]bool) error {
-	for _, n := range y.nodes {
-		room, ok := y.table.Get(n.ID)
+	for _, n := range y.nodes.All() {
+		room, ok := y.nodes.Rooms.Get(n.ID)
 		if n.State == fleet.Removed {
-			if ok || len(n.runs) > 0 {
+			if ok || len(n.Runs) > 0 {
 				return fmt.Errorf("node %s was removed and is still in the table", n.ID)
 			}
 			continue
@@ -273,13 +281,13 @@ func checkRooms(y *Yard, shrunk map[id.Node]bool) error {
 			return err
 		}
 	}
-	if y.table.Len() > len(y.nodes) {
-		return fmt.Errorf("the table has %d rooms for %d nodes", y.table.Len(), len(y.nodes))
+	if y.nodes.Rooms.Len() > y.nodes.Len() {
+		return fmt.Errorf("the table has %d rooms for %d nodes", y.nodes.Rooms.Len(), y.nodes.Len())
 	}
 	return nil
 }
 
-func checkRoom(y *Yard, n *nodeRecord, room *fleet.Room, shrunk bool) error {
+func checkRoom(y *Yard, n *roster.Node, room *fleet.Room, shrunk bool) error {
 	if room.Open != (n.State == fleet.Ready && !n.Drained) {
 		return fmt.Errorf("node %s is %s, drained %v, and open is %v", n.ID, n.State, n.Drained, room.Open)
 	}
@@ -297,7 +305,7 @@ func checkRoom(y *Yard, n *nodeRecord, room *fleet.Room, shrunk bool) error {
 			continue
 		}
 		runs++
-		rank, here := n.runs[h.Run]
+		rank, here := n.Runs[h.Run]
 		if !here || run == nil {
 			return fmt.Errorf("node %s is held by %s, which does not run there", n.ID, h.Run)
 		}
@@ -317,8 +325,8 @@ func checkRoom(y *Yard, n *nodeRecord, room *fleet.Room, shrunk bool) error {
 		cpus -= h.CPUs
 		memory -= h.Memory
 	}
-	if runs != len(n.runs) {
-		return fmt.Errorf("node %s has %d runs and %d holds of runs", n.ID, len(n.runs), runs)
+	if runs != len(n.Runs) {
+		return fmt.Errorf("node %s has %d runs and %d holds of runs", n.ID, len(n.Runs), runs)
 	}
 	if room.Free != room.Sound&^held || room.CPUs != left || room.Memory != leftMemory {
 		return fmt.Errorf("node %s: free is %b, %s and %s, and should be %b, %s and %s", n.ID,
@@ -373,7 +381,7 @@ func checkPromises(y *Yard) error {
 			return fmt.Errorf("%s is promised seats while its job is in line", p.run)
 		}
 		for _, s := range p.start.Seats {
-			if room, ok := y.table.Get(s.Node); !ok || !slices.ContainsFunc(room.Holds, func(h fleet.Hold) bool { return h.Run == p.run && h.GPUs == s.GPUs }) {
+			if room, ok := y.nodes.Rooms.Get(s.Node); !ok || !slices.ContainsFunc(room.Holds, func(h fleet.Hold) bool { return h.Run == p.run && h.GPUs == s.GPUs }) {
 				return fmt.Errorf("%s is promised a seat on %s that is not held", p.run, s.Node)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/yardmaster/course"
 )
 
 // finish ends a run whose ranks have all ended, and decides what becomes of its job.
@@ -24,15 +25,16 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 	if !run.Started.IsZero() && r.running != nil && (cause == job.CauseNone || cause == job.CauseUserCode) {
 		y.past.Add(r.Owner, r.running.GPUs, y.now.Sub(run.Started))
 	}
-	y.settle(r, run, cause)
-	y.notRunning(r)
-	if y.limited() {
+	course.Settle(y.now, &r.Job, &run.Run, r.running, cause, run.told)
+	y.running.Remove(r.running)
+	r.running = nil
+	if y.cashier.Limited() {
 		y.commit(r)
 		y.letBack()
 	}
 	y.changedRun(run)
 	delete(y.runs, run.ID)
-	y.drop(run.limit)
+	y.timers.Drop(run.limit)
 	r.ExitCode = rank.ExitCode
 	y.event(Event{Kind: "run.ended", Actor: "node/" + string(rank.Node), Owner: r.Owner, Job: r.ID, Run: run.ID, Node: rank.Node,
 		To: string(cause), Reason: run.Reason})
@@ -88,18 +90,16 @@ func (y *Yard) next(r *jobRecord, run *runRecord, cause job.Cause, rank *job.Ran
 func (y *Yard) ended(r *jobRecord) {
 	r.Ended = y.now
 	y.dequeue(r)
-	y.user(r.Owner).alive--
-	if r.Spec.Budget > 0 {
-		y.budgets--
-	}
-	y.books.Limits.Done(r.who())
+	y.people.Count(r.Owner, -1)
+	y.cashier.Count(r.Spec.Budget, -1)
+	y.cashier.Limits.Done(r.who())
 	y.settleNeeds(r)
 	if y.cfg.KeepFinal == 0 {
 		y.spent = append(y.spent, r.ID)
 		return
 	}
 	j := r.ID
-	y.after(y.now.Add(y.cfg.KeepFinal), func(y *Yard) { y.forget(j) })
+	y.after(y.now.Add(y.cfg.KeepFinal), func() { y.forget(j) })
 }
 
 // settleNeeds lets the jobs that need this one go on, or ends them too.

@@ -5,8 +5,8 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
-	"trainyard/internal/job"
 	"trainyard/internal/queue"
+	"trainyard/internal/yardmaster/course"
 )
 
 // defaultLast is what a job of unknown length is charged for in the order of the line.
@@ -34,7 +34,7 @@ func (y *Yard) enqueue(r *jobRecord) {
 func (y *Yard) describeItem(r *jobRecord) fleet.Need {
 	number, _ := r.ID.Number()
 	need := y.need(r)
-	lasts := r.lasts(&need)
+	lasts := course.Lasts(r.Spec, r.outlook, &need)
 	charge := lasts
 	if charge == 0 {
 		charge = defaultLast
@@ -50,7 +50,7 @@ func (y *Yard) describeItem(r *jobRecord) fleet.Need {
 // forgive lets a job back onto the nodes that failed it when it has waited in
 // vain for another one: that one may be lost or drained for good.
 func (y *Yard) forgive(it *queue.Item) {
-	y.after(y.now.Add(y.cfg.BackoffMost), func(y *Yard) {
+	y.after(y.now.Add(y.cfg.BackoffMost), func() {
 		r, ok := y.jobs[it.Job]
 		if !ok || r.item != it {
 			return
@@ -71,7 +71,7 @@ func (y *Yard) dequeue(r *jobRecord) {
 	}
 	y.line.Remove(r.item)
 	r.item = nil
-	y.unhire(r.ID)
+	y.hiring.Forgo(y.now, r.ID)
 	// The nodes kept for the first in line are free for others if it was this one.
 	if y.held != nil && y.held.Job == r.ID {
 		y.held = nil
@@ -79,67 +79,12 @@ func (y *Yard) dequeue(r *jobRecord) {
 	y.round = true
 }
 
-// lasts returns how long a job will run at most as far as is known, 0 if it is not.
-func lasts(s *job.Spec) time.Duration {
-	if s.MaxDuration > 0 {
-		return time.Duration(s.MaxDuration)
-	}
-	return time.Duration(s.Expect)
-}
-
-// lasts returns how long a job will run at most as far as its owner said, and
-// otherwise how long the rest of it takes on as little as it asks for.
-func (r *jobRecord) lasts(need *fleet.Need) time.Duration {
-	if d := lasts(r.Spec); d > 0 || r.outlook.Speed == nil {
-		return d
-	}
-	var longest time.Duration
-	for _, kind := range r.outlook.Speed.Kinds() {
-		c := r.outlook.Speed.On(kind, 0)
-		count := max(need.GPUs*need.Nodes, c.Least())
-		if d, known := r.outlook.Takes(c.Rate(count, need.Nodes)); known {
-			longest = max(longest, d)
-		}
-	}
-	return longest
-}
-
 func weight(n *fleet.Need, gpus, nodes int) float64 {
 	return queue.Weight(float64(gpus), nodes, float64(n.CPUs)/1000, 1) // where it will run is not known yet
 }
 
-// user returns the record of a user. Jobs have an owner, but a store that was
-// meddled with may name one that is not there: it is treated as one without use.
-func (y *Yard) user(u id.User) *userRecord {
-	r, ok := y.users[u]
-	if !ok {
-		r = &userRecord{}
-		r.ID = u
-		y.users[u] = r
-	}
-	return r
-}
-
 // usage returns a user's decayed use at this time.
-func (y *Yard) usage(u id.User) float64 {
-	r, ok := y.users[u]
-	if !ok {
-		return 0
-	}
-	return queue.Decayed(r.Usage, r.rate, y.now.Sub(r.UsageAt))
-}
+func (y *Yard) usage(u id.User) float64 { return y.people.Usage(y.now, u) }
 
 // projectUsage returns a project's decayed use at this time.
-func (y *Yard) projectUsage(p id.Project) float64 { return y.shares.Use(y.now, p) }
-
-// charge changes how much the owner and the project of a job have in use now.
-func (y *Yard) charge(j *jobRecord, delta float64) {
-	y.shares.Charge(y.now, j.Project, delta)
-	r := y.user(j.Owner)
-	r.Usage, r.UsageAt = y.usage(j.Owner), y.now
-	r.rate += delta
-	if r.rate < 1e-9 { // sums of fractions do not come out at zero exactly
-		r.rate = 0
-	}
-	y.changedUser(r)
-}
+func (y *Yard) projectUsage(p id.Project) float64 { return y.people.ProjectUsage(y.now, p) }

@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
+	"trainyard/internal/yardmaster/course"
 )
 
 // Load fills an empty yard with what the store kept. Nodes get the full time
@@ -17,28 +18,18 @@ import (
 func (y *Yard) Load(now time.Time, s State) {
 	y.setNow(now)
 	y.ticked = y.now
-	y.lastJob, y.lastEvent = s.LastJob, s.LastEvent
-	for _, d := range s.Datasets {
-		y.data.Put(d)
-	}
-	y.must(y.books.Load(s.Books))
-	y.loadLeases(s)
-	y.keepBooks()
-	for _, u := range s.Users {
-		y.users[u.ID] = &userRecord{User: u}
-	}
-	y.shares.Load(s.Shares)
-	for _, t := range s.Tokens {
-		y.tokens[t.ID] = &tokenRecord{Token: t}
-	}
+	y.lastJob = s.LastJob
+	y.feed.Load(s.LastEvent)
+	y.data.Load(&s)
+	y.must(y.cashier.Load(s.Books))
+	y.hiring.Load(y.now, &s)
+	y.cashier.Watch(y.now)
+	y.people.Load(&s)
 	slices.SortFunc(s.Nodes, func(a, b fleet.Node) int { return strings.Compare(string(a.ID), string(b.ID)) })
 	for _, n := range s.Nodes {
-		y.loadNode(n)
+		y.nodes.Load(y.now, n)
 	}
-	for i := range s.Orders {
-		o := &orderRecord{Order: s.Orders[i]}
-		y.orders[o.Key()] = o
-	}
+	y.orders.Load(s.Orders)
 	slices.SortFunc(s.Jobs, func(a, b job.Job) int {
 		x, _ := a.ID.Number()
 		z, _ := b.ID.Number()
@@ -50,7 +41,7 @@ func (y *Yard) Load(now time.Time, s State) {
 	pipelines := map[string][]id.Job{}
 	for i := range s.Jobs {
 		r := &jobRecord{Job: s.Jobs[i]}
-		r.outlook = newOutlook(&r.Job)
+		r.outlook = course.Outlook(&r.Job)
 		y.jobs[r.ID] = r
 		if r.Pipeline != "" {
 			pipelines[r.Pipeline] = append(pipelines[r.Pipeline], r.ID)
@@ -68,40 +59,16 @@ func (y *Yard) Load(now time.Time, s State) {
 	y.round = true
 }
 
-// loadLeases takes up the leases, and what was hired for jobs that still wait.
-func (y *Yard) loadLeases(s State) {
-	y.leases.Load(y.now, s.Leases, s.LastLease)
-	y.market.Replay(s.Leases)
-	for _, l := range y.leases.Live() {
-		y.books.Limits.Nodes(y.now, payer(l), 1)
-		if l.Job != "" && (l.State == fleet.LeaseAsked || l.State == fleet.LeaseBooting) {
-			y.hired[l.Job] = append(y.hired[l.Job], l.ID)
-		}
-	}
-	if len(y.leases.Live()) > 0 {
-		y.sweepLeases()
-	}
-}
-
-func (y *Yard) loadNode(n fleet.Node) {
-	y.nodes[n.ID] = &nodeRecord{Node: n, seen: y.now, idle: y.now, runs: map[id.Run]int{}, ports: map[int]id.Run{}}
-	if n.State == fleet.Removed {
-		return
-	}
-	y.table.Put(&n, 0)
-	y.watchSilence(n.ID, y.now.Add(y.cfg.SuspectAfter))
-}
-
 func (y *Yard) loadRun(run job.Run) {
 	r, ok := y.jobs[run.Job]
 	if !ok || run.State == job.RunEnded {
 		return
 	}
 	rec := &runRecord{Run: run}
-	if o, ok := y.orders[orderKey(run.ID, 0)]; ok {
+	if o := y.orders.Get(run.ID, 0); o != nil {
 		rec.port = o.Launch.MasterPort
-		if n, ok := y.nodes[run.Ranks[0].Node]; ok && rec.port > 0 {
-			n.ports[rec.port] = run.ID
+		if n, ok := y.nodes.Get(run.Ranks[0].Node); ok && rec.port > 0 {
+			n.Listen(run.ID, rec.port)
 		}
 	}
 	y.runs[run.ID] = rec
@@ -112,11 +79,9 @@ func (y *Yard) loadRun(run job.Run) {
 	for i := range run.Ranks {
 		seats[i] = place.Seat{Node: run.Ranks[i].Node, GPUs: fleet.Mask(run.Ranks[i].GPUs), Share: run.Ranks[i].Share}
 	}
-	y.nowRunning(r, rec, seats)
+	r.running = y.running.Add(r.entry, &rec.Run, seats, y.nodes.Of)
 	y.hold(r, rec)
-	weight := y.weigh(&rec.Run)
-	y.user(r.Owner).rate += weight
-	y.shares.Resume(r.Project, weight)
+	y.people.Resume(r.Owner, r.Project, y.nodes.Weigh(&rec.Run))
 	for i := range rec.Ranks {
 		if k := rec.Ranks[i]; k.State != job.RunEnded {
 			y.use(r, &k, 1)
@@ -137,13 +102,11 @@ func (y *Yard) loadJob(r *jobRecord, needs map[id.Job]job.State, pipelines map[s
 	}
 	if r.State.Final() {
 		j := r.ID
-		y.after(r.Ended.Add(y.cfg.KeepFinal), func(y *Yard) { y.forget(j) })
+		y.after(r.Ended.Add(y.cfg.KeepFinal), func() { y.forget(j) })
 		return
 	}
-	y.user(r.Owner).alive++
-	if r.Spec.Budget > 0 {
-		y.budgets++
-	}
+	y.people.Count(r.Owner, 1)
+	y.cashier.Count(r.Spec.Budget, 1)
 	for _, n := range r.Needs {
 		state := needs[n]
 		if d, ok := y.jobs[n]; ok {

@@ -1,7 +1,6 @@
 package yardmaster
 
 import (
-	"slices"
 	"time"
 
 	"trainyard/internal/job"
@@ -27,7 +26,7 @@ func (y *Yard) Round(now time.Time) {
 // own and must not be used after the next message.
 func (y *Yard) View(now time.Time) *place.View {
 	v := y.glance(now)
-	v.Rooms, v.Bands = y.table.Rooms(), nil
+	v.Rooms, v.Bands = y.nodes.Rooms.Rooms(), nil
 	return v
 }
 
@@ -35,8 +34,8 @@ func (y *Yard) View(now time.Time) *place.View {
 func (y *Yard) glance(now time.Time) *place.View {
 	y.setNow(now)
 	return &place.View{
-		Now: y.now, Rooms: y.table.Own(), Bands: y.table.Bands(), Line: y.line, Running: y.running, Usage: y.usage, ProjectUsage: y.projectUsage, Tariff: y.cfg.Tariff,
-		Offers: y.market.Open(y.now), Leases: y.leases.Live(), Allow: y.allow, Stage: y.stage, Past: &y.past, Borrows: y.borrows, Rule: y.rule,
+		Now: y.now, Rooms: y.nodes.Rooms.Own(), Bands: y.nodes.Rooms.Bands(), Line: y.line, Running: y.running, Usage: y.usage, ProjectUsage: y.projectUsage, Tariff: y.cfg.Tariff,
+		Offers: y.hiring.Market.Open(y.now), Leases: y.hiring.Live(), Allow: y.allow, Stage: y.stage, Past: &y.past, Borrows: y.borrows, Rule: y.rule,
 	}
 }
 
@@ -70,7 +69,7 @@ func (y *Yard) Apply(now time.Time, p place.Plan) {
 	for i := range good.Starts {
 		y.start(&good.Starts[i])
 	}
-	if y.leases.Pending() {
+	if y.hiring.Pending() {
 		y.settleLeases()
 	}
 	if y.freed {
@@ -89,7 +88,7 @@ func (y *Yard) start(s *place.Start) {
 			y.setAside(r, why)
 			return
 		}
-		if y.free(s) {
+		if y.nodes.Vacant(s) {
 			y.saved(r, s)
 			y.launch(r, s)
 			return
@@ -104,17 +103,19 @@ func (y *Yard) start(s *place.Start) {
 
 // askAgain lets the policy be asked at a time at which nothing else may happen.
 func (y *Yard) askAgain(at time.Time) {
-	y.drop(y.asked)
+	y.timers.Drop(y.asked)
 	y.asked = nil
 	if !at.IsZero() {
-		y.asked = y.after(at, func(y *Yard) { y.round = true })
+		y.asked = y.after(at, func() { y.round = true })
 	}
 }
 
 // expect makes room for what so many starts will change.
 func (y *Yard) expect(n int) {
-	o := &y.out
-	o.jobs, o.runs, o.orders, o.events = slices.Grow(o.jobs, n), slices.Grow(o.runs, n), slices.Grow(o.orders, n), slices.Grow(o.events, n)
+	y.changedJobs.Grow(n)
+	y.changedRuns.Grow(n)
+	y.orders.Grow(n)
+	y.feed.Grow(n)
 }
 
 // moveJob applies an event to a job and writes it down. Every change of a

@@ -25,7 +25,7 @@ func (y *Yard) promise(r *jobRecord, s *place.Start) {
 	need := &s.Item.Shape.Need
 	p := &promise{job: r, start: *s, run: id.NewRun(r.ID, r.Epoch+1)}
 	for _, seat := range s.Seats {
-		y.table.Book(seat.Node, fleet.Hold{Run: p.run, Job: r.ID, Owner: r.Owner, GPUs: seat.GPUs, Share: seat.Share, CPUs: need.CPUs, Memory: need.Memory})
+		y.nodes.Rooms.Book(seat.Node, fleet.Hold{Run: p.run, Job: r.ID, Owner: r.Owner, GPUs: seat.GPUs, Share: seat.Share, CPUs: need.CPUs, Memory: need.Memory})
 	}
 	r.promise = p
 	y.promises = append(y.promises, p)
@@ -41,7 +41,7 @@ func (y *Yard) unpromise(r *jobRecord) {
 	r.promise = nil
 	y.promises = slices.DeleteFunc(y.promises, func(o *promise) bool { return o == p })
 	for _, seat := range p.start.Seats {
-		y.table.Release(seat.Node, p.run)
+		y.nodes.Rooms.Release(seat.Node, p.run)
 	}
 }
 
@@ -72,63 +72,8 @@ func (y *Yard) fulfil() {
 
 // ready reports whether a promised start can be launched, and whether it may ever be.
 func (y *Yard) ready(p *promise) (ready, possible bool) {
-	ready = p.job.State.Waiting()
-	need := &p.start.Item.Shape.Need
-	for _, seat := range p.start.Seats {
-		room, ok := y.table.Get(seat.Node)
-		if !ok || !room.Open || seat.GPUs&^room.Sound != 0 || !room.Node.Class.Allows(y.placeOf(p.job)) {
-			return false, false
-		}
-		left := 1 - seat.Share // of a GPU that is shared
-		cpus, memory := room.Node.Inventory.CPUs-need.CPUs, room.Node.Inventory.Memory-need.Memory
-		for i := range room.Holds {
-			h := &room.Holds[i]
-			if _, live := y.runs[h.Run]; !live {
-				continue // another promise: the plan was checked as a whole
-			}
-			cpus -= h.CPUs
-			memory -= h.Memory
-			if h.GPUs&seat.GPUs == 0 {
-				continue
-			}
-			if seat.Share == 0 || h.Share == 0 {
-				ready = false
-			}
-			left -= h.Share
-		}
-		if left < -1e-6 {
-			ready = false
-		}
-		if cpus < 0 || memory < 0 {
-			ready = false
-		}
-	}
-	return ready, true
-}
-
-// free reports whether all seats of a start can be had at once.
-func (y *Yard) free(s *place.Start) bool {
-	need := &s.Item.Shape.Need
-	for _, seat := range s.Seats {
-		room, ok := y.table.Get(seat.Node)
-		if !ok || room.CPUs < need.CPUs || room.Memory < need.Memory {
-			return false
-		}
-		free := room.Free
-		if seat.Share > 0 {
-			shared, whole, _ := fleet.NewMatcher(*need).FitsPart(room, seat.Share)
-			free = shared | whole
-			for i := range room.Holds { // a share may be promised of a GPU that a run has yet to leave
-				if h := &room.Holds[i]; h.Share == 0 {
-					free &^= h.GPUs
-				}
-			}
-		}
-		if seat.GPUs&^free != 0 {
-			return false
-		}
-	}
-	return true
+	ready, possible = y.nodes.Awaits(&p.start, y.data.Place(&p.job.Job), func(run id.Run) bool { return y.runs[run] != nil })
+	return ready && p.job.State.Waiting(), possible
 }
 
 // stopPlanned takes a job off its nodes because a plan says so.

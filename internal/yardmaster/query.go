@@ -2,7 +2,6 @@ package yardmaster
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -17,6 +16,8 @@ import (
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
 	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster/course"
+	"trainyard/internal/yardmaster/roster"
 )
 
 // WhyReport is why a job waits, with its place in the line.
@@ -54,11 +55,11 @@ func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 	if r.aside != "" {
 		return WhyReport{Why: place.Why{Blocker: place.BlockLimit, Sentence: r.aside}}, true
 	}
-	if s := y.comes(j); s != "" {
+	if s := y.hiring.Comes(j); s != "" {
 		return WhyReport{Why: place.Why{Blocker: place.BlockHiring, Sentence: s}}, true
 	}
 	need := y.need(r)
-	w := WhyReport{Why: place.Explain(y.glance(now), need, lasts(r.Spec), j, y.held), Position: y.position(j)}
+	w := WhyReport{Why: place.Explain(y.glance(now), need, course.Said(r.Spec), j, y.held), Position: y.position(j)}
 	if adviser, ok := y.cfg.Policy.(place.Adviser); ok && r.item != nil && len(y.cfg.Offers) > 0 {
 		for _, o := range adviser.Options(y.glance(now), r.item) {
 			if o.Offer != "" && o.Barred != "" {
@@ -71,16 +72,6 @@ func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 		w.Sentence += fmt.Sprintf("; %s ahead of it in line", count(w.Position-1, "job"))
 	}
 	return w, true
-}
-
-// comes says which node is being hired for a job, "" if none is.
-func (y *Yard) comes(j id.Job) string {
-	for _, name := range y.hired[j] {
-		if l := y.Lease(name); l != nil && (l.State == fleet.LeaseAsked || l.State == fleet.LeaseBooting) {
-			return fmt.Sprintf("a node is being hired for it: %s, lease %s is %s", l.Offer.Name, l.ID, l.State)
-		}
-	}
-	return ""
 }
 
 // Brief is what a list shows of a job that is not stored.
@@ -104,15 +95,15 @@ func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
 			continue
 		}
 		b := &list[i]
-		b.Cost = r.Cost
+		b.Cost = y.costOf(r)
 		if r.item != nil {
 			b.Waits = place.Explain(v, r.item.Shape.Need, r.item.Lasts, j, y.held).Sentence
-			if s := y.comes(j); s != "" {
+			if s := y.hiring.Comes(j); s != "" {
 				b.Waits = s
 			}
 		}
 		if !r.State.Final() {
-			b.Progress = y.progress(r)
+			b.Progress = course.Progress(y.now, r.outlook, r.running)
 		}
 		if r.run == nil {
 			continue
@@ -120,41 +111,26 @@ func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
 		for k := range r.run.Ranks {
 			rank := &r.run.Ranks[k]
 			b.Nodes = append(b.Nodes, rank.Node)
-			b.FakeGPUs = b.FakeGPUs || y.fake(rank)
-			for _, p := range y.books.PeekNode(y.now, rank.Node) {
-				if p.Job == j {
-					b.Cost += p.Cost().Dollars()
-				}
-			}
+			b.FakeGPUs = b.FakeGPUs || y.nodes.Fake(rank)
 		}
 	}
 	return list
 }
 
-// progress says how far a job has come by now.
-func (y *Yard) progress(r *jobRecord) *job.Progress {
-	o := r.outlook
-	p := &job.Progress{Done: o.Done}
-	if o.Speed != nil {
-		p.Work = o.Speed.Work
+// costOf returns what a job has cost so far, with what is not posted yet.
+func (y *Yard) costOf(r *jobRecord) float64 {
+	cost := r.Cost
+	if r.run == nil {
+		return cost
 	}
-	known := o.Done > 0 || !o.At.IsZero()
-	if r.running != nil {
-		p.Done = r.running.Done(y.now)
-		known = known || r.running.Rate > 0
-	} else {
-		known = known || o.Speed != nil // of one that does not run, what it has saved
+	for k := range r.run.Ranks {
+		for _, p := range y.cashier.PeekNode(y.now, r.run.Ranks[k].Node) {
+			if p.Job == r.ID {
+				cost += p.Cost().Dollars()
+			}
+		}
 	}
-	if known {
-		p.At = y.now
-	}
-	return p
-}
-
-// fake reports whether a rank has GPUs that are declared, not real.
-func (y *Yard) fake(k *job.Rank) bool {
-	n, ok := y.nodes[k.Node]
-	return ok && slices.ContainsFunc(n.Inventory.GPUs, func(g fleet.GPU) bool { return g.Fake && slices.Contains(k.GPUs, g.Index) })
+	return cost
 }
 
 // position returns a job's place in the line, from 1, or 0 if it is too far back.
@@ -185,7 +161,7 @@ type Preview struct {
 func (y *Yard) Preview(now time.Time, owner id.User, s *job.Spec) (Preview, error) {
 	y.setNow(now)
 	r := &jobRecord{Job: job.Job{ID: id.NewJob(y.lastJob + 1), Owner: owner, Project: id.Project(s.Project), Spec: s, State: job.Pending, Submitted: y.now, Since: y.now}}
-	r.outlook = newOutlook(&r.Job)
+	r.outlook = course.Outlook(&r.Job)
 	if _, err := y.data.PlaceOf(s.Place, s.Data); err != nil {
 		return Preview{}, err
 	}
@@ -201,7 +177,7 @@ func (y *Yard) Preview(now time.Time, owner id.User, s *job.Spec) (Preview, erro
 		}
 		return y.allow(it)
 	}
-	p := Preview{Why: place.Explain(v, need, lasts(s), "", y.held)}
+	p := Preview{Why: place.Explain(v, need, course.Said(s), "", y.held)}
 	if why := y.barred(r, need.GPUs*need.Nodes); why != "" {
 		p.Why = place.Why{Blocker: place.BlockLimit, Sentence: why}
 	}
@@ -233,38 +209,38 @@ type NodeInfo struct {
 // Nodes lists the nodes after a name, at most limit.
 func (y *Yard) Nodes(after id.Node, limit int) []NodeInfo {
 	var list []NodeInfo
-	for _, name := range slices.Sorted(maps.Keys(y.nodes)) {
-		if name <= after || y.nodes[name].State == fleet.Removed {
+	for _, n := range y.nodes.All() {
+		if n.ID <= after || n.State == fleet.Removed {
 			continue
 		}
 		if len(list) == limit {
 			break
 		}
-		list = append(list, y.nodeInfo(y.nodes[name]))
+		list = append(list, y.nodeInfo(n))
 	}
 	return list
 }
 
 // NodeByName returns one node.
 func (y *Yard) NodeByName(name id.Node) (NodeInfo, error) {
-	n, err := y.findNode(name)
+	n, err := y.nodes.Find(name)
 	if err != nil {
 		return NodeInfo{}, err
 	}
 	return y.nodeInfo(n), nil
 }
 
-func (y *Yard) nodeInfo(n *nodeRecord) NodeInfo {
-	info := NodeInfo{Node: n.Node, Seen: n.seen, Foreign: fleet.Indices(n.foreign), Idle: n.idle}
+func (y *Yard) nodeInfo(n *roster.Node) NodeInfo {
+	info := NodeInfo{Node: n.Node, Seen: n.Seen, Foreign: fleet.Indices(n.Foreign), Idle: n.Idle}
 	l := y.Lease(n.Lease)
 	if l != nil {
 		info.Hired = *l
 	}
-	info.Price = y.books.Price(&n.Node, l)
-	if room, ok := y.table.Get(n.ID); ok {
+	info.Price = y.cashier.Price(&n.Node, l)
+	if room, ok := y.nodes.Rooms.Get(n.ID); ok {
 		info.Room = *room
 	}
-	for _, run := range slices.Sorted(maps.Keys(n.runs)) {
+	for _, run := range sortedKeys(n.Runs) {
 		info.Jobs = append(info.Jobs, y.runs[run].Job)
 		info.Runs = append(info.Runs, y.runs[run].Run)
 	}
@@ -272,13 +248,7 @@ func (y *Yard) nodeInfo(n *nodeRecord) NodeInfo {
 }
 
 // Orders returns all open orders, so that engines can take up their work at start.
-func (y *Yard) Orders() []Order {
-	list := make([]Order, 0, len(y.orders))
-	for _, key := range slices.Sorted(maps.Keys(y.orders)) {
-		list = append(list, y.orders[key].Order)
-	}
-	return list
-}
+func (y *Yard) Orders() []Order { return y.orders.All() }
 
 // Counts are figures for the operator's metrics.
 type Counts struct {
@@ -291,24 +261,15 @@ type Counts struct {
 
 // Counts counts.
 func (y *Yard) Counts() Counts {
-	c := Counts{Waiting: y.line.Len(), Jobs: map[job.State]int{}, Runs: len(y.runs), Nodes: map[fleet.State]int{}, Orders: len(y.orders)}
+	c := Counts{Waiting: y.line.Len(), Jobs: map[job.State]int{}, Runs: len(y.runs), Nodes: y.nodes.Counts(), Orders: y.orders.Len()}
 	for _, r := range y.jobs {
 		c.Jobs[r.State]++
-	}
-	for _, n := range y.nodes {
-		c.Nodes[n.State]++
 	}
 	return c
 }
 
 // User returns a user.
-func (y *Yard) User(u id.User) (tenant.User, bool) {
-	r, ok := y.users[u]
-	if !ok || r.Created.IsZero() {
-		return tenant.User{}, false
-	}
-	return r.User, true
-}
+func (y *Yard) User(u id.User) (tenant.User, bool) { return y.people.User(u) }
 
 // Usage returns a user's decayed use in GPU-seconds.
 func (y *Yard) Usage(now time.Time, u id.User) float64 {
@@ -318,36 +279,24 @@ func (y *Yard) Usage(now time.Time, u id.User) float64 {
 
 // Offers returns what can be hired now, the cheapest first, and what is not asked for and why.
 func (y *Yard) Offers(now time.Time) ([]fleet.Offer, []hire.Closing) {
-	return slices.Clone(y.market.Open(now)), y.market.Closed(now)
+	return slices.Clone(y.hiring.Market.Open(now)), y.hiring.Market.Closed(now)
 }
 
 // Failing returns the providers that do not answer as they should, and why.
-func (y *Yard) Failing() map[string]string {
-	why := make(map[string]string, len(y.failing))
-	for provider, o := range y.failing {
-		why[provider] = o.why
-	}
-	return why
-}
+func (y *Yard) Failing() map[string]string { return y.hiring.Failing() }
 
 // Limits returns all limits, where everyone stands whom one binds, and where one user
 // stands, limited or not.
 func (y *Yard) Limits(now time.Time, u id.User) (limits []tenant.Limit, bound []admit.Standing, own admit.Standing) {
-	b := y.books.Limits
+	b := y.cashier.Limits
 	return b.Limits(), b.Forecast(now), b.Standing(now, tenant.Subject{User: u})
 }
 
 // Datasets returns all datasets by name.
-func (y *Yard) Datasets() []dataset.Dataset {
-	var list []dataset.Dataset
-	for _, d := range y.data.List() {
-		list = append(list, *d)
-	}
-	return list
-}
+func (y *Yard) Datasets() []dataset.Dataset { return y.data.All() }
 
 // Unposted returns what would be posted if everything ended now, and the number of
 // the last posting before that.
 func (y *Yard) Unposted(now time.Time) ([]ledger.Posting, uint64) {
-	return y.books.Peek(now), y.books.Posted()
+	return y.cashier.Peek(now), y.cashier.Posted()
 }

@@ -41,7 +41,7 @@ func (y *Yard) wake(r *jobRecord) {
 		return
 	}
 	j := r.ID
-	y.after(r.NotBefore, func(y *Yard) {
+	y.after(r.NotBefore, func() {
 		r, ok := y.jobs[j]
 		if ok && r.State.Waiting() && !r.NotBefore.After(y.now) {
 			y.wake(r)
@@ -65,7 +65,7 @@ func (y *Yard) avoid(r *jobRecord, n id.Node) {
 	}
 	avoid := append(slices.Clone(r.Avoid), n)
 	need := y.need(r)
-	if need.Avoid = fleet.NeedOf(r.Spec, r.Floor, avoid).Avoid; y.fits(need) {
+	if need.Avoid = fleet.NeedOf(r.Spec, r.Floor, avoid).Avoid; y.nodes.Fits(need) {
 		r.Avoid = avoid
 	} else {
 		r.Avoid = nil // better a node that failed it once than none
@@ -79,47 +79,23 @@ func (y *Yard) escalate(r *jobRecord, cause job.Cause, rank *job.Rank, reason st
 	if cause == job.CauseHostOOM {
 		had := max(rank.Memory, floor.Memory)
 		if had == 0 {
-			if n, ok := y.nodes[rank.Node]; ok {
+			if n := y.nodes.Of(rank.Node); n != nil {
 				had = n.Inventory.Memory / 2
 			}
 		}
 		floor.Memory = 2 * had
 		more = floor.Memory.Short() + " of memory"
 	} else {
-		floor.GPUMemory = max(floor.GPUMemory, y.gpuMemory(rank))
+		floor.GPUMemory = max(floor.GPUMemory, y.nodes.GPUMemory(rank))
 		more = "GPUs of more than " + floor.GPUMemory.Short()
 	}
 	if floor == r.Floor { // it had no GPU, or its node is unknown
 		return false, reason
 	}
 	need := fleet.NeedOf(r.Spec, floor, r.Avoid)
-	if need.Place = y.placeOf(r); !y.fits(need) {
+	if need.Place = y.data.Place(&r.Job); !y.nodes.Fits(need) {
 		return false, fmt.Sprintf("%s; no node that it may use has %s", reason, more)
 	}
 	r.Floor = floor
 	return true, fmt.Sprintf("%s; it will be given %s", reason, more)
-}
-
-// gpuMemory returns the memory of the smallest GPU that a rank had.
-func (y *Yard) gpuMemory(k *job.Rank) job.Bytes {
-	var least job.Bytes
-	if n, ok := y.nodes[k.Node]; ok {
-		for _, g := range n.Inventory.GPUs {
-			if slices.Contains(k.GPUs, g.Index) && (least == 0 || g.Memory < least) {
-				least = g.Memory
-			}
-		}
-	}
-	return least
-}
-
-// fits reports whether enough nodes could meet the need if they were empty.
-func (y *Yard) fits(need fleet.Need) bool {
-	m, found := fleet.NewMatcher(need), 0
-	for _, n := range y.nodes {
-		if room, ok := y.table.Get(n.ID); ok && n.State != fleet.Removed && m.Eligible(room) {
-			found++
-		}
-	}
-	return found >= need.Nodes
 }

@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/yardmaster/course"
 )
 
 // Submit hands in the jobs of one file. The answer is a Submitted.
@@ -33,8 +34,7 @@ type Submitted struct {
 }
 
 func (m Submit) handle(y *Yard) (any, error) {
-	user, ok := y.users[m.Owner]
-	if !ok || user.Disabled {
+	if !y.people.MaySubmit(m.Owner) {
 		return nil, fault.New(fault.Denied, "user_disabled", "user %s may not submit jobs", m.Owner)
 	}
 	if len(m.Jobs) == 0 {
@@ -46,8 +46,8 @@ func (m Submit) handle(y *Yard) (any, error) {
 			return y.replay(ids, m.KeyHash)
 		}
 	}
-	if user.alive+len(m.Jobs) > y.cfg.MaxJobs {
-		return nil, fault.New(fault.OverLimit, "too_many_jobs", "%s has %d jobs that have not ended and the limit is %d", m.Owner, user.alive, y.cfg.MaxJobs).
+	if alive := y.people.Alive(m.Owner); alive+len(m.Jobs) > y.cfg.MaxJobs {
+		return nil, fault.New(fault.OverLimit, "too_many_jobs", "%s has %d jobs that have not ended and the limit is %d", m.Owner, alive, y.cfg.MaxJobs).
 			WithRemedy("wait until some have ended, or cancel some")
 	}
 	ids := make([]id.Job, len(m.Jobs))
@@ -71,7 +71,7 @@ func (m Submit) handle(y *Yard) (any, error) {
 			ID: ids[i], Owner: m.Owner, Project: id.Project(nj.Spec.Project), Spec: nj.Spec, Workdir: nj.Workdir,
 			Pipeline: pipeline, State: job.Pending, Submitted: y.now, Since: y.now,
 		}}
-		r.outlook = newOutlook(&r.Job)
+		r.outlook = course.Outlook(&r.Job)
 		if _, err := y.data.PlaceOf(nj.Spec.Place, nj.Spec.Data); err != nil {
 			return nil, err
 		}
@@ -94,10 +94,8 @@ func (m Submit) handle(y *Yard) (any, error) {
 	y.lastJob += uint64(len(ids))
 	for _, r := range records {
 		y.jobs[r.ID] = r
-		user.alive++
-		if r.Spec.Budget > 0 {
-			y.budgets++
-		}
+		y.people.Count(r.Owner, 1)
+		y.cashier.Count(r.Spec.Budget, 1)
 		y.admit(r)
 		y.changedJob(r)
 		y.event(Event{Kind: "job.submitted", Actor: string(m.Owner), Owner: m.Owner, Job: r.ID, To: string(r.State), Reason: r.Reason})
@@ -108,11 +106,11 @@ func (m Submit) handle(y *Yard) (any, error) {
 // possible refuses a job that nothing the yard knows could ever run, and says what
 // would fit. A yard that knows of nothing yet takes every job.
 func (y *Yard) possible(r *jobRecord) error {
-	if !y.cfg.Refuse || y.table.Len() == 0 && len(y.cfg.Offers) == 0 {
+	if !y.cfg.Refuse || y.nodes.Rooms.Len() == 0 && len(y.cfg.Offers) == 0 {
 		return nil
 	}
 	need := y.need(r)
-	if y.fits(need) || fleet.OnDemand.Allows(need.Place) && len(hire.Best(y.cfg.Offers, need, hire.Query{Now: y.now})) > 0 {
+	if y.nodes.Fits(need) || fleet.OnDemand.Allows(need.Place) && len(hire.Best(y.cfg.Offers, need, hire.Query{Now: y.now})) > 0 {
 		return nil
 	}
 	v := y.glance(y.now)
@@ -120,7 +118,7 @@ func (y *Yard) possible(r *jobRecord) error {
 	w := place.Explain(v, need, 0, "", nil)
 	err := fault.New(fault.Invalid, "nothing_fits", "%s", w.Sentence).WithField("resources")
 	switch hirable := len(y.cfg.Offers) > 0 && fleet.OnDemand.Allows(need.Place); {
-	case y.table.Len() == 0:
+	case y.nodes.Rooms.Len() == 0:
 		err.Message, w.Remedies = "nothing that could be hired has "+place.NeedWords(need), nil
 	case hirable:
 		err.Message += ", nor does any offer that could be hired"

@@ -20,6 +20,7 @@
 //	                         only its holder writes state.json
 //	    supervisor.log       what the supervisor itself had to say
 //	    progress.json        TRAINYARD_PROGRESS; what the program tells of how far it is
+//	    metrics.jsonl        TRAINYARD_METRICS_FILE; what the SDK tells of the training
 //	    work/                the working directory
 //	<data>/checkpoints/<job> TRAINYARD_CHECKPOINT_DIR, kept from run to run
 //	<data>/setups/<key>/     a cached set-up, see below

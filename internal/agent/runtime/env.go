@@ -1,17 +1,22 @@
 package runtime
 
 import (
+	"encoding/json"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"trainyard/internal/api"
 )
 
 // rankDirVar marks every process of a rank, so that it can be found again.
 const rankDirVar = "TRAINYARD_RANK_DIR"
+
+// agentAddress is where the agent hears what programs measure.
+const agentAddress = "127.0.0.1"
 
 // inherited are the variables of the agent that describe the machine and that
 // a program may need. Everything else of the agent's environment stays its own.
@@ -49,12 +54,14 @@ func baseEnv(environ []string) map[string]string {
 func environment(base map[string]string, s Spec, data, setupDir string) []string {
 	env := maps.Clone(base)
 	env["PYTHONUNBUFFERED"] = "1"
+	maps.Copy(env, s.Offered)
 	maps.Copy(env, s.Launch.Env)
 	maps.Copy(env, yardEnv(s, data))
 	maps.Copy(env, distributedEnv(s))
 	if setupDir != "" {
 		env["TRAINYARD_SETUP_DIR"] = setupDir
 	}
+	reachAgent(env)
 	out := make([]string, 0, len(env))
 	for _, key := range slices.Sorted(maps.Keys(env)) {
 		out = append(out, key+"="+env[key])
@@ -62,14 +69,34 @@ func environment(base map[string]string, s Spec, data, setupDir string) []string
 	return out
 }
 
-// yardEnv says who the rank is and which GPUs it has.
+// reachAgent keeps what a program tells the agent on this machine from being sent to a proxy.
+func reachAgent(env map[string]string) {
+	has := func(name string) bool { return env[name] != "" }
+	if !slices.ContainsFunc([]string{"HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"}, has) {
+		return
+	}
+	// Of two that are set programs read one only, so that none is added beside another.
+	names := slices.DeleteFunc([]string{"NO_PROXY", "no_proxy"}, func(name string) bool { return !has(name) })
+	if len(names) == 0 {
+		names = []string{"NO_PROXY", "no_proxy"}
+	}
+	for _, name := range names {
+		if list := env[name]; list == "" {
+			env[name] = agentAddress
+		} else if list != "*" && !slices.Contains(strings.Split(list, ","), agentAddress) {
+			env[name] = list + "," + agentAddress
+		}
+	}
+}
+
+// yardEnv says who the rank is, which GPUs it has and where it may tell how it fares.
 func yardEnv(s Spec, data string) map[string]string {
 	gpus := strings.Join(devices(s), ",")
 	share := ""
 	if s.Launch.Share > 0 {
 		share = strconv.FormatFloat(s.Launch.Share, 'g', -1, 64)
 	}
-	return map[string]string{
+	env := map[string]string{
 		"TRAINYARD_JOB_ID":         string(s.Job),
 		"TRAINYARD_JOB_NAME":       s.Launch.Name,
 		"TRAINYARD_RUN":            string(s.Run),
@@ -77,11 +104,29 @@ func yardEnv(s Spec, data string) map[string]string {
 		"TRAINYARD_CHECKPOINT_DIR": filepath.Join(data, checkpointsDir, string(s.Job)),
 		"TRAINYARD_GPU_SHARE":      share, // empty for whole GPUs
 		progressVar:                filepath.Join(data, runsDir, s.name(), progressFile),
+		"TRAINYARD_METRICS_FILE":   filepath.Join(data, runsDir, s.name(), metricsFile),
+		"TRAINYARD_GRACE":          strconv.FormatFloat(time.Duration(s.Launch.Grace).Seconds(), 'f', -1, 64),
 		rankDirVar:                 filepath.Join(data, runsDir, s.name()),
 		// Empty, not absent, for a rank without GPUs: absent would mean all of them.
 		"CUDA_VISIBLE_DEVICES":   gpus,
 		"NVIDIA_VISIBLE_DEVICES": gpus,
 	}
+	if goal := target(s.Launch); goal != "" {
+		env["TRAINYARD_TARGET"] = goal
+	}
+	return env
+}
+
+// target is what the job is to reach, as JSON; empty if it says nothing.
+func target(l api.Launch) string {
+	if l.Target == nil {
+		return ""
+	}
+	text, err := json.Marshal(l.Target)
+	if err != nil {
+		return "" // a number that JSON does not have: nothing can reach it
+	}
+	return string(text)
 }
 
 // devices names the GPUs of a rank as its program is told them.

@@ -3,6 +3,7 @@ package runtime
 import (
 	"path/filepath"
 
+	"trainyard/internal/api"
 	"trainyard/internal/id"
 )
 
@@ -17,4 +18,24 @@ func (r *Runtime) ProgressFile(run id.Run, n int) (string, error) {
 		return "", err
 	}
 	return filepath.Join(rk.dir, progressFile), nil
+}
+
+// Places are where a rank's program leaves what it measures of itself.
+type Places struct {
+	Work        string // the working directory
+	Checkpoints string
+	Metrics     string // TRAINYARD_METRICS_FILE
+	Launch      api.Launch
+}
+
+// Places returns them. What is there is the program's, as with ProgressFile.
+func (r *Runtime) Places(run id.Run, n int) (Places, error) {
+	rk, err := r.lookup(run, n)
+	if err != nil {
+		return Places{}, err
+	}
+	return Places{
+		Work: filepath.Join(rk.dir, workDir), Checkpoints: filepath.Join(r.dir, checkpointsDir, string(rk.rec.Job)),
+		Metrics: filepath.Join(rk.dir, metricsFile), Launch: rk.rec.Launch,
+	}, nil
 }

@@ -36,6 +36,7 @@ const (
 	supervisorLog  = "supervisor.log"
 	workDir        = "work"
 	progressFile   = "progress.json"
+	metricsFile    = "metrics.jsonl"
 )
 
 // Spec is one rank of a run that this machine shall carry out.
@@ -48,6 +49,8 @@ type Spec struct {
 	// Devices is how the program is told its GPUs, such as by UUID. Empty means
 	// the indices of Launch.GPUs.
 	Devices []string `json:"devices,omitempty"`
+	// Offered are further variables for the program. The job's own go before them.
+	Offered map[string]string `json:"offered,omitempty"`
 }
 
 // name is that of the rank's run directory.

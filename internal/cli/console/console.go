@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/term"
 
@@ -35,6 +36,7 @@ type Env struct {
 	CacheDir       string                // holds digests of files that were shipped before; "" keeps none
 	IsTerminal     func(stream any) bool // asked about Stdin, Stdout and Stderr
 	Width          func() int            // of the terminal; 0 if unknown
+	Zone           *time.Location        // in which clock times are told; nil for UTC
 	// ReadSecret reads a line from the terminal without showing it; nil reads it from Stdin.
 	ReadSecret func(ctx context.Context) (string, error)
 }
@@ -43,7 +45,7 @@ type Env struct {
 func System(version string) Env {
 	env := Env{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv,
-		Clock: clock.Wall{}, Entropy: rand.Reader, Version: version,
+		Clock: clock.Wall{}, Entropy: rand.Reader, Version: version, Zone: time.Local,
 		IsTerminal: func(stream any) bool {
 			f, ok := stream.(*os.File)
 			return ok && term.IsTerminal(int(f.Fd()))
@@ -118,6 +120,41 @@ func (c *Console) Getenv(key string) string {
 // Color reports whether what goes to this stream may be coloured.
 func (c *Console) Color(stream any) bool {
 	return !c.NoColor && c.Getenv("NO_COLOR") == "" && c.Getenv("TERM") != "dumb" && c.OnTerminal(stream)
+}
+
+// Columns returns how many characters a line on a stream may have: those of the
+// terminal, or as many as any terminal has.
+func (c *Console) Columns(stream any) int {
+	const usual = 80
+	if c.Width == nil || !c.OnTerminal(stream) {
+		return usual
+	}
+	if n := c.Width(); n > 0 {
+		return n
+	}
+	return usual
+}
+
+// UTF8 reports whether more than ASCII can be shown, as far as the locale tells. The
+// console of a Linux machine has letters, but nothing to draw with.
+func (c *Console) UTF8() bool {
+	if term := c.Getenv("TERM"); term == "linux" || term == "dumb" {
+		return false
+	}
+	for _, key := range []string{"LC_ALL", "LC_CTYPE", "LANG"} { // the first that is set counts
+		if value := strings.ToUpper(c.Getenv(key)); value != "" {
+			return strings.Contains(value, "UTF-8") || strings.Contains(value, "UTF8")
+		}
+	}
+	return false
+}
+
+// Here returns a time as the clock of this machine shows it.
+func (c *Console) Here(at time.Time) time.Time {
+	if c.Zone == nil {
+		return at.UTC()
+	}
+	return at.In(c.Zone)
 }
 
 // NewTable returns an empty table for standard output. A person's terminal cuts

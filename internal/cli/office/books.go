@@ -87,8 +87,8 @@ func (o *Office) booksTable(b *api.Books) error {
 	}
 	t := o.NewTable(append(head, "NODE-HOURS", "GPU-HOURS", "RENT", "ENERGY", "KWH", "COST")...)
 	add := func(keys []string, a *api.Amounts) {
-		t.Row(append(append([]string{}, keys...), hours(a.NodeSeconds), hours(a.GPUSeconds), dollars(a.Rent), dollars(a.Power),
-			strconv.FormatFloat(a.Energy, 'f', 2, 64), dollars(a.Cost))...)
+		t.Row(append(append([]string{}, keys...), hours(a.NodeSeconds), hours(a.GPUSeconds), table.Dollars(a.Rent), table.Dollars(a.Power),
+			strconv.FormatFloat(a.Energy, 'f', 2, 64), table.Dollars(a.Cost))...)
 	}
 	for i := range b.Rows {
 		keys := append([]string{}, b.Rows[i].Keys...)
@@ -156,7 +156,7 @@ func (o *Office) usageText(u *api.Usage) error {
 		gpu[i], money[i] = t.GPUSeconds, t.Cost
 		used, spent = used+t.GPUSeconds, spent+t.Cost
 	}
-	if _, err := fmt.Fprintf(o.Stdout, "Usage %s\n\nGPU-hours  %s  %s\nMoney      %s  %s\n", o.period(u.From, u.To), spark(gpu), hours(used), spark(money), dollars(spent)); err != nil {
+	if _, err := fmt.Fprintf(o.Stdout, "Usage %s\n\nGPU-hours  %s  %s\nMoney      %s  %s\n", o.period(u.From, u.To), spark(gpu), hours(used), spark(money), table.Dollars(spent)); err != nil {
 		return err
 	}
 	for _, group := range []struct {
@@ -204,11 +204,11 @@ func (o *Office) rates(list []api.UseRate) *table.Table {
 	t := o.NewTable("CLASS", "NODE", "GPUS USED", "", "GPU-HOURS", "NODES USED", "NODE-HOURS")
 	of := func(busy, all float64) string { return hours(busy) + " of " + hours(all) }
 	for _, r := range list {
-		drawn, rate, gpuHours := bar(r.GPURate), percent(r.GPURate), of(r.BusyGPU, r.AvailableGPU)
+		drawn, rate, gpuHours := bar(r.GPURate), table.Percent(r.GPURate), of(r.BusyGPU, r.AvailableGPU)
 		if r.AvailableGPU == 0 {
 			drawn, rate, gpuHours = bar(r.NodeRate), "no GPUs", ""
 		}
-		t.Row(string(r.Class), orAll(string(r.Node)), drawn, rate, gpuHours, percent(r.NodeRate), of(r.BusyNode, r.AvailableNode))
+		t.Row(string(r.Class), orAll(string(r.Node)), drawn, rate, gpuHours, table.Percent(r.NodeRate), of(r.BusyNode, r.AvailableNode))
 	}
 	return t
 }
@@ -222,9 +222,9 @@ func (o *Office) hired(list []api.Hired, head string, name func(*api.Hired) stri
 		}
 		billed := ""
 		if h.BilledLeases > 0 {
-			billed = fmt.Sprintf("%s for %s", dollars(h.Billed), table.Count(h.BilledLeases, "lease"))
+			billed = fmt.Sprintf("%s for %s", table.Dollars(h.Billed), table.Count(h.BilledLeases, "lease"))
 		}
-		t.Row(name(h), strconv.Itoa(h.Creations), hours(h.NodeSeconds), hours(h.GPUSeconds), dollars(h.Estimated), billed)
+		t.Row(name(h), strconv.Itoa(h.Creations), hours(h.NodeSeconds), hours(h.GPUSeconds), table.Dollars(h.Estimated), billed)
 	}
 	return t
 }
@@ -232,7 +232,7 @@ func (o *Office) hired(list []api.Hired, head string, name func(*api.Hired) stri
 func (o *Office) own(list []api.OwnTime) *table.Table {
 	t := o.NewTable("RESEARCHER", "CLASS", "NODE-HOURS", "GPU-HOURS", "COST")
 	for _, x := range list {
-		t.Row(orYard(x.Researcher), string(x.Class), hours(x.NodeSeconds), hours(x.GPUSeconds), dollars(x.Cost))
+		t.Row(orYard(x.Researcher), string(x.Class), hours(x.NodeSeconds), hours(x.GPUSeconds), table.Dollars(x.Cost))
 	}
 	return t
 }
@@ -240,7 +240,7 @@ func (o *Office) own(list []api.OwnTime) *table.Table {
 func (o *Office) unused(list []api.Unused) *table.Table {
 	t := o.NewTable("CLASS", "WHY", "NODE-HOURS", "GPU-HOURS", "COST")
 	for _, x := range list {
-		t.Row(string(x.Class), x.Account, hours(x.NodeSeconds), hours(x.GPUSeconds), dollars(x.Cost))
+		t.Row(string(x.Class), x.Account, hours(x.NodeSeconds), hours(x.GPUSeconds), table.Dollars(x.Cost))
 	}
 	return t
 }
@@ -282,12 +282,12 @@ func (o *Office) savingsText(s *api.Savings) error {
 	t := o.NewTable(append(head, "DECISIONS", "SAVED", "HOURS SAVED")...)
 	for i := range s.Rows {
 		r := &s.Rows[i]
-		t.Row(append(append([]string{}, r.Keys...), strconv.Itoa(r.Count), dollars(r.Money), hours(r.Seconds))...)
+		t.Row(append(append([]string{}, r.Keys...), strconv.Itoa(r.Count), table.Dollars(r.Money), hours(r.Seconds))...)
 	}
 	if len(s.Rows) == 0 {
 		return o.WriteTable(t, "no decision saved anything "+o.period(s.From, s.To), "trainyard savings --last all     since the beginning")
 	}
-	if _, err := fmt.Fprintf(o.Stdout, "Saved %s: %s by %s\n\n", o.period(s.From, s.To), dollars(s.Total.Money), table.Count(s.Total.Count, "decision")); err != nil {
+	if _, err := fmt.Fprintf(o.Stdout, "Saved %s: %s by %s\n\n", o.period(s.From, s.To), table.Dollars(s.Total.Money), table.Count(s.Total.Count, "decision")); err != nil {
 		return err
 	}
 	if err := t.Write(o.Stdout); err != nil {
@@ -295,7 +295,7 @@ func (o *Office) savingsText(s *api.Savings) error {
 	}
 	why := o.NewTable("WHEN", "JOB", "OWNER", "SAVED", "INSTEAD OF")
 	for _, d := range s.Decisions {
-		why.Row(d.At.UTC().Format("2006-01-02 15:04"), string(d.Job), string(d.Owner), dollars(d.Money), d.Reason)
+		why.Row(d.At.UTC().Format("2006-01-02 15:04"), string(d.Job), string(d.Owner), table.Dollars(d.Money), d.Reason)
 	}
 	if _, err := io.WriteString(o.Stdout, "\nThe greatest of them\n"); err != nil {
 		return err

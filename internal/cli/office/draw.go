@@ -8,18 +8,6 @@ import (
 	"trainyard/internal/cli/table"
 )
 
-// dollars writes money with cents, and less than a cent with more digits.
-func dollars(f float64) string {
-	digits, sign := 2, ""
-	if f < 0 {
-		sign, f = "-", -f
-	}
-	if f != 0 && f < 0.01 {
-		digits = 4
-	}
-	return sign + "$" + strconv.FormatFloat(f, 'f', digits, 64)
-}
-
 // hours writes seconds as hours.
 func hours(seconds float64) string {
 	h := seconds / 3600
@@ -31,8 +19,6 @@ func hours(seconds float64) string {
 	}
 	return strconv.FormatFloat(h, 'f', 1, 64)
 }
-
-func percent(rate float64) string { return strconv.FormatFloat(100*rate, 'f', 0, 64) + "%" }
 
 // barWidth is how many characters a full bar has.
 const barWidth = 20

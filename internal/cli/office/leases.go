@@ -83,12 +83,12 @@ func (o *Office) offerTable(offers []fleet.Offer) *table.Table {
 		f := &offers[i]
 		gpus, each, spot, billed, boot := "", "", "", "by the second", ""
 		if f.GPUs > 0 {
-			gpus, each = table.GPUs(f.GPUs, f.GPU, f.GPUMemory, f.Fake), dollars(float64(f.Hourly)/1e6/float64(f.GPUs))
+			gpus, each = table.GPUs(f.GPUs, f.GPU, f.GPUMemory, f.Fake), table.Dollars(float64(f.Hourly)/1e6/float64(f.GPUs))
 		}
 		if f.Spot {
 			spot = "spot"
 			if f.Losses > 0 {
-				spot = "spot, lost " + percent(f.Losses) + " an hour"
+				spot = "spot, lost " + table.Percent(f.Losses) + " an hour"
 				if f.Losses >= 1 {
 					spot = fmt.Sprintf("spot, lost %.2g times an hour", f.Losses)
 				}
@@ -100,7 +100,7 @@ func (o *Office) offerTable(offers []fleet.Offer) *table.Table {
 		if f.Boot > 0 {
 			boot = table.Duration(time.Duration(f.Boot))
 		}
-		t.Row(f.Name, gpus, f.CPUs.String(), f.Memory.Short(), dollars(float64(f.Hourly)/1e6), each, spot, billed, boot)
+		t.Row(f.Name, gpus, f.CPUs.String(), f.Memory.Short(), table.Dollars(float64(f.Hourly)/1e6), each, spot, billed, boot)
 	}
 	return t
 }
@@ -182,7 +182,7 @@ func (o *Office) leaseTable(leases []api.Lease) *table.Table {
 		}
 		row := []table.Cell{
 			{Text: string(l.ID)}, {Text: leaseState(l), Color: leaseColor(l)}, {Text: table.Ago(l.Since, now)}, {Text: l.Offer.Name}, {Text: string(l.Node)},
-			{Text: string(l.Job)}, {Text: string(l.Owner)}, {Text: kept(l)}, {Text: dollars(l.Cost)}, {Text: ends},
+			{Text: string(l.Job)}, {Text: string(l.Owner)}, {Text: kept(l)}, {Text: table.Dollars(l.Cost)}, {Text: ends},
 		}
 		if wide {
 			row = append(row, table.Cell{Text: l.Instance}, table.Cell{Text: table.Ago(l.Asked, now)}, table.Cell{Text: l.Reason})
@@ -220,9 +220,9 @@ func kept(l *api.Lease) string {
 
 func (o *Office) leaseDetail(l *api.Lease) error {
 	now := o.Clock.Now()
-	cost := dollars(l.Cost) + " by the offer's price of " + l.Offer.Hourly.String() + " an hour"
+	cost := table.Dollars(l.Cost) + " by the offer's price of " + l.Offer.Hourly.String() + " an hour"
 	if l.Billed != nil {
-		cost += "; the provider charged " + dollars(*l.Billed)
+		cost += "; the provider charged " + table.Dollars(*l.Billed)
 	}
 	return o.Fields(
 		console.Field{Name: "Lease", Value: string(l.ID)}, console.Field{Name: "State", Value: since(leaseState(l), table.Ago(l.Since, now)), Color: leaseColor(l)},

@@ -53,7 +53,7 @@ func (o *Office) listLimits(ctx context.Context, c *api.Client) error {
 		}
 		for i := range all.Limits {
 			if l := &all.Limits[i]; strings.HasPrefix(l.Subject, "each/") {
-				t.Row(l.Subject, most(l.GPUs), most(l.Nodes), orNone(l.Money > 0, dollars(float64(l.Money)/1e6)), orNone(l.GPUHours > 0, table.Amount(l.GPUHours)),
+				t.Row(l.Subject, most(l.GPUs), most(l.Nodes), orNone(l.Money > 0, table.Dollars(float64(l.Money)/1e6)), orNone(l.GPUHours > 0, table.Amount(l.GPUHours)),
 					"each "+string(l.Period), string(l.At), "for each "+strings.TrimPrefix(l.Subject, "each/")+" without a limit of its own")
 			}
 		}
@@ -91,7 +91,7 @@ func (o *Office) standing(t *table.Table, s *api.Standing) {
 		}
 	}
 	text, color := outlook(s, now)
-	t.Cells(table.Cell{Text: s.Subject}, table.Cell{Text: gpus}, table.Cell{Text: nodes}, table.Cell{Text: course(&s.Money, dollars)},
+	t.Cells(table.Cell{Text: s.Subject}, table.Cell{Text: gpus}, table.Cell{Text: nodes}, table.Cell{Text: course(&s.Money, table.Dollars)},
 		table.Cell{Text: course(&s.GPUHours, table.Amount)}, table.Cell{Text: period + ", ends " + table.Ago(s.Ends, now)}, table.Cell{Text: at}, table.Cell{Text: text, Color: color})
 }
 
@@ -100,7 +100,7 @@ func course(c *api.Course, write func(float64) string) string {
 	if c.Limit == 0 {
 		return write(c.Used)
 	}
-	return fmt.Sprintf("%s of %s (%s)", write(c.Used), write(c.Limit), percent(c.Used/c.Limit))
+	return fmt.Sprintf("%s of %s (%s)", write(c.Used), write(c.Limit), table.Percent(c.Used/c.Limit))
 }
 
 // outlook says whether a limit lasts for the period.
@@ -109,7 +109,7 @@ func outlook(s *api.Standing, now time.Time) (string, table.Color) {
 		name  string
 		c     *api.Course
 		write func(float64) string
-	}{{"money", &s.Money, dollars}, {"GPU-hours", &s.GPUHours, table.Amount}} {
+	}{{"money", &s.Money, table.Dollars}, {"GPU-hours", &s.GPUHours, table.Amount}} {
 		switch {
 		case m.c.UsedUp == nil:
 		case !m.c.UsedUp.After(now):
@@ -119,7 +119,7 @@ func outlook(s *api.Standing, now time.Time) (string, table.Color) {
 		}
 	}
 	if s.Money.Expected > s.Money.Used {
-		return dollars(s.Money.Expected) + " expected", table.NoColor
+		return table.Dollars(s.Money.Expected) + " expected", table.NoColor
 	}
 	return "", table.NoColor
 }
@@ -267,7 +267,7 @@ func limitText(l *api.Limit) string {
 	}
 	text := l.Subject + " may have " + strings.Join(parts, ", ")
 	if l.Money > 0 || l.GPUHours > 0 {
-		text += fmt.Sprintf("; a warning at %s, at the limit: %s", percent(l.WarnAt), l.At)
+		text += fmt.Sprintf("; a warning at %s, at the limit: %s", table.Percent(l.WarnAt), l.At)
 	}
 	return text
 }

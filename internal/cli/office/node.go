@@ -31,7 +31,7 @@ func (o *Office) nodeDetail(n *api.Node) error {
 	now, state := o.Clock.Now(), nodeState(n)
 	cost, lease := "", ""
 	if p := n.Price; p != nil {
-		cost = fmt.Sprintf("%s an hour: rent %s, energy %s; unused %s", dollars(p.Hourly), dollars(p.Rent), dollars(p.Energy), dollars(p.Unused))
+		cost = fmt.Sprintf("%s an hour: rent %s, energy %s; unused %s", table.Dollars(p.Hourly), table.Dollars(p.Rent), table.Dollars(p.Energy), table.Dollars(p.Unused))
 	}
 	if l := n.Lease; l != nil {
 		lease = fmt.Sprintf("%s of %s, %s", l.ID, l.Offer, l.State)
@@ -105,7 +105,7 @@ func (o *Office) runTable(n *api.Node) *table.Table {
 		}
 		text := strings.Join(gpus, ",")
 		if r.Share > 0 {
-			text = percent(r.Share) + " of " + text
+			text = table.Percent(r.Share) + " of " + text
 		}
 		t.Row(string(r.Run), string(r.Job), text, table.Ago(r.Since, o.Clock.Now()))
 	}

@@ -156,7 +156,7 @@ func price(p *api.Price) string {
 	if p == nil {
 		return ""
 	}
-	return dollars(p.Hourly) + "/h"
+	return table.Dollars(p.Hourly) + "/h"
 }
 
 // gpuKinds writes a node's GPUs by kind: "8x A100:80GB". Fake ones are labelled.

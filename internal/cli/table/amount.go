@@ -57,6 +57,21 @@ func Amount(f float64) string {
 	return strconv.FormatFloat(f, 'g', 4, 64) + letter
 }
 
+// Dollars writes money with cents, and less than a cent with more digits.
+func Dollars(f float64) string {
+	digits, sign := 2, ""
+	if f < 0 {
+		sign, f = "-", -f
+	}
+	if f != 0 && f < 0.01 {
+		digits = 4
+	}
+	return sign + "$" + strconv.FormatFloat(f, 'f', digits, 64)
+}
+
+// Percent writes a share of one.
+func Percent(rate float64) string { return strconv.FormatFloat(100*rate, 'f', 0, 64) + "%" }
+
 // Count writes a number of things: "1 job", "2 jobs".
 func Count(n int, thing string) string {
 	if n == 1 {

@@ -39,7 +39,9 @@ func (g Goal) Met(v float64) bool {
 // Estimate is what a method says of a curve.
 type Estimate struct {
 	End   float64 // work at which the goal is reached; +Inf if the method sees no end
-	Never float64 // how likely the goal is never reached, 0 to 1
+	Never float64 // how likely the goal is never reached, or not by Total, 0 to 1
+	// Low and High bound the end in four of five cases by the method's own reckoning; 0 if it has none.
+	Low, High float64
 }
 
 // Fails reports whether the method could not say when the goal is reached.

@@ -15,6 +15,7 @@ import (
 type Features struct {
 	Name      string             `json:"name,omitempty"` // of the job, as the researcher calls it
 	Owner     string             `json:"owner,omitempty"`
+	Command   string             `json:"command,omitempty"` // that it runs
 	Task      string             `json:"task,omitempty"`
 	Model     string             `json:"model,omitempty"` // kind of model
 	Params    float64            `json:"params,omitempty"`
@@ -42,4 +43,6 @@ type Past struct {
 	Start    float64     `json:"start"`   // seconds of set-up and start of its last run
 	Curve    curve.Curve `json:"curve"`   // whole, thinned out; empty if it had none
 	End      float64     `json:"end"`     // work at which it was done: on the axis of its curve
+	// At is how many seconds of running each point of the curve came at; empty if that is not known.
+	At []float64 `json:"at,omitempty"`
 }

@@ -7,6 +7,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/hire"
+	"trainyard/internal/job"
 )
 
 // offers is what can be hired, made ready to be compared with many jobs. It is kept
@@ -39,11 +40,12 @@ type alone struct {
 // maxChoices bounds what is remembered.
 const maxChoices = 1 << 16
 
-// offers returns what can be hired now.
-func (e *engine) offers() *offers {
+// takeOffers takes up what can be hired now. What was worked out for jobs with other
+// offers is dropped.
+func (e *engine) takeOffers() {
 	o := e.policy.offers
 	if o != nil && len(o.of) == len(e.view.Offers) && (len(o.of) == 0 || &o.of[0] == &e.view.Offers[0]) && len(o.choices) < maxChoices {
-		return o
+		return
 	}
 	o = &offers{of: e.view.Offers, list: slices.Clone(e.view.Offers), fits: map[fleet.Need]*hire.Fit{}, choices: map[choice]int{}, alone: map[alone]*hire.Fit{}}
 	for i := range o.list {
@@ -51,8 +53,11 @@ func (e *engine) offers() *offers {
 	}
 	o.catalogue = hire.NewCatalogue(o.list, nil)
 	e.policy.offers = o
-	return o
+	e.line.unprice()
 }
+
+// offers returns what can be hired now.
+func (e *engine) offers() *offers { return e.policy.offers }
 
 // fit compares a need with all offers.
 func (o *offers) fit(need *fleet.Need) *hire.Fit {
@@ -77,7 +82,9 @@ func (o *offers) first(need *fleet.Need, q *hire.Query) (hire.Option, bool) {
 	key := choice{plain, q.Value, int(math.Log(max(q.Run.Seconds(), 1)) * 20), q.Every, q.NoSpot, q.Base}
 	at, known := o.choices[key]
 	if !known {
-		best, ok := o.fit(need).First(*q)
+		like := *q // one of them for all, whoever asks first
+		like.Run = job.Seconds(math.Exp((float64(key.length) + 0.5) / 20))
+		best, ok := o.fit(need).First(like)
 		if at = -1; ok {
 			at = slices.IndexFunc(o.list, func(of fleet.Offer) bool { return of.Name == best.Offer.Name })
 		}

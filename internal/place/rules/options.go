@@ -27,6 +27,7 @@ type option struct {
 	score float64
 	hire  bool
 	offer *hire.Option     // to be hired
+	nodes int              // of those
 	stops []*place.Running // whose nodes it takes
 	bar   string           // why it does not come into question
 }
@@ -41,31 +42,32 @@ func (e *engine) options(w *wait, s *shape) []option {
 	if a.Hold != "" {
 		return nil
 	}
-	list := make([]option, 0, len(s.able)+1)
-	var hire option
-	hired := w.hire != nil // worked out when it was new
-	if hired {
-		hire = *w.hire
-	} else {
-		hire, hired = e.hiring(w, s, &a)
-	}
+	list := e.policy.ways[:0]
+	e.policy.only = e.policy.only[:0]
+	hire, hired := e.hiring(w, s)
 	limit := never
 	w.ready = 0
-	if hired && hire.bar == "" && !e.patient(w) {
-		limit, w.ready = e.limit(w, &hire), hire.ready
+	if hired {
+		hire.bar = barred(a, &hire)
+		if hire.bar == "" && !e.patient(w) {
+			limit, w.ready = e.limit(w, &hire), hire.ready
+		}
 	}
+	all, now := true, false
 	for _, st := range s.able {
 		if st.rent > 0 && a.NoRent {
+			all = false
 			continue
 		}
-		if o, ok := e.own(w, s, st, limit); ok {
-			list = append(list, o)
+		list = append(list, option{stock: st})
+		if o := &list[len(list)-1]; e.own(w, s, o, limit) {
+			now = now || o.wait == 0
+		} else {
+			list = list[:len(list)-1]
 		}
 	}
-	if !slices.ContainsFunc(list, func(o option) bool { return o.wait == 0 }) {
-		if s.closed == 0 || w.lasts < s.closed {
-			s.closed = w.lasts
-		}
+	if !now {
+		e.nothingFree(w, s, all)
 	}
 	if hired {
 		list = append(list, hire)
@@ -73,15 +75,42 @@ func (e *engine) options(w *wait, s *shape) []option {
 	for i := range list {
 		e.score(w, &list[i])
 	}
-	slices.SortStableFunc(list, func(a, b option) int { return cmp.Compare(a.score, b.score) })
-	return list
+	e.policy.ways = list
+	return e.sorted(list)
 }
 
-func (e *engine) allowance(w *wait) tenant.Allowance {
-	if e.view.Allow == nil {
-		return tenant.Unlimited()
+// sorted returns options in another list, the best first.
+func (e *engine) sorted(list []option) []option {
+	p := e.policy
+	p.rank = p.rank[:0]
+	for i := range list {
+		p.rank = append(p.rank, i)
 	}
-	return e.view.Allow(w.it)
+	slices.SortStableFunc(p.rank, func(a, b int) int { return cmp.Compare(list[a].score, list[b].score) })
+	p.best = p.best[:0]
+	for _, at := range p.rank {
+		p.best = append(p.best, list[at])
+	}
+	return p.best
+}
+
+// nothingFree remembers that a job of a shape found no free room, in all stocks or in
+// those that it may use.
+func (e *engine) nothingFree(w *wait, s *shape, all bool) {
+	if s.closed == 0 || s.stops != len(e.plan.Stops) || w.lasts < s.closed {
+		s.closed, s.stops = w.lasts, len(e.plan.Stops)
+	}
+	if all && w.plain && (s.shut == 0 || s.freed != e.freed || w.lasts < s.shut) {
+		s.shut, s.freed = w.lasts, e.freed
+	}
+}
+
+// allowance is what a job may still take.
+func (e *engine) allowance(w *wait) *tenant.Allowance {
+	if e.view.Allow != nil {
+		e.allow = e.view.Allow(w.it)
+	}
+	return &e.allow
 }
 
 // patient reports whether a job waits for what is paid for anyway before one thinks of hiring.
@@ -121,30 +150,33 @@ func classRank(o *option) int {
 	if o.hire {
 		return len(fleet.Classes())
 	}
-	return slices.Index(fleet.Classes(), o.stock.class)
+	return o.stock.rank
 }
 
-// own is the soonest way to run a job on nodes of a stock, now or later.
-func (e *engine) own(w *wait, s *shape, st *stock, limit time.Duration) (option, bool) {
+// own completes an option: the soonest way to run a job on nodes of its stock, now or
+// later. It reports whether there is one.
+func (e *engine) own(w *wait, s *shape, o *option, limit time.Duration) bool {
 	need := &s.match.Need
-	o := option{stock: st, gpus: need.GPUs}
-	o.runs = e.takes(w, st, need.GPUs, need.Nodes, s)
-	if o.rooms = e.fitNow(w, s, st, o.runs); o.rooms != nil {
-		e.widen(w, s, &o)
-		return e.price(w, &o), true
+	o.gpus = need.GPUs
+	o.runs = e.takes(w, o.stock, need.GPUs, need.Nodes, s)
+	if o.rooms = e.fitNow(w, s, o.stock, o.runs); o.rooms != nil {
+		e.widen(w, s, o)
+		e.price(w, o)
+		return true
 	}
 	if w.quick {
-		return o, false
+		return false
 	}
-	if w.it.Shape.Need.Nodes > 1 {
-		o.rooms, o.wait = e.gang(w, s, st, o.runs, limit)
+	if need.Nodes > 1 {
+		o.rooms, o.wait = e.gang(w, s, o.stock, o.runs, limit)
 	} else {
-		o.rooms, o.wait = e.single(w, s, st, o.runs, limit)
+		o.rooms, o.wait = e.single(w, s, o.stock, o.runs, limit)
 	}
 	if o.rooms == nil {
-		return o, false
+		return false
 	}
-	return e.price(w, &o), true
+	e.price(w, o)
+	return true
 }
 
 // widen lets a job that can use more GPUs have more of the rooms it starts in: a
@@ -159,7 +191,7 @@ func (e *engine) widen(w *wait, s *shape, o *option) {
 		r := e.room(at)
 		fits, _ := s.match.Fits(&r)
 		most = min(most, bits.OnesCount64(fits))
-		if e.booked[at] {
+		if e.booked(at) {
 			most = need.GPUs
 		}
 	}
@@ -171,7 +203,7 @@ func (e *engine) widen(w *wait, s *shape, o *option) {
 }
 
 // price says what an option on the yard's own nodes costs.
-func (e *engine) price(w *wait, o *option) option {
+func (e *engine) price(w *wait, o *option) {
 	o.ready = o.wait
 	node := o.stock.sample.Node
 	if len(o.rooms) > 0 {
@@ -187,14 +219,13 @@ func (e *engine) price(w *wait, o *option) option {
 	o.money += o.stock.energy * hours
 	if o.stock.rent == 0 {
 		o.shown += o.stock.shown * hours
-		return *o
+		return
 	}
 	for _, at := range o.rooms {
 		rent := e.rent(at, o)
 		o.money += rent
 		o.shown += rent
 	}
-	return *o
 }
 
 // rent returns what is paid for a hired room for the job's sake: all of it, for as long
@@ -209,24 +240,38 @@ func (e *engine) rent(at int32, o *option) float64 {
 	return hourly * max(o.done()-max(kept, o.wait), 0).Hours()
 }
 
-// hiring is the best way to hire for a job, with what speaks against it.
-func (e *engine) hiring(w *wait, s *shape, a *tenant.Allowance) (option, bool) {
+// hiring is the best way to hire for a job. What speaks against it is not said. It is
+// worked out once as long as there are the same offers and rooms, because it does not
+// depend on when it begins; where its data are may change.
+func (e *engine) hiring(w *wait, s *shape) (option, bool) {
 	if len(e.view.Offers) == 0 || !fleet.OnDemand.Allows(s.match.Need.Place) {
 		return option{}, false
 	}
+	if w.hire != nil {
+		return *w.hire, w.hire.hire
+	}
 	q := e.query(w, s)
 	best, ok := e.offers().first(&s.match.Need, &q)
-	if !ok {
-		return option{}, false
+	o := option{}
+	if ok {
+		o = e.hireOption(&best)
 	}
-	return e.hireOption(&best, a), true
+	if w.it.Spec == nil || len(w.it.Spec.Data) == 0 {
+		w.hire = &o
+	}
+	return o, ok
 }
 
 // hireOption is a way to hire as an option.
-func (e *engine) hireOption(h *hire.Option, a *tenant.Allowance) option {
+func (e *engine) hireOption(h *hire.Option) option {
 	return option{
-		hire: true, offer: h, gpus: h.GPUs, ready: h.Start.Sub(e.view.Now), runs: h.Finish.Sub(h.Start), money: h.Money, shown: h.Money, bar: barred(a, h),
+		hire: true, offer: h, nodes: h.Nodes, gpus: h.GPUs, ready: h.Start.Sub(e.view.Now), runs: h.Finish.Sub(h.Start), money: h.Money, shown: h.Money,
 	}
+}
+
+// stages reports whether data are to be brought to where a job runs.
+func (e *engine) stages(w *wait) bool {
+	return e.view.Stage != nil && w.it.Spec != nil && len(w.it.Spec.Data) > 0
 }
 
 // query is what is asked about what could be hired for a job.
@@ -245,20 +290,20 @@ func (e *engine) query(w *wait, s *shape) hire.Query {
 			}
 		}
 	}
-	if e.view.Stage != nil && w.it.Spec != nil && len(w.it.Spec.Data) > 0 {
+	if e.stages(w) {
 		q.Stage = func(of *fleet.Offer) (time.Duration, float64) { return e.view.Stage(w.it, of.Node()) }
 	}
 	return q
 }
 
 // barred says which limit keeps a job from hiring, "" if none does.
-func barred(a *tenant.Allowance, o *hire.Option) string {
+func barred(a *tenant.Allowance, o *option) string {
 	switch {
 	case a.NoRent:
 		return a.By.Money + " leaves only nodes for which no rent is paid"
-	case o.Nodes > a.Nodes:
+	case o.nodes > a.Nodes:
 		return a.By.Nodes + " allows no more on-demand nodes"
-	case o.Money > a.Money:
+	case o.money > a.Money:
 		return a.By.Money + " has " + dollars(max(a.Money, 0)) + " left"
 	}
 	return ""
@@ -275,7 +320,7 @@ func (e *engine) best(w *wait, options []option) *option {
 		o := &options[i]
 		switch {
 		case o.bar != "":
-		case o.hire && len(e.hired[w.it.Job]) > 0:
+		case o.hire && len(w.hired) > 0:
 			return nil // its nodes are on their way
 		case o.hire && w.cut:
 			e.ask(w.due) // it is not known how long it would wait: it goes first then
@@ -324,7 +369,7 @@ func (e *engine) keep(w *wait, o *option) {
 	for _, at := range o.rooms {
 		e.profile(at).book(o.wait, n, o.runs)
 		e.touch(at)
-		e.booked[at] = true
+		e.sheet(at).booked = true
 	}
 	if w.wait.share > 0 && !e.patient(w) {
 		e.ask(w.since.Add(min(stopAt*w.wait.lasts, e.cfg.Ageing)))
@@ -337,12 +382,19 @@ func (e *engine) keep(w *wait, o *option) {
 // ask wants another look at a time at which nothing else may happen, in a second at
 // the earliest: the patience of a short job may be less than a round takes.
 func (e *engine) ask(at time.Time) {
-	if soon := e.view.Now.Add(time.Second); at.After(e.view.Now) && at.Before(soon) {
-		at = soon
+	if e.sooner(at) {
+		if e.plan.Again = at; at.Before(e.soon) {
+			e.plan.Again = e.soon
+		}
 	}
-	if at.After(e.view.Now) && (e.plan.Again.IsZero() || at.Before(e.plan.Again)) {
-		e.plan.Again = at
+}
+
+// sooner reports whether a time is to come, and before the next look.
+func (e *engine) sooner(at time.Time) bool {
+	if !at.After(e.view.Now) {
+		return false
 	}
+	return e.plan.Again.IsZero() || at.Before(e.plan.Again) && e.plan.Again.After(e.soon)
 }
 
 func (e *engine) names(rooms []int32) []id.Node {
@@ -356,23 +408,24 @@ func (e *engine) names(rooms []int32) []id.Node {
 // start puts a job onto the rooms of an option.
 func (e *engine) start(w *wait, o *option, all []option) {
 	need := &w.it.Shape.Need
-	match := e.shapeOf(w.it.Shape).match
+	match := e.shapeOf(w).match
 	s := place.Start{Item: w.it, Seats: make([]place.Seat, 0, len(o.rooms))}
 	for _, at := range o.rooms {
 		r := e.room(at)
 		gpus := fleet.Take(match.Wanted(&r)&r.Free, o.gpus)
 		s.Seats = append(s.Seats, place.Seat{Node: r.Node.ID, GPUs: gpus})
-		open := &e.open[at]
+		open := &e.floor.open[at]
+		stood := open.gpus
 		open.gpus &^= gpus
 		open.cpus -= need.CPUs
 		open.memory -= need.Memory
 		n := size{bits.OnesCount64(gpus), need.CPUs, need.Memory}
-		if p := e.kept[at]; p != nil {
-			p.book(0, n, o.runs)
+		if sheet := e.sheet(at); sheet.steps != nil {
+			sheet.steps.book(0, n, o.runs)
 		} else {
-			e.begun[at] = append(e.begun[at], begun{n, o.runs})
+			sheet.begun = append(sheet.begun, begun{n, o.runs})
 		}
-		e.changed(at)
+		e.changed(at, stood)
 	}
 	s.Reason = e.whyHere(w, o, all)
 	e.letGo(w)

@@ -2,13 +2,11 @@ package rules
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"time"
 
 	"trainyard/internal/fleet"
-	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/queue"
 )
@@ -16,131 +14,133 @@ import (
 // inOrder returns the jobs in the order in which they are considered, with one more
 // if there is one that is not in line.
 func (e *engine) inOrder(more *queue.Item) []*wait {
-	items := e.items
-	e.policy.seen.forget(items)
-	list := make([]wait, 0, len(items)+1)
-	for _, it := range items {
-		list = append(list, e.describe(it))
+	l := e.line
+	l.users.weigh(e.view.Usage)
+	l.projects.weigh(e.view.ProjectUsage)
+	order := l.order
+	if more != nil && l.jobs[more.Job] == nil {
+		order = append(slices.Clone(order), e.more(more))
 	}
-	if more != nil && !slices.ContainsFunc(items, func(it *queue.Item) bool { return it.Job == more.Job }) {
-		list = append(list, e.describe(more))
+	for _, w := range order {
+		w.weigh()
+		w.aged = !w.due.After(e.view.Now)
 	}
-	excess := e.excess()
-	order := make([]*wait, len(list))
-	for i := range list {
-		w := &list[i]
-		w.key *= excess(w.it)
-		order[i] = w
-	}
-	slices.SortFunc(order, func(a, b *wait) int { // numbers decide last: no two are equal
-		switch {
-		case a.it.Priority != b.it.Priority:
-			return cmp.Compare(b.it.Priority, a.it.Priority)
-		case a.aged != b.aged:
-			if a.aged {
-				return -1
-			}
-			return 1
-		case a.aged:
-			return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.it.Number, b.it.Number))
-		}
-		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.it.Number, b.it.Number))
-	})
+	arrange(order)
 	return order
 }
 
-// describe says what a job's time is worth, how long it will take, and how urgent that makes it.
-func (e *engine) describe(it *queue.Item) wait {
-	w := wait{it: it, value: e.cfg.Value[job.ObjectiveBalanced]}
+// more describes a job that is not in line.
+func (e *engine) more(it *queue.Item) *wait {
+	l := e.line
+	w := newWait(it, &shape{of: it.Shape}, l.users.alien(it.User))
+	if it.Project != "" {
+		w.project = l.projects.alien(it.Project)
+	}
+	for _, x := range e.view.Leases {
+		if x.Live() && x.Job == it.Job && it.Job != "" {
+			w.hired = append(w.hired, x)
+		}
+	}
+	e.describe(w)
+	return w
+}
+
+// arrange sorts the jobs. They are as they were in the last round, with a few new ones
+// at the end, so most of them stand where they belong already.
+func arrange(order []*wait) {
+	moved := 0
+	for i := 1; i < len(order); i++ {
+		w := order[i]
+		if compareWaits(order[i-1], w) < 0 {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(order[:i], w, compareWaits)
+		copy(order[at+1:i+1], order[at:i])
+		order[at] = w
+		if moved += i - at; moved > 64*len(order) { // it is not as it was
+			slices.SortFunc(order, compareWaits)
+			return
+		}
+	}
+}
+
+// compareWaits tells who is considered first. Numbers decide last: no two are equal.
+func compareWaits(a, b *wait) int {
+	switch {
+	case a.priority != b.priority:
+		return cmp.Compare(b.priority, a.priority)
+	case a.aged != b.aged:
+		if a.aged {
+			return -1
+		}
+		return 1
+	case a.aged:
+		return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.number, b.number))
+	}
+	return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.number, b.number))
+}
+
+// weigh says how far in front a job stands by what its owner and its project have had.
+// It has to stand back if that was more than their share, and may come forward if it was
+// less: between a quarter and four times. The fair share is the mean of all who have a
+// job here; each doubles what it counts for each share that was had beyond one's own.
+func (w *wait) weigh() {
+	over := w.user.over
+	if w.project != nil {
+		over += w.project.over
+	}
+	if over != w.over || w.excess == 0 {
+		w.over, w.excess = over, math.Exp2(min(max(over, -2), 2))
+	}
+	w.key = w.base * w.excess
+}
+
+// describe says what a job's time is worth, how long it will take, and how urgent that
+// makes it. It reports whether that may be otherwise in the next round.
+func (e *engine) describe(w *wait) (open bool) {
+	it := w.it
+	w.value = e.cfg.Value[job.ObjectiveBalanced]
 	if it.Spec != nil {
 		if v, ok := e.cfg.Value[it.Spec.Objective]; ok {
 			w.value = v
 		}
 	}
-	w.lasts, w.basis = it.Lasts, "what its owner expects"
+	lasts := w.lasts
+	w.lasts, w.basis, w.of, w.low, w.high = it.Lasts, expected, 0, 0, 0
 	switch {
 	case it.Outlook != nil && it.Outlook.Speed != nil && (it.Spec == nil || it.Spec.Expect == 0 && it.Spec.MaxDuration == 0) && it.Lasts > 0:
-		w.basis = "its speed as it was told"
+		w.basis = told
 	case it.Lasts == 0:
-		w.lasts, w.basis = e.cfg.Guess, "a guess, for nobody said how long it takes"
+		open = true
+		w.lasts, w.basis = e.cfg.Guess, guessed
 		if mean, of := e.view.Past.Expect(it.User, it.Shape.Need.GPUs*it.Shape.Need.Nodes); of > 0 {
-			w.lasts, w.basis = mean, fmt.Sprintf("%d earlier jobs like it", of)
+			w.lasts, w.basis, w.of = mean, learned, of
 			w.low, w.high = e.view.Past.Span(it.User, it.Shape.Need.GPUs*it.Shape.Need.Nodes)
 		}
+	}
+	if w.lasts != lasts {
+		w.hire = nil
 	}
 	w.since = it.Since
 	if it.Outlook != nil && !it.Outlook.Submitted.IsZero() && it.Outlook.Stops == 0 && it.Outlook.Ran == 0 {
 		w.since = it.Outlook.Submitted
 	}
 	if w.since.IsZero() {
-		w.since = e.view.Now
+		w.since, open = e.view.Now, true
 	}
 	w.due = w.since.Add(e.cfg.Ageing)
-	if len(e.view.Offers) > 0 && !e.patient(&w) {
-		if w.wait = e.patienceOf(&w); w.wait.share > 0 && w.wait.lasts < e.cfg.Ageing {
+	w.wait = patience{}
+	if len(e.view.Offers) > 0 && !e.patient(w) {
+		settled := false
+		if w.wait, settled = e.patienceOf(w); w.wait.share > 0 && w.wait.lasts < e.cfg.Ageing {
 			w.due = w.since.Add(w.wait.lasts)
 		}
+		open = open || !settled
 	}
-	w.aged = !w.due.After(e.view.Now)
 	need := &it.Shape.Need
 	wide := math.Pow(float64(max(need.GPUs*need.Nodes, 1)), e.cfg.Width)
-	w.key = w.lasts.Hours() / wide / max(w.value, 1e-9)
-	return w
-}
-
-// excess returns by how much a job has to stand back because its owner and its
-// project had more than their share, or may come forward because they had less:
-// between a quarter and four times. The fair share is the mean of all who have a job
-// here; each doubles what it counts for each share that was had beyond one's own.
-func (e *engine) excess() func(*queue.Item) float64 {
-	users, projects := portions[id.User]{}, portions[id.Project]{}
-	note := func(it *queue.Item) {
-		users.note(it.User, e.view.Usage)
-		if it.Project != "" {
-			projects.note(it.Project, e.view.ProjectUsage)
-		}
-	}
-	for _, r := range e.view.Running {
-		note(r.Item)
-	}
-	for _, it := range e.items {
-		note(it)
-	}
-	return func(it *queue.Item) float64 {
-		over := users.over(it.User)
-		if it.Project != "" {
-			over += projects.over(it.Project)
-		}
-		if over == 0 {
-			return 1
-		}
-		return math.Exp2(min(max(over, -2), 2))
-	}
-}
-
-// portions is what each of those who have a job here has used.
-type portions[K comparable] struct {
-	of  map[K]float64
-	sum float64
-}
-
-func (p *portions[K]) note(k K, usage func(K) float64) {
-	if _, ok := p.of[k]; ok || usage == nil {
-		return
-	}
-	if p.of == nil {
-		p.of = map[K]float64{}
-	}
-	p.of[k] = usage(k)
-	p.sum += p.of[k]
-}
-
-// over is how many fair shares someone has had beyond one, -1 for nothing at all.
-func (p *portions[K]) over(k K) float64 {
-	if len(p.of) < 2 || p.sum <= 0 {
-		return 0
-	}
-	return p.of[k]*float64(len(p.of))/p.sum - 1
+	w.base = w.lasts.Hours() / wide / max(w.value, 1e-9)
+	return open
 }
 
 // spent reports whether the round has looked at as much as it may.
@@ -184,6 +184,9 @@ func scaled(d time.Duration, reference, speed float64, asked, gets int) time.Dur
 // of the weakest GPU of the yard's own nodes that would do, or else of the weakest
 // that could be hired.
 func (e *engine) reference(s *shape) float64 {
+	if s.based {
+		return s.base
+	}
 	weakest := 0.0
 	for _, st := range s.able {
 		if st.class != fleet.OnDemand && st.tflops > 0 && (weakest == 0 || st.tflops < weakest) {
@@ -193,5 +196,6 @@ func (e *engine) reference(s *shape) float64 {
 	if weakest == 0 && len(e.view.Offers) > 0 {
 		weakest = e.offers().fit(&s.match.Need).Slowest() / float64(max(s.match.Need.GPUs, 1))
 	}
+	s.base, s.based = weakest, true
 	return weakest
 }

@@ -3,6 +3,7 @@ package rules
 import (
 	"time"
 
+	"trainyard/internal/fleet"
 	"trainyard/internal/job"
 	"trainyard/internal/queue"
 )
@@ -34,21 +35,20 @@ type memory struct {
 	sum   float64 // money
 }
 
-// patienceOf returns the patience of a job, and settles it when the job is new.
-func (e *engine) patienceOf(w *wait) patience {
+// patienceOf returns the patience of a job, and settles it when the job is new. It is
+// not settled as long as nothing can be hired for it: an offer may come.
+func (e *engine) patienceOf(w *wait) (p patience, settled bool) {
 	m := &e.policy.seen
 	if p, ok := m.of[w.it.Number]; ok {
-		return p
+		return p, true
 	}
-	a := e.allowance(w)
-	h, ok := e.hiring(w, e.shapeOf(w.it.Shape), &a)
+	h, ok := e.hiring(w, e.shapeOf(w))
 	if !ok {
-		return patience{} // not settled: an offer may come
+		return patience{}, !fleet.OnDemand.Allows(w.it.Shape.Need.Place)
 	}
-	w.hire = &h
 	m.count++
 	m.sum += h.money
-	p := patience{share: h.money / (h.money + halfSaved*m.sum/m.count)}
+	p = patience{share: h.money / (h.money + halfSaved*m.sum/m.count)}
 	if h.money == 0 {
 		p.share = 0
 	}
@@ -56,16 +56,16 @@ func (e *engine) patienceOf(w *wait) patience {
 		p.lasts = job.Seconds(p.share * h.money / w.value * 3600)
 	}
 	m.of[w.it.Number] = p
-	return p
+	return p, true
 }
 
 // forget drops jobs that no longer wait.
-func (m *memory) forget(items []*queue.Item) {
-	if len(m.of) <= 2*len(items)+1024 {
+func (m *memory) forget(l *queue.Line) {
+	if len(m.of) <= 2*l.Len()+1024 {
 		return
 	}
-	kept := make(map[uint64]patience, len(items))
-	for _, it := range items {
+	kept := make(map[uint64]patience, l.Len())
+	for _, it := range l.Stays {
 		if p, ok := m.of[it.Number]; ok {
 			kept[it.Number] = p
 		}

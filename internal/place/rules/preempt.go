@@ -2,24 +2,25 @@ package rules
 
 import (
 	"cmp"
+	"math"
 	"math/bits"
 	"slices"
 	"time"
 
 	"trainyard/internal/fleet"
-	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 )
 
-// settled is how long a job must have run before it is stopped for another's sake.
-const settled = 10 * time.Minute
+// leastRun is how long a job must have run before it is stopped for another's sake.
+const leastRun = 10 * time.Minute
 
 // victim is a running job that could make room, and what stopping it costs.
 type victim struct {
 	running *place.Running
 	gpus    uint64
 	loss    float64 // money: work that is lost, its start, and its time at what that is worth
+	next    int32   // of the same host, one more than its place
 }
 
 // hurried reports whether a job is time-sensitive.
@@ -42,7 +43,7 @@ func (e *engine) preempt(w *wait, waits *option) *option {
 		return nil
 	}
 	gain := w.value * waits.wait.Hours()
-	s := e.shapeOf(w.it.Shape)
+	s := e.shapeOf(w)
 	var best option
 	var from *host
 	least := gain
@@ -50,29 +51,29 @@ func (e *engine) preempt(w *wait, waits *option) *option {
 		if e.visits++; h.least > least || i == maxHosts || e.spent() {
 			break // none of the others costs less
 		}
-		if e.booked[h.room] {
+		if !h.most.holds(s.takes) || e.booked(h.room) {
+			continue
+		}
+		o := e.there(w, s, h)
+		if o.score >= waits.score { // whatever it costs to stop someone
 			continue
 		}
 		loss, count, ok := e.victims(w, h, s.match, nil)
 		if !ok {
 			continue
 		}
-		st := e.stocks[e.of[h.room]]
-		runs := e.takes(w, st, s.match.Need.GPUs, 1, s)
-		loss += float64(count) * e.cfg.Value[job.ObjectiveCost] * runs.Hours() // so much later they are done
+		loss += float64(count) * e.cfg.Value[job.ObjectiveCost] * o.runs.Hours() // so much later they are done
 		if loss > least || loss == least && (from == nil || h.room > from.room) {
 			continue
 		}
-		o := option{stock: st, rooms: []int32{h.room}, gpus: s.match.Need.GPUs, runs: runs}
-		o = e.price(w, &o)
-		e.score(w, &o)
 		if o.score+loss < waits.score {
-			least, best, from = loss, o, h
+			least, best, from = loss, *o, h
 		}
 	}
 	if from == nil {
 		return nil
 	}
+	best.rooms = []int32{from.room}
 	var taken []*victim
 	e.victims(w, from, s.match, func(v *victim) { taken = append(taken, v) })
 	for _, v := range taken {
@@ -82,28 +83,71 @@ func (e *engine) preempt(w *wait, waits *option) *option {
 	return &best
 }
 
-// host is a room in which jobs run that could be stopped, the one whose stop costs
-// least for each of its GPUs first.
+// there is what it costs to run a job in a host, were it empty. In rooms of one stock
+// that is the same, unless rent is paid for them or data are brought there.
+func (e *engine) there(w *wait, s *shape, h *host) *option {
+	if len(e.away) == 0 {
+		e.away = make([]away, len(e.floor.stocks))
+	}
+	x := &e.away[h.stock.index]
+	if x.of == w && h.stock.rent == 0 && !e.stages(w) {
+		return &x.option
+	}
+	x.of, x.room[0] = w, h.room
+	x.option = option{stock: h.stock, rooms: x.room[:], gpus: s.takes.gpus, runs: e.takes(w, h.stock, s.takes.gpus, 1, s)}
+	e.price(w, &x.option)
+	e.score(w, &x.option)
+	return &x.option
+}
+
+// away is what it costs a job to run in rooms of a stock in which others run.
+type away struct {
+	of     *wait
+	option option
+	room   [1]int32
+}
+
+// host is a room in which jobs run that could be stopped.
 type host struct {
 	room  int32
-	runs  []victim
-	least float64 // of what stopping one of them costs
+	first int32 // of them, one more than its place in the list of all, so that 0 is nowhere
+	last  int32
+	stock *stock
+	runs  []*victim // once sorted
+	least float64   // of what stopping one of them costs
+	most  size      // that would be free without them
+}
+
+// cheapest lists the jobs of a host, the one whose stop costs least for each of its GPUs first.
+func (e *engine) cheapest(h *host) []*victim {
+	if h.runs == nil {
+		for at := h.first; at > 0; at = e.victimed[at-1].next {
+			h.runs = append(h.runs, &e.victimed[at-1])
+		}
+		slices.SortStableFunc(h.runs, func(a, b *victim) int {
+			return cmp.Compare(a.loss/float64(bits.OnesCount64(a.gpus)), b.loss/float64(bits.OnesCount64(b.gpus)))
+		})
+	}
+	return h.runs
 }
 
 // maxHosts bounds how many rooms are compared for one job, the cheapest first.
 const maxHosts = 256
 
-// hostsOf lists those of the hosts that could run a shape.
+// hostsOf lists those of the hosts that could run a shape, no more than are compared.
 func (e *engine) hostsOf(s *shape) []*host {
-	if !s.listed {
-		s.listed = true
+	list, listed := e.suiting[s]
+	if !listed {
 		for _, h := range e.hosts() {
-			if r := &e.view.Rooms[h.room]; r.Open && s.match.Eligible(r) {
-				s.hosts = append(s.hosts, h)
+			if r := &e.view.Rooms[h.room]; r.Open && slices.Contains(s.able, h.stock) && s.match.Eligible(r) {
+				if list = append(list, h); len(list) > maxHosts {
+					break
+				}
 			}
 		}
+		e.suiting[s] = list
 	}
-	return s.hosts
+	return list
 }
 
 // hosts lists the rooms in which someone runs who could be stopped, the cheapest first.
@@ -113,34 +157,96 @@ func (e *engine) hosts() []*host {
 		return e.hosting
 	}
 	e.listed = true
-	of := map[int32]*host{}
-	for _, r := range e.view.Running {
-		if !e.stoppable(r) {
-			if e.loose(r) && !r.Began.IsZero() {
-				e.ask(r.Began.Add(settled))
-			}
-			continue
+	var list []host
+	of := make([]int32, len(e.view.Rooms)) // one more than its place in the list
+	e.victimed = make([]victim, 0, len(e.line.cheap))
+	e.loosest(func(r *place.Running, at int32, gpus uint64, takes size) {
+		if of[at] == 0 {
+			o := &e.floor.open[at]
+			list = append(list, host{room: at, stock: e.stockOf(at), least: math.Inf(1), most: size{bits.OnesCount64(o.gpus), o.cpus, o.memory}})
+			of[at] = int32(len(list))
 		}
-		at, found := slices.BinarySearchFunc(e.view.Rooms, r.Seats[0].Node, func(o fleet.Room, n id.Node) int { return cmp.Compare(o.Node.ID, n) })
-		if !found {
-			continue
+		h := &list[of[at]-1]
+		v := victim{running: r, gpus: gpus, loss: e.loss(r, h.stock)}
+		e.victimed = append(e.victimed, v)
+		place := int32(len(e.victimed))
+		if h.last > 0 {
+			e.victimed[h.last-1].next = place
+		} else {
+			h.first = place
 		}
-		h := of[int32(at)]
-		if h == nil {
-			h = &host{room: int32(at)}
-			of[h.room] = h
-			e.hosting = append(e.hosting, h)
-		}
-		h.runs = append(h.runs, victim{r, r.Seats[0].GPUs, e.loss(r, e.stocks[e.of[at]])})
+		h.last = place
+		h.least = min(h.least, v.loss)
+		h.most = h.most.plus(takes)
+	})
+	e.hosting = make([]*host, len(list))
+	for i := range list {
+		e.hosting[i] = &list[i]
 	}
-	for _, h := range e.hosting {
-		h.least = slices.MinFunc(h.runs, func(a, b victim) int { return cmp.Compare(a.loss, b.loss) }).loss
-		slices.SortStableFunc(h.runs, func(a, b victim) int {
-			return cmp.Compare(a.loss/float64(bits.OnesCount64(a.gpus)), b.loss/float64(bits.OnesCount64(b.gpus)))
-		})
-	}
-	slices.SortFunc(e.hosting, func(a, b *host) int { return cmp.Or(cmp.Compare(a.least, b.least), cmp.Compare(a.room, b.room)) })
+	slices.SortFunc(e.hosting, func(a, b *host) int {
+		if a.least != b.least {
+			return cmp.Compare(a.least, b.least)
+		}
+		return cmp.Compare(a.room, b.room)
+	})
 	return e.hosting
+}
+
+// loosest tells the jobs that could be stopped for another's sake, with their rooms, by
+// order of submission. Where nobody has borrowed anything they are among the cheap ones.
+func (e *engine) loosest(tell func(r *place.Running, at int32, gpus uint64, takes size)) {
+	if e.view.Borrows != nil {
+		for _, r := range e.view.Running {
+			if e.loose(r) && e.settled(r) {
+				if at, found := e.find(r.Seats[0].Node); found {
+					tell(r, at, r.Seats[0].GPUs, held(r))
+				}
+			}
+		}
+		return
+	}
+	for i := range e.line.cheap {
+		c := &e.line.cheap[i]
+		if c.item != c.Item { // what is known of it may be elsewhere now
+			c.item, c.outlook, c.takes, c.gpus = c.Item, c.Outlook, held(c.Running), c.Seats[0].GPUs
+		}
+		if c.Stopping || !c.outlook.Resumes || !e.settled(c.Running) {
+			continue
+		}
+		if c.serial != e.floor.serial {
+			at, found := e.find(c.Seats[0].Node)
+			if c.serial, c.room = e.floor.serial, at; !found {
+				c.room = -1
+			}
+		}
+		if c.room >= 0 {
+			tell(c.Running, c.room, c.gpus, c.takes)
+		}
+	}
+}
+
+// held is what a job of one node holds of it.
+func held(r *place.Running) size {
+	return size{bits.OnesCount64(r.Seats[0].GPUs), r.Shape.Need.CPUs, r.Shape.Need.Memory}
+}
+
+// loose reports whether a job may be stopped for another's sake once it has run for a
+// while: it is cost-sensitive, or has borrowed what it holds, goes on from where it was,
+// and is on one node.
+func (e *engine) loose(r *place.Running) bool {
+	return r.Spec != nil && single(r) && !r.Stopping && r.Outlook.Resumes && (r.Spec.Objective == job.ObjectiveCost || e.borrowed(r))
+}
+
+// settled reports whether a job has run for a while. One that has not is looked at again then.
+func (e *engine) settled(r *place.Running) bool {
+	if r.Began.IsZero() {
+		return false
+	}
+	if e.view.Now.Sub(r.Began) < leastRun {
+		e.ask(r.Began.Add(leastRun))
+		return false
+	}
+	return true
 }
 
 // mayStop reports whether one job may be stopped for another's sake: a cost-sensitive one for a
@@ -149,32 +255,18 @@ func (e *engine) mayStop(w *wait, r *place.Running) bool {
 	return hurried(w) && r.Spec.Objective == job.ObjectiveCost || e.lends(w) && e.borrowed(r)
 }
 
-// stoppable reports whether a job may be stopped for another's sake: it is
-// cost-sensitive, or has borrowed what it holds, goes on from where it was, has run
-// for a while, and is on one node.
-func (e *engine) stoppable(r *place.Running) bool {
-	return e.loose(r) && !r.Began.IsZero() && e.view.Now.Sub(r.Began) >= settled
-}
-
-// loose is the same whether or not it has run for a while.
-func (e *engine) loose(r *place.Running) bool {
-	return r.Spec != nil && (r.Spec.Objective == job.ObjectiveCost || e.borrowed(r)) && r.Outlook.Resumes && !r.Stopping && !e.stops[r.Job] &&
-		len(r.Seats) == 1 && r.Seats[0].Share == 0
-}
-
 // victims tells the running jobs of a room whose stop costs least until a job fits
 // there, and returns what that costs and how many they are. It is not ok if it never
 // does. No job is stopped for one of lower priority.
 func (e *engine) victims(w *wait, h *host, m *fleet.Matcher, tell func(*victim)) (loss float64, count int, ok bool) {
-	o := &e.open[h.room]
+	o := &e.floor.open[h.room]
 	wanted := m.Wanted(&e.view.Rooms[h.room])
 	need, gpus := units(&m.Need), o.gpus&wanted
 	free := size{bits.OnesCount64(gpus), o.cpus, o.memory}
-	for i := range h.runs {
+	for _, v := range e.cheapest(h) {
 		if free.holds(need) {
 			break
 		}
-		v := &h.runs[i]
 		if v.gpus&wanted == 0 || v.running.Priority > w.it.Priority || e.stops[v.running.Job] || !e.mayStop(w, v.running) {
 			continue
 		}
@@ -208,14 +300,13 @@ func (e *engine) loss(r *place.Running, st *stock) float64 {
 func (e *engine) stop(w *wait, at int32, v *victim, gain float64) {
 	e.stops[v.running.Job] = true
 	need := &v.running.Shape.Need
-	o := &e.open[at]
+	o := &e.floor.open[at]
+	stood := o.gpus
 	o.gpus |= v.gpus & e.view.Rooms[at].Sound
 	o.cpus += need.CPUs
 	o.memory += need.Memory
-	delete(e.kept, at)
-	e.changed(at)
-	for _, s := range e.shapes {
-		s.closed = 0
-	}
+	e.sheet(at).steps = nil
+	e.changed(at, stood)
+	e.freed++
 	e.plan.Stops = append(e.plan.Stops, place.Stop{Running: v.running, Reason: e.whyStop(w, v, gain)})
 }

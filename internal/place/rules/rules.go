@@ -19,6 +19,8 @@ package rules
 import (
 	"time"
 
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
@@ -53,11 +55,22 @@ func Defaults() Config {
 	}
 }
 
-// Policy is the policy rules.
+// Policy is the policy rules. Of the last round it keeps what is mostly the same in the
+// next; a plan is the same without.
 type Policy struct {
 	cfg    Config
-	offers *offers // of the last round
 	seen   memory
+	rounds uint64
+	offers *offers
+	floor  floor
+	line   line
+
+	// used again
+	near []candidate
+	ways []option
+	best []option
+	rank []int
+	only []int32
 }
 
 var (
@@ -103,18 +116,34 @@ func (p *Policy) Options(v *place.View, it *queue.Item) []place.Option {
 
 // wait is a job that is to be considered.
 type wait struct {
+	// what the order is made of stands together: every round reads it of every job
+	shape    *shape
+	user     *portion[id.User]
+	project  *portion[id.Project]
+	base     float64 // by which jobs of equals are ordered
+	over     float64 // shares that its owner and its project had beyond their own
+	excess   float64 // by how much it has to stand back for that
+	key      float64 // less goes first
+	priority int
+	number   uint64
+	due      time.Time // goes first from then on
+	lasts    time.Duration
+	aged     bool
+	gone     bool // it waits no more
+	plain    bool // it is as fast as its GPUs: nobody told how fast it is where
+	hired    []*fleet.Lease
+
 	it    *queue.Item
-	value float64 // of an hour of its time
-	lasts time.Duration
-	basis string        // how that is known
-	low   time.Duration // of earlier jobs four out of five ran for between low and high; 0 if that is not what is gone by
+	value float64       // of an hour of its time
+	basis basis         // how it is known how long it lasts
+	of    int           // from so many earlier jobs
+	low   time.Duration // of those four out of five ran for between low and high; 0 if that is not what is gone by
 	high  time.Duration
-	aged  bool
 	since time.Time
-	due   time.Time // goes first from then on
 	wait  patience
-	hire  *option       // how it could be hired for, if that was worked out to settle its patience
-	key   float64       // less goes first
+	hire  *option // how it could be hired for; nil if not worked out
+
+	// of this round
 	ready time.Duration // until a node that could be hired for it is; 0 if none can be
 	quick bool          // it may start now; what it could wait for is not looked at
 	cut   bool          // not everything was tried for it: the round had looked at enough
@@ -122,18 +151,21 @@ type wait struct {
 
 // consider decides what becomes of a job.
 func (e *engine) consider(w *wait) {
-	s := e.shapeOf(w.it.Shape)
-	if s.closed > 0 && w.lasts >= s.closed && w.it.Shape.Need.Nodes == 1 && len(e.view.Offers) == 0 && !w.aged {
+	s := e.shapeOf(w)
+	if s.closed > 0 && s.stops == len(e.plan.Stops) && w.lasts >= s.closed && s.of.Need.Nodes == 1 && len(e.view.Offers) == 0 && !w.aged {
 		return // a job just like it, and no longer, found nothing, and there is less now
 	}
-	w.quick = len(e.hired[w.it.Job]) > 0 // its nodes are on their way
-	if e.spent() && len(s.able) > 0 {
-		w.quick, w.cut = true, true
-		if !e.roomy(s) {
+	cut := e.spent() && len(s.able) > 0
+	if cut {
+		if !e.mayBeRoom(s) {
 			e.ask(w.due)
 			return
 		}
+		if e.futile(w, s) {
+			return
+		}
 	}
+	w.cut, w.quick = cut, cut || len(w.hired) > 0 // its nodes are on their way
 	options := e.options(w, s)
 	if len(options) == 0 {
 		return
@@ -152,4 +184,19 @@ func (e *engine) consider(w *wait) {
 		}
 		e.keep(w, best)
 	}
+}
+
+// futile reports whether looking for free rooms finds none for a job, because a job just
+// like it, and no longer, found none, and nothing comes of it otherwise: there will be
+// another look before it is due.
+func (e *engine) futile(w *wait, s *shape) bool {
+	if s.shut == 0 || s.freed != e.freed || w.lasts < s.shut || len(w.hired) > 0 || !w.plain || e.sooner(w.due) {
+		return false
+	}
+	for _, st := range s.able {
+		if st.stood != 0 {
+			e.tidy(st, s.match.Need.GPUs)
+		}
+	}
+	return true
 }

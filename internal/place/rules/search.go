@@ -2,7 +2,6 @@ package rules
 
 import (
 	"cmp"
-	"math/bits"
 	"slices"
 	"time"
 )
@@ -21,16 +20,23 @@ func (c *candidate) compare(o *candidate) int {
 
 // single finds the room that is free soonest for a job of one node.
 func (e *engine) single(w *wait, s *shape, st *stock, lasts, limit time.Duration) ([]int32, time.Duration) {
-	var best *candidate
-	for _, c := range e.nearest(w, s, st, lasts, limit, 1) {
-		if c.when > 0 && (best == nil || c.compare(best) < 0) { // else now is not to be had for another reason
-			best = &c
+	best, list := -1, e.nearest(w, s, st, lasts, limit, 1)
+	for i := range list {
+		if list[i].when > 0 && (best < 0 || list[i].compare(&list[best]) < 0) { // else now is not to be had for another reason
+			best = i
 		}
 	}
-	if best == nil {
+	if best < 0 {
 		return nil, never
 	}
-	return []int32{best.at}, best.when
+	return e.only(list[best].at), list[best].when
+}
+
+// only returns a list of one room. It is good until options are made again.
+func (e *engine) only(at int32) []int32 {
+	p := e.policy
+	p.only = append(p.only, at)
+	return p.only[len(p.only)-1 : len(p.only) : len(p.only)]
 }
 
 // gang finds the first time at which enough rooms are free together.
@@ -73,189 +79,46 @@ const maxGangTries = 64
 // those in whose future something is planned, and so many of the others. Of those it
 // is known when they have how many GPUs, and that they keep them.
 func (e *engine) nearest(w *wait, s *shape, st *stock, lasts, limit time.Duration, count int) []candidate {
-	var list []candidate
-	n := units(&s.match.Need)
-	look := func(at int32) *candidate {
-		e.visits++
-		r := &e.view.Rooms[at]
-		if j, hired := e.mine[at]; !r.Open || hired && j != w.it.Job || !s.match.Eligible(r) {
-			return nil
-		}
-		p := e.profile(at)
-		t := p.earliest(n, lasts, limit)
-		if t == never {
-			return nil
-		}
-		list = append(list, candidate{at, t, p.at(t).gpus - n.gpus, p})
-		return &list[len(list)-1]
+	e.policy.near = e.policy.near[:0]
+	for _, x := range st.planned {
+		e.look(w, s, st, x, lasts, limit)
 	}
-	for _, at := range st.planned {
-		look(at)
+	e.among(w, s, st, lasts, limit, count)
+	return e.policy.near
+}
+
+// look adds a room to those that a job could wait for, and returns when that would be;
+// never if it could not.
+func (e *engine) look(w *wait, s *shape, st *stock, x *sheet, lasts, limit time.Duration) time.Duration {
+	e.visits++
+	n := s.takes
+	if !x.most.holds(n) || e.taken(w, x.room) || (st.kind < 0 || s.match.Need.Avoid != "") && !s.match.Eligible(&e.view.Rooms[x.room]) {
+		return never
 	}
-	e.among(st, n.gpus, limit, count, look)
-	return list
+	p := e.steps(x)
+	t := p.earliest(n, lasts, limit)
+	if t != never {
+		e.policy.near = append(e.policy.near, candidate{x.room, t, p.at(t).gpus - n.gpus, p})
+	}
+	return t
 }
 
 // among looks at rooms in which nothing is planned, the soonest first, until as many
 // as are wanted are found and no other can be sooner.
-func (e *engine) among(st *stock, gpus int, limit time.Duration, count int, look func(int32) *candidate) {
-	c := e.calendar(st, gpus)
-	var aside []entry
-	var last *candidate
-	for found := 0; len(*c) > 0; {
-		next := (*c)[0]
-		if e.planned[next.room] {
-			c.pop()
-			continue
-		}
-		if next.at > limit || found >= count && last != nil && next.at >= last.when {
+func (e *engine) among(w *wait, s *shape, st *stock, lasts, limit time.Duration, count int) {
+	c := e.schedule(st, s.match.Need.GPUs)
+	last := never // when the last of those is free that are wanted
+	for found := 0; ; {
+		next, ok := c.next(e)
+		if !ok || next.from(e.now) > limit || found >= count && next.from(e.now) >= last {
 			break
 		}
-		aside = append(aside, c.pop())
-		if got := look(next.room); got != nil && got.when > 0 {
-			found++
-			if last == nil || got.when < last.when || found <= count {
-				last = &candidate{at: got.at, when: got.when, spare: got.spare}
+		c.pass(next)
+		if when := e.look(w, s, st, e.sheet(next.room), lasts, limit); when > 0 && when != never {
+			if found++; found <= count || when < last {
+				last = when
 			}
 		}
 	}
-	for _, x := range aside {
-		c.push(x)
-	}
-}
-
-// calendar lists the rooms of a stock by when they will have so many GPUs free if
-// nothing more is planned there, as a heap.
-type calendar []entry
-
-type entry struct {
-	at    time.Duration
-	spare int
-	room  int32
-}
-
-func (a *entry) before(b *entry) bool {
-	if a.at != b.at {
-		return a.at < b.at
-	}
-	if a.spare != b.spare {
-		return a.spare < b.spare
-	}
-	return a.room < b.room
-}
-
-// calendar returns that of a stock, made when it is first asked for.
-func (e *engine) calendar(st *stock, gpus int) *calendar {
-	if c := st.soon[gpus]; c != nil {
-		return c
-	}
-	c := make(calendar, 0, len(st.rooms))
-	for _, at := range st.rooms {
-		if e.planned[at] || !e.view.Rooms[at].Open {
-			continue
-		}
-		if t, spare, ok := e.frees(at, gpus); ok {
-			c = append(c, entry{t, spare, at})
-		}
-	}
-	for i := len(c)/2 - 1; i >= 0; i-- {
-		c.down(i)
-	}
-	if st.soon == nil {
-		st.soon = map[int]*calendar{}
-	}
-	st.soon[gpus] = &c
-	return &c
-}
-
-// frees returns when a room has so many GPUs free if what runs there ends as expected,
-// and how many more.
-func (e *engine) frees(at int32, gpus int) (time.Duration, int, bool) {
-	for _, x := range e.endings(at) {
-		if x.free >= gpus {
-			return x.at, x.free - gpus, true
-		}
-	}
-	return 0, 0, false
-}
-
-// ending is how many GPUs a room has free from some time on.
-type ending struct {
-	at   time.Duration
-	free int
-}
-
-// span is where the endings of a room are in the list of all; one more than that, so
-// that 0 is nowhere.
-type span struct{ from, to int32 }
-
-// endings lists when a room will have how many GPUs free as the view has it, worked
-// out once in a round.
-func (e *engine) endings(at int32) []ending {
-	if s := e.spans[at]; s.from > 0 {
-		return e.ends[s.from-1 : s.to-1]
-	}
-	r := &e.view.Rooms[at]
-	from := len(e.ends)
-	for i := range r.Holds {
-		if n := e.returns(r, i).gpus; n > 0 {
-			e.ends = append(e.ends, ending{e.left(&r.Holds[i]), n})
-		}
-	}
-	list := e.ends[from:]
-	slices.SortFunc(list, func(a, b ending) int { return cmp.Compare(a.at, b.at) })
-	e.ends = append(e.ends, ending{}) // now comes first
-	list = e.ends[from:]
-	copy(list[1:], list)
-	list[0] = ending{0, bits.OnesCount64(r.Free)}
-	kept := 0
-	for i := 1; i < len(list); i++ { // what ends together is one
-		free := list[kept].free + list[i].free
-		if list[i].at > list[kept].at {
-			kept++
-		}
-		list[kept] = ending{list[i].at, free}
-	}
-	e.ends = e.ends[:from+kept+1]
-	e.spans[at] = span{int32(from) + 1, int32(len(e.ends)) + 1}
-	return e.ends[from:]
-}
-
-func (c *calendar) pop() entry {
-	h := *c
-	top, last := h[0], len(h)-1
-	h[0] = h[last]
-	*c = h[:last]
-	c.down(0)
-	return top
-}
-
-func (c *calendar) push(x entry) {
-	*c = append(*c, x)
-	h := *c
-	for i := len(h) - 1; i > 0; {
-		up := (i - 1) / 2
-		if !h[i].before(&h[up]) {
-			break
-		}
-		h[i], h[up] = h[up], h[i]
-		i = up
-	}
-}
-
-func (c *calendar) down(i int) {
-	h := *c
-	for {
-		least := i
-		for k := 2*i + 1; k <= 2*i+2 && k < len(h); k++ {
-			if h[k].before(&h[least]) {
-				least = k
-			}
-		}
-		if least == i {
-			return
-		}
-		h[i], h[least] = h[least], h[i]
-		i = least
-	}
+	c.back()
 }

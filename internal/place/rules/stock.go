@@ -10,47 +10,31 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/queue"
+	"trainyard/internal/tenant"
 )
 
-// stock is rooms of one class with one kind of GPU.
-type stock struct {
-	class   fleet.Class
-	kind    int32
-	sample  *fleet.Room
-	tflops  float64 // of one GPU; 0 if unknown
-	energy  float64 // money for an hour of one GPU in use, beyond the idle node
-	rent    float64 // money for an hour of one GPU that is paid for its sake
-	shown   float64 // what the books will say an hour of one GPU costs
-	rooms   []int32
-	free    [][]int32         // rooms by how many GPUs they have free, and where they once stood
-	soon    map[int]*calendar // the rooms without plans, by how many GPUs are wanted
-	planned []int32           // the rooms with plans
-}
-
-// engine makes one plan.
+// engine makes one plan. What it takes from earlier rounds is in the floor and in the line.
 type engine struct {
-	policy  *Policy
-	cfg     *Config
-	view    *place.View
-	items   []*queue.Item // that wait, by order of submission
-	stocks  []*stock
-	of      []int32 // stock of each room
-	open    []free
-	kept    map[int32]*profile // rooms in whose future something is booked, or was looked up
-	begun   map[int32][]begun  // what this plan starts in the others
-	planned map[int32]bool     // rooms that this plan starts, stops or books something in
-	ends    []ending           // when rooms will have how many GPUs free
-	spans   []span             // and where each room stands there
-	booked  map[int32]bool     // rooms that are kept for someone from some time on
-	mine    map[int32]id.Job   // hired rooms, by the job they were hired for, while it waits
-	hired   map[id.Job][]*fleet.Lease
-	shapes  map[*queue.Shape]*shape
-	visits  int
-	plan    place.Plan
-	stops   map[id.Job]bool
-	hosting []*host // rooms with jobs that could be stopped, once listed
-	listed  bool
+	policy   *Policy
+	cfg      *Config
+	view     *place.View
+	now      time.Duration // as the floor counts
+	soon     time.Time     // in a second
+	round    uint64
+	floor    *floor
+	line     *line
+	allow    tenant.Allowance // where there are no limits
+	mine     map[int32]id.Job // hired rooms, by the job they were hired for, while it waits
+	visits   int
+	plan     place.Plan
+	stops    map[id.Job]bool
+	freed    int     // grows whenever the plan makes something free
+	shifts   int     // grows whenever a room is entered elsewhere
+	hosting  []*host // rooms with jobs that could be stopped, once listed
+	listed   bool
+	victimed []victim           // those jobs
+	suiting  map[*shape][]*host // those of them that could run a shape
+	away     []away
 }
 
 // free is what a room has left in this plan.
@@ -60,74 +44,47 @@ type free struct {
 	memory job.Bytes
 }
 
-// shape is what is known of all jobs with one need.
-type shape struct {
-	match  *fleet.Matcher
-	able   []*stock // that could run it if they were empty
-	hosts  []*host  // that could run it if jobs were stopped, once listed
-	listed bool
-	closed time.Duration // the shortest job for which nothing was free; 0 for none yet
-}
-
 func newEngine(p *Policy, v *place.View) *engine {
+	p.rounds++
 	e := &engine{
-		policy: p, cfg: &p.cfg, view: v, items: v.Line.Items(), of: make([]int32, len(v.Rooms)), open: make([]free, len(v.Rooms)), spans: make([]span, len(v.Rooms)), kept: map[int32]*profile{}, booked: map[int32]bool{},
-		begun: map[int32][]begun{}, planned: map[int32]bool{},
-		mine: map[int32]id.Job{}, hired: map[id.Job][]*fleet.Lease{}, shapes: map[*queue.Shape]*shape{}, stops: map[id.Job]bool{},
+		policy: p, cfg: &p.cfg, view: v, now: clockOf(v.Now), soon: v.Now.Add(time.Second), round: p.rounds, floor: &p.floor, line: &p.line,
+		allow: tenant.Unlimited(), mine: map[int32]id.Job{}, stops: map[id.Job]bool{}, suiting: map[*shape][]*host{},
 	}
-	type stockKey struct {
-		class fleet.Class
-		kind  int32
-	}
-	index := map[stockKey]int32{}
-	for i := range v.Rooms {
-		r := &v.Rooms[i]
-		e.open[i] = free{r.Free, r.CPUs, r.Memory}
-		k := stockKey{r.Node.Class, r.Kind}
-		unlike := r.Kind < 0 && len(r.Node.Inventory.GPUs) > 0 // GPUs of several kinds: a stock of its own
-		if unlike {
-			k.kind = -2 - int32(i)
-		}
-		at, ok := index[k]
-		if !ok {
-			at = int32(len(e.stocks))
-			index[k] = at
-			e.stocks = append(e.stocks, e.newStock(r))
-		}
-		e.of[i] = at
-		s := e.stocks[at]
-		s.rooms = append(s.rooms, int32(i))
-		if r.Open {
-			s.put(int32(i), bits.OnesCount64(r.Free))
-		}
-	}
+	e.floor.update(e)
+	e.takeOffers()
+	e.line.update(e)
 	e.reserveHired()
 	return e
 }
 
 // reserveHired keeps hired nodes for the jobs that they were hired for.
 func (e *engine) reserveHired() {
-	if len(e.view.Leases) == 0 {
-		return
+	for _, w := range e.line.hired {
+		clear(w.hired)
+		w.hired = w.hired[:0]
 	}
-	waiting := map[id.Job]bool{}
-	for _, it := range e.items {
-		waiting[it.Job] = true
-	}
-	nodes := map[id.Node]id.Job{}
-	for _, l := range e.view.Leases {
-		if l.Live() && l.Job != "" {
-			e.hired[l.Job] = append(e.hired[l.Job], l)
-			if l.Node != "" {
-				nodes[l.Node] = l.Job
-			}
+	e.line.hired = e.line.hired[:0]
+	for i, l := range e.view.Leases {
+		if l.Job == "" || !l.Live() {
+			continue
 		}
-	}
-	for i := range e.view.Rooms {
-		if r := &e.view.Rooms[i]; r.Node.Lease != "" && len(r.Holds) == 0 {
-			if j, ok := nodes[r.Node.ID]; ok && waiting[j] {
-				e.mine[int32(i)] = j
+		w := e.line.lodger(i, l)
+		if w != nil {
+			if len(w.hired) == 0 {
+				e.line.hired = append(e.line.hired, w)
 			}
+			w.hired = append(w.hired, l)
+		}
+		if l.Node == "" || w == nil && len(e.mine) == 0 {
+			continue
+		}
+		at, found := e.find(l.Node)
+		switch {
+		case !found:
+		case w == nil: // the newest lease of a node counts
+			delete(e.mine, at)
+		case e.view.Rooms[at].Node.Lease != "" && len(e.view.Rooms[at].Holds) == 0:
+			e.mine[at] = l.Job
 		}
 	}
 }
@@ -135,87 +92,58 @@ func (e *engine) reserveHired() {
 // letGo lets others have what is left of the nodes that were hired for a job, now that
 // it starts. Those who were passed over because of it are looked at again.
 func (e *engine) letGo(w *wait) {
-	if len(e.hired[w.it.Job]) == 0 {
+	if len(w.hired) == 0 {
 		return
 	}
 	for at, j := range e.mine {
 		if j == w.it.Job {
 			delete(e.mine, at)
+			e.freed++
 			e.ask(e.view.Now.Add(time.Second))
 		}
 	}
 }
 
-func (e *engine) newStock(r *fleet.Room) *stock {
-	n := r.Node
-	s := &stock{class: n.Class, kind: r.Kind, sample: r}
-	gpus := float64(max(len(n.Inventory.GPUs), 1))
-	if len(n.Inventory.GPUs) > 0 {
-		s.tflops, _ = n.Inventory.GPUs[0].TFLOPS()
-	}
-	if p := e.view.Tariff.Of(n); p != nil {
-		t := e.view.Tariff
-		all := len(n.Inventory.GPUs)
-		s.energy = (t.Power(p, all) - t.Power(p, 0)) / 1000 * t.Energy / gpus
-		if len(p.Watts) == 0 && all > 0 { // nobody said what it draws: what its GPUs may
-			s.energy = n.Inventory.GPUs[0].Watts / 1000 * t.Energy
-		}
-		s.shown = t.Rate(p, all) / gpus
-	}
-	if n.Class == fleet.OnDemand {
-		for _, l := range e.view.Leases {
-			if l.ID == n.Lease {
-				s.rent = float64(l.Offer.Hourly) / 1e6 / gpus
-				s.shown = s.rent
-			}
-		}
+// find returns the room of a node.
+func (e *engine) find(n id.Node) (int32, bool) {
+	at, found := slices.BinarySearchFunc(e.view.Rooms, n, func(r fleet.Room, n id.Node) int { return cmp.Compare(r.Node.ID, n) })
+	return int32(at), found
+}
+
+// stockOf returns the stock of a room.
+func (e *engine) stockOf(at int32) *stock { return e.floor.stocks[e.floor.spots[at].stock] }
+
+// sheet returns what is planned in a room, to be written on.
+func (e *engine) sheet(at int32) *sheet {
+	s := e.floor.sheets[at]
+	if s == nil {
+		n := &e.view.Rooms[at].Node.Inventory
+		s = &sheet{room: at, most: size{bits.OnesCount64(e.floor.spots[at].sound), n.CPUs, n.Memory}}
+		e.floor.sheets[at] = s
+		e.floor.used = append(e.floor.used, at)
 	}
 	return s
 }
 
-// put enters a room by what it has free.
-func (s *stock) put(room int32, gpus int) {
-	for len(s.free) <= gpus {
-		s.free = append(s.free, nil)
-	}
-	s.free[gpus] = append(s.free[gpus], room)
-}
+// planned reports whether this plan changes something in a room.
+func (e *engine) planned(at int32) bool { s := e.floor.sheets[at]; return s != nil && s.planned }
 
-// shapeOf returns what is known of a shape.
-func (e *engine) shapeOf(q *queue.Shape) *shape {
-	s, ok := e.shapes[q]
-	if ok {
-		return s
-	}
-	s = &shape{match: fleet.NewMatcher(q.Need)}
-	for _, st := range e.stocks {
-		if !st.class.Allows(q.Need.Place) || st.kind >= 0 && q.Need.GPUs > 0 && st.sample.Sound != 0 && s.match.Wanted(st.sample) == 0 {
-			continue // nor any other of them
-		}
-		if slices.ContainsFunc(st.rooms, func(at int32) bool { return e.view.Rooms[at].Open && s.match.Eligible(&e.view.Rooms[at]) }) {
-			s.able = append(s.able, st)
-		}
-	}
-	e.shapes[q] = s
-	return s
-}
+// booked reports whether a room is kept for someone from some time on.
+func (e *engine) booked(at int32) bool { s := e.floor.sheets[at]; return s != nil && s.booked }
 
-// roomy reports whether there may be rooms with as many GPUs free as a shape needs.
-func (e *engine) roomy(s *shape) bool {
-	return slices.ContainsFunc(s.able, func(st *stock) bool {
-		for n := s.match.Need.GPUs; n < len(st.free); n++ {
-			if len(st.free[n]) > 0 {
-				return true
-			}
-		}
+// taken reports whether a room was hired for another job.
+func (e *engine) taken(w *wait, at int32) bool {
+	if len(e.mine) == 0 {
 		return false
-	})
+	}
+	j, hired := e.mine[at]
+	return hired && j != w.it.Job
 }
 
 // room returns a room as the plan has left it.
 func (e *engine) room(at int32) fleet.Room {
 	r := e.view.Rooms[at]
-	o := &e.open[at]
+	o := &e.floor.open[at]
 	r.Free, r.CPUs, r.Memory = o.gpus, o.cpus, o.memory
 	return r
 }
@@ -228,16 +156,17 @@ func (e *engine) fitNow(w *wait, s *shape, st *stock, lasts time.Duration) []int
 	need := &s.match.Need
 	var found []int32
 	if at, ok := e.before(w, s, st, lasts); ok {
-		return []int32{at}
+		return e.only(at)
 	}
 	best, least, seen := int32(-1), never, 0
 	for gpus := need.GPUs; gpus < len(st.free); gpus++ {
 		list := st.free[gpus]
 		for i := 0; i < len(list); i++ {
 			at := list[i]
-			if bits.OnesCount64(e.open[at].gpus) != gpus { // it was put elsewhere
+			if bits.OnesCount64(e.floor.open[at].gpus) != gpus { // it was put elsewhere
 				list = slices.Delete(list, i, i+1)
 				st.free[gpus] = list
+				e.shifts++
 				i--
 				continue
 			}
@@ -258,7 +187,7 @@ func (e *engine) fitNow(w *wait, s *shape, st *stock, lasts time.Duration) []int
 				best, least = at, push
 			}
 			if seen++; least == 0 || seen == maxFits {
-				return []int32{best}
+				return e.only(best)
 			}
 			if busy == 0 {
 				break // and so are those that have as much free, mostly
@@ -268,23 +197,44 @@ func (e *engine) fitNow(w *wait, s *shape, st *stock, lasts time.Duration) []int
 	if best < 0 {
 		return nil
 	}
-	return []int32{best}
+	return e.only(best)
 }
 
 // maxFits bounds how many rooms are compared in which a job could start.
 const maxFits = 16
 
+// tidy drops rooms of a stock from where they no longer stand, as looking for so many
+// free GPUs in vain does.
+func (e *engine) tidy(st *stock, gpus int) {
+	for ; st.stood != 0 && gpus < len(st.free); gpus++ {
+		if st.stood&numbered(gpus) == 0 {
+			continue
+		}
+		st.free[gpus] = slices.DeleteFunc(st.free[gpus], func(at int32) bool { return bits.OnesCount64(e.floor.open[at].gpus) != gpus })
+		if gpus < fleet.MaxGPUs-1 {
+			st.stood &^= numbered(gpus)
+		}
+		e.shifts++
+	}
+}
+
+// numbered is the set of one number of GPUs; the two largest are one.
+func numbered(gpus int) uint64 { return 1 << min(gpus, fleet.MaxGPUs-1) }
+
 // busy returns for how long something runs in a room or is planned there.
 func (e *engine) busy(at int32) time.Duration {
-	if p := e.kept[at]; p != nil {
-		return (*p)[len(*p)-1].at
+	s := e.floor.sheets[at]
+	if s != nil && s.steps != nil {
+		return s.steps[len(s.steps)-1].at
 	}
 	last := time.Duration(0)
 	for i := range e.view.Rooms[at].Holds {
 		last = max(last, e.left(&e.view.Rooms[at].Holds[i]))
 	}
-	for _, b := range e.begun[at] {
-		last = max(last, b.runs)
+	if s != nil {
+		for _, b := range s.begun {
+			last = max(last, b.runs)
+		}
 	}
 	return last
 }
@@ -295,7 +245,7 @@ func (e *engine) before(w *wait, s *shape, st *stock, lasts time.Duration) (int3
 	if s.match.Need.Nodes > 1 {
 		return 0, false
 	}
-	for _, l := range e.hired[w.it.Job] {
+	for _, l := range w.hired {
 		if at, ok := e.suits(w, s, st, l.Node, lasts); ok {
 			return at, true
 		}
@@ -308,24 +258,24 @@ func (e *engine) suits(w *wait, s *shape, st *stock, n id.Node, lasts time.Durat
 	if n == "" {
 		return 0, false
 	}
-	at, found := slices.BinarySearchFunc(e.view.Rooms, n, func(r fleet.Room, n id.Node) int { return cmp.Compare(r.Node.ID, n) })
-	if !found || e.stocks[e.of[at]] != st || !e.canHave(w, s, int32(at), lasts) {
+	at, found := e.find(n)
+	if !found || e.stockOf(at) != st || !e.canHave(w, s, at, lasts) {
 		return 0, false
 	}
-	return int32(at), true
+	return at, true
 }
 
 // canHave reports whether a job can start in a room now without delaying anyone for
 // whom it is kept.
 func (e *engine) canHave(w *wait, s *shape, at int32, lasts time.Duration) bool {
-	if j, hired := e.mine[at]; hired && j != w.it.Job {
+	if e.taken(w, at) {
 		return false
 	}
 	r := e.room(at)
 	if _, ok := s.match.Fits(&r); !ok {
 		return false
 	}
-	return !e.booked[at] || e.profile(at).fits(0, units(&s.match.Need), lasts)
+	return !e.booked(at) || e.profile(at).fits(0, units(&s.match.Need), lasts)
 }
 
 // begun is what this plan starts in a room.
@@ -334,27 +284,34 @@ type begun struct {
 	runs  time.Duration
 }
 
-// changed enters a room by what it has free now.
-func (e *engine) changed(at int32) {
-	e.stocks[e.of[at]].put(at, bits.OnesCount64(e.open[at].gpus))
+// changed enters a room by what it has free now; it stood under another number.
+func (e *engine) changed(at int32, stood uint64) {
+	st := e.stockOf(at)
+	st.put(at, bits.OnesCount64(e.floor.open[at].gpus))
+	st.stood |= numbered(bits.OnesCount64(stood))
+	e.shifts++
 	e.touch(at)
 }
 
 // touch remembers that this plan changes something in a room.
 func (e *engine) touch(at int32) {
-	if !e.planned[at] {
-		e.planned[at] = true
-		st := e.stocks[e.of[at]]
-		st.planned = append(st.planned, at)
+	if s := e.sheet(at); !s.planned {
+		s.planned = true
+		st := e.stockOf(at)
+		st.planned = append(st.planned, s)
 	}
 }
 
 // profile returns what will be free in a room.
-func (e *engine) profile(at int32) *profile {
-	if p := e.kept[at]; p != nil {
-		return p
+func (e *engine) profile(at int32) *profile { return e.steps(e.sheet(at)) }
+
+// steps is the same by its sheet.
+func (e *engine) steps(s *sheet) *profile {
+	if s.steps != nil {
+		return &s.steps
 	}
-	r, o := &e.view.Rooms[at], &e.open[at]
+	at := s.room
+	r, o := &e.view.Rooms[at], &e.floor.open[at]
 	p := make(profile, 1, len(r.Holds)+3)
 	p[0].free = size{bits.OnesCount64(o.gpus), o.cpus, o.memory}
 	for i := range r.Holds {
@@ -362,20 +319,26 @@ func (e *engine) profile(at int32) *profile {
 			p.give(e.left(&r.Holds[i]), n)
 		}
 	}
-	for _, b := range e.begun[at] {
+	for _, b := range s.begun {
 		p.give(b.runs, b.takes)
 	}
-	e.kept[at] = &p
-	return &p
+	s.steps = p
+	return &s.steps
 }
 
-// returns is what a hold of a room gives back when it ends. One that was stopped has
-// given it back, and the last of those that share a GPU gives back all of it.
+// returns is what a hold of a room gives back when it ends. One that this plan stops has
+// given it back.
 func (e *engine) returns(r *fleet.Room, i int) size {
-	h := &r.Holds[i]
-	if len(e.stops) > 0 && e.stops[h.Job] {
+	if len(e.stops) > 0 && e.stops[r.Holds[i].Job] {
 		return size{}
 	}
+	return e.gives(r, i)
+}
+
+// gives is what a hold gives back whatever the plan is. The last of those that share a
+// GPU gives back all of it.
+func (e *engine) gives(r *fleet.Room, i int) size {
+	h := &r.Holds[i]
 	n := size{bits.OnesCount64(h.GPUs & r.Sound), h.CPUs, h.Memory}
 	if h.Share == 0 {
 		return n
@@ -393,19 +356,26 @@ func (e *engine) returns(r *fleet.Room, i int) size {
 // expected end is taken to last as long again as it is late, and one of which nothing
 // is known as long again as it has lasted.
 func (e *engine) left(h *fleet.Hold) time.Duration {
-	const least = time.Minute
 	if h.Ends.IsZero() {
 		if h.Since.IsZero() {
 			return e.cfg.Guess
 		}
-		age := max(e.view.Now.Sub(h.Since), 0)
+		age := max(e.now-clockOf(h.Since), 0)
 		if left := e.view.Past.Left(h.Owner, bits.OnesCount64(h.GPUs), age); left > 0 {
 			return left
 		}
-		return max(age, least)
+		return max(age, leastLeft)
 	}
-	if d := h.Ends.Sub(e.view.Now); d > 0 {
+	return lasting(clockOf(h.Ends) - e.now)
+}
+
+// lasting is the same for what was said to last so long.
+func lasting(d time.Duration) time.Duration {
+	if d > 0 {
 		return d
 	}
-	return max(e.view.Now.Sub(h.Ends), least)
+	return max(-d, leastLeft)
 }
+
+// leastLeft is how long everything lasts at least that should have ended.
+const leastLeft = time.Minute

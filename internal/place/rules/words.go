@@ -52,6 +52,25 @@ func (e *engine) what(o *option) string {
 	return where
 }
 
+// basis is how it is known how long a job takes.
+type basis string
+
+// The bases.
+const (
+	expected basis = "what its owner expects"
+	told     basis = "its speed as it was told"
+	guessed  basis = "a guess, for nobody said how long it takes"
+	learned  basis = "earlier jobs like it"
+)
+
+// basedOn says how it is known how long a job takes.
+func (w *wait) basedOn() string {
+	if w.basis == learned {
+		return fmt.Sprintf("%d %s", w.of, learned)
+	}
+	return string(w.basis)
+}
+
 // objective is how a job is called by what it cares about.
 func objective(w *wait) string {
 	if w.it.Spec == nil {
@@ -139,7 +158,7 @@ func (e *engine) nextBest(o *option, all []option) *option {
 // whyHire says why nodes are hired for a job.
 func (e *engine) whyHire(w *wait, o *option) string {
 	s := fmt.Sprintf("hires %s: done by %s for about %s", e.what(o), e.clockTime(o.done()), dollars(o.money))
-	if len(e.shapeOf(w.it.Shape).able) == 0 {
+	if len(e.shapeOf(w).able) == 0 {
 		return s + "; no node of the yard could ever run it"
 	}
 	return s + "; waiting for a node of the yard would cost more, because the job is " + objective(w)
@@ -156,7 +175,7 @@ func (e *engine) whyStop(w *wait, v *victim, gain float64) string {
 
 // advise turns a job's options into what people are shown.
 func (e *engine) advise(w *wait) []place.Option {
-	s := e.shapeOf(w.it.Shape)
+	s := e.shapeOf(w)
 	options := e.options(w, s)
 	taken := e.best(w, options)
 	if taken != nil { // it may move when others are added
@@ -169,7 +188,7 @@ func (e *engine) advise(w *wait) []place.Option {
 	for i := range options {
 		o := &options[i]
 		p := place.Option{
-			What: e.what(o), Start: e.view.Now.Add(o.ready), Finish: e.view.Now.Add(o.done()), Cost: o.shown, Basis: w.basis, Count: len(o.rooms),
+			What: e.what(o), Start: e.view.Now.Add(o.ready), Finish: e.view.Now.Add(o.done()), Cost: o.shown, Basis: w.basedOn(), Count: len(o.rooms),
 		}
 		p.Earliest, p.Latest = e.interval(w, o)
 		p.CostMost = o.shown
@@ -216,7 +235,8 @@ func (e *engine) others(w *wait, s *shape, taken *option) []option {
 		return nil
 	}
 	for _, h := range e.offers().fit(&s.match.Need).Best(e.query(w, s)) {
-		o := e.hireOption(&h, &a)
+		o := e.hireOption(&h)
+		o.bar = barred(a, &o)
 		if taken.hire && h.Offer.Name == taken.offer.Offer.Name {
 			continue
 		}
@@ -235,9 +255,9 @@ func (e *engine) interval(w *wait, o *option) (from, to time.Time) {
 	switch {
 	case w.high > 0:
 		low, high = float64(w.low)/float64(max(w.lasts, 1)), float64(w.high)/float64(max(w.lasts, 1))
-	case strings.HasPrefix(w.basis, "its speed"):
+	case w.basis == told:
 		low, high = 0.85, 1.25
-	case strings.HasPrefix(w.basis, "a guess"):
+	case w.basis == guessed:
 		low, high = 0.05, 12
 	}
 	start := e.view.Now.Add(o.ready)

@@ -13,6 +13,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -30,11 +31,9 @@ import (
 
 // Deps is what a forecaster works with.
 type Deps struct {
-	Store  store.Store
-	Clock  clock.Clock
-	Log    *slog.Logger
-	Tariff *fleet.Tariff // what nodes cost; nil if nobody told
-	Offers []fleet.Offer
+	Store store.Store
+	Clock clock.Clock
+	Log   *slog.Logger
 	// Do hands a message to the yardmaster, Query looks at it.
 	Do    func(context.Context, yardmaster.Message) (any, error)
 	Query func(context.Context, func(*yardmaster.Yard)) error
@@ -55,7 +54,8 @@ const (
 	passEvery   = time.Second
 	fresh       = 5 * time.Second
 	stale       = time.Minute
-	staleInLine = 5 * time.Minute  // of a job that waits
+	lineMost    = 10_000           // jobs that wait to be looked at for the first time; the others are when someone asks
+	linePass    = 100              // of those in a pass
 	passMost    = 500              // forecasts in a pass, so that it never takes long
 	flushEvery  = 30 * time.Second // between writings of a job's curves
 	settleAfter = 10 * time.Second // from a job's end until its last points have come
@@ -71,17 +71,14 @@ type Forecaster struct {
 	line   []job.Job           // that have not, in order
 	nodes  map[id.Node]fleet.Node
 	leases map[id.Lease]fleet.Lease
+	tariff *fleet.Tariff // what nodes cost; nil if nobody told
+	offers []fleet.Offer
 	seen   *market
 }
 
 // New returns a forecaster that knows nothing yet.
 func New(d Deps) *Forecaster {
 	return &Forecaster{Deps: d, school: newSchool(d.Store, d.Clock, d.Log), jobs: map[id.Job]*watched{}, nodes: map[id.Node]fleet.Node{}, leases: map[id.Lease]fleet.Lease{}}
-}
-
-// Load takes in what the yard knows when the server starts.
-func (f *Forecaster) Load(s *yardmaster.State) {
-	f.Follow(&yardmaster.Batch{Nodes: s.Nodes, Leases: s.Leases, Jobs: s.Jobs, Runs: s.Runs})
 }
 
 // Follow takes in a committed batch. The loop waits for it, so it only takes notes.
@@ -161,15 +158,59 @@ func (f *Forecaster) recall(ctx context.Context) {
 	if err := f.school.recall(ctx); err != nil && ctx.Err() == nil {
 		f.Log.ErrorContext(ctx, "reading the history of jobs failed; forecasts do without it", "error", err)
 	}
+	if err := f.survey(ctx); err != nil && ctx.Err() == nil {
+		f.Log.ErrorContext(ctx, "looking around the yard failed; forecasts do without what was there before", "error", err)
+	}
 	f.mu.Lock()
-	live := slices.Collect(maps.Keys(f.jobs))
+	live := sortedKeys(f.jobs)
 	f.mu.Unlock()
-	slices.Sort(live)
 	for _, j := range live {
 		if err := f.recallJob(ctx, j); err != nil && ctx.Err() == nil {
 			f.Log.ErrorContext(ctx, "reading what was kept of a job failed; its curve begins anew", "job", j, "error", err)
 		}
 	}
+}
+
+// survey takes in what was there before the first batch: prices, nodes, leases, and jobs
+// that have had a run.
+func (f *Forecaster) survey(ctx context.Context) error {
+	var nodes []fleet.Node
+	var tariff *fleet.Tariff
+	var offers []fleet.Offer
+	err := f.Query(ctx, func(y *yardmaster.Yard) { // written by the loop, perhaps after we gave up on it
+		for _, n := range y.Nodes("", math.MaxInt) {
+			nodes = append(nodes, n.Node)
+		}
+		tariff = y.Tariff()
+		offers, _ = y.Offers(f.Clock.Now())
+	})
+	if err != nil {
+		return err
+	}
+	leases, err := f.Store.Leases(ctx, store.LeaseFilter{Live: true, Limit: math.MaxInt32})
+	if err != nil {
+		return err
+	}
+	var running []job.State
+	for _, s := range job.States() {
+		if !s.Final() && s != job.Pending {
+			running = append(running, s)
+		}
+	}
+	jobs, err := f.Store.Jobs(ctx, store.JobFilter{States: running, Limit: math.MaxInt32})
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.tariff, f.offers = tariff, offers
+	for i := range nodes {
+		if _, newer := f.nodes[nodes[i].ID]; !newer {
+			f.nodes[nodes[i].ID] = nodes[i]
+		}
+	}
+	f.mu.Unlock()
+	f.Follow(&yardmaster.Batch{Leases: leases, Jobs: jobs})
+	return nil
 }
 
 // due returns the jobs whose forecast is to be made again, the longest waiting first.

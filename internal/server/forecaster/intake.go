@@ -38,10 +38,10 @@ func (w *watched) take(j id.Job, epoch int, r *api.RunMetrics, now time.Time) (s
 			if len(w.series) >= metric.MaxSeries {
 				continue // the agent bounds them too; what is beyond is not kept
 			}
-			s = &metric.Series{Name: in.Name, Epoch: epoch}
+			s = &metric.Series{Name: in.Name}
 			w.series[in.Name] = s
 		}
-		s.Source = in.Source
+		s.Heed(epoch, in.Source)
 		for _, p := range in.Points {
 			if s.Add(epoch, p.Point()) != metric.Duplicate {
 				w.dirty[in.Name], w.news = true, true
@@ -66,7 +66,7 @@ const maxNotes = 1000 // of a job that are told
 
 // takeProgress remembers how far the program says it is.
 func (w *watched) takeProgress(epoch int, r *api.RunMetrics, now time.Time) {
-	if r.Total != nil && usable(*r.Total) {
+	if r.Total != nil && usable(*r.Total) && *r.Total != w.told.Total { // 0 takes back what it said
 		w.told.Total, w.news = *r.Total, true
 	}
 	if r.Done == nil || !usable(*r.Done) || *r.Done == w.told.Done && !w.told.At.IsZero() {
@@ -98,11 +98,11 @@ func sentence(n *api.MetricNote) (yardmaster.Notice, bool) {
 	}
 	switch n.Kind {
 	case "checkpoint_saved":
-		return yardmaster.Notice{Kind: "checkpoint.saved", Reason: "saved itself" + at + text}, true
+		return yardmaster.Notice{Kind: "job.checkpoint_saved", Reason: "saved itself" + at + text}, true
 	case "checkpoint_restored":
-		return yardmaster.Notice{Kind: "checkpoint.restored", Reason: "went on from what it had saved" + at + text}, true
+		return yardmaster.Notice{Kind: "job.checkpoint_restored", Reason: "went on from what it had saved" + at + text}, true
 	case "target_reached":
-		return yardmaster.Notice{Kind: "target.reached", Reason: "its program says that the target is reached" + at + text}, true
+		return yardmaster.Notice{Kind: "job.target_reached", Reason: "its program says that the target is reached" + at + text}, true
 	}
 	return yardmaster.Notice{}, false
 }

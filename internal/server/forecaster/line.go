@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"trainyard/internal/forecast"
+	"trainyard/internal/forecast/pipeline"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/yardmaster"
@@ -90,13 +91,16 @@ func (f *Forecaster) Forecast(ctx context.Context, j *job.Job) (*job.Forecast, e
 	if len(jobs) == 1 || at < 0 || made[at] == nil {
 		return made[max(at, 0)], nil
 	}
-	nodes := make([]forecast.Node, len(jobs))
+	nodes := make([]pipeline.Node, len(jobs))
 	for i := range jobs {
-		nodes[i] = forecast.Node{Job: jobs[i].ID, Forecast: made[i], Done: jobs[i].State.Final(), Needs: jobs[i].Needs}
+		nodes[i] = pipeline.Node{Job: jobs[i].ID, Forecast: made[i], Needs: jobs[i].Needs}
 	}
 	number, _ := nodes[0].Job.Number() // the same answer each time it is asked
-	span := forecast.Pipeline(nodes, number)[at]
-	out := *made[at]
+	spans, err := pipeline.Play(nodes, number)
+	if err != nil {
+		return nil, err
+	}
+	out, span := *made[at], spans[at]
 	out.Path = span.Path
 	out.Wait = job.Band{Low: max(span.End.Low-out.Remaining.Low, 0), Mid: max(span.End.Mid-out.Remaining.Mid, 0), High: max(span.End.High-out.Remaining.High, 0)}
 	return &out, nil

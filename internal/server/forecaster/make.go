@@ -74,7 +74,7 @@ func (f *Forecaster) one(j id.Job, stand *yardmaster.Stand) (yardmaster.Foreseen
 	f.mu.Unlock()
 	out := yardmaster.Foreseen{Job: j, Forecast: made}
 	for _, n := range notices {
-		out.Notices = append(out.Notices, yardmaster.Notice{Kind: "forecast." + n.Code, Reason: n.Text})
+		out.Notices = append(out.Notices, yardmaster.Notice{Kind: "job." + n.Code, Reason: n.Text})
 	}
 	return out, true
 }
@@ -113,10 +113,9 @@ func (f *Forecaster) surroundings(in *forecast.Input, stand *yardmaster.Stand) {
 	if !waits {
 		return
 	}
-	in.Wait = f.school.waits(in.Job)
-	if at := stand.Start; at.After(in.Now) {
+	if at := stand.Start; at.After(in.Now) { // else history says how long the like of it wait
 		s := at.Sub(in.Now).Seconds()
-		in.Wait = job.Band{Low: min(in.Wait.Low, s), Mid: s, High: max(in.Wait.High, s)}
+		in.Wait = job.Band{Low: s / 2, Mid: s, High: 2 * s} // others may come before it, and those before it may end sooner
 	}
 }
 
@@ -131,7 +130,7 @@ func watch(in *forecast.Input) forecast.Watch {
 	}
 	if n := len(in.Runs); n > 0 && in.Runs[n-1].To.IsZero() {
 		r := &in.Runs[n-1]
-		w.RunningSince = r.From.Add(job.Seconds(r.Setup))
+		w.Running = r.From.Add(job.Seconds(r.Setup))
 	}
 	return w
 }
@@ -145,21 +144,41 @@ func (w *watched) curves() []metric.Series {
 	return list
 }
 
+// A yard may end many jobs a second, and each that becomes history is replayed: so many are
+// learned from in a pass, and of more than so many that wait the oldest are let go.
+const (
+	learnMost = 10
+	learnLine = 200
+)
+
 // finish makes history of jobs that have ended well, when their last points have come, and
 // lets all go that have ended.
 func (f *Forecaster) finish(ctx context.Context) {
 	now := f.Clock.Now()
-	var past []history.Past
-	var over []id.Job
+	var well []*watched
 	f.mu.Lock()
 	for j, w := range f.jobs {
-		if w.over.IsZero() || now.Sub(w.over) < settleAfter || len(w.dirty) > 0 {
-			continue
+		switch {
+		case w.over.IsZero() || now.Sub(w.over) < settleAfter || len(w.dirty) > 0:
+		case w.job.State == job.Succeeded:
+			well = append(well, w)
+		default:
+			delete(f.jobs, j)
 		}
-		over = append(over, j)
-		if w.job.State != job.Succeeded {
-			continue
+	}
+	slices.SortFunc(well, func(a, b *watched) int {
+		if c := a.job.Ended.Compare(b.job.Ended); c != 0 {
+			return c
 		}
+		return compareJobs(a.job.ID, b.job.ID)
+	})
+	for len(well) > learnLine {
+		delete(f.jobs, well[0].job.ID)
+		well = well[1:]
+	}
+	well = well[:min(len(well), learnMost)]
+	var past []history.Past
+	for _, w := range well {
 		in := f.input(w, &yardmaster.Stand{Cost: w.job.Cost, Speed: w.job.Spec.Speed}, w.job.Ended)
 		if p, ok := forecast.Finished(in); ok {
 			past = append(past, p)
@@ -167,7 +186,6 @@ func (f *Forecaster) finish(ctx context.Context) {
 	}
 	f.mu.Unlock()
 	if len(past) > 0 {
-		slices.SortFunc(past, func(a, b history.Past) int { return a.Finished.Compare(b.Finished) })
 		if err := f.school.learn(ctx, past); err != nil {
 			if ctx.Err() == nil {
 				f.Log.ErrorContext(ctx, "remembering jobs that ended failed, trying again", "error", err)
@@ -177,7 +195,7 @@ func (f *Forecaster) finish(ctx context.Context) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, j := range over {
-		delete(f.jobs, j)
+	for _, w := range well {
+		delete(f.jobs, w.job.ID)
 	}
 }

@@ -52,8 +52,8 @@ func (f *Forecaster) market(now time.Time) *market {
 		}
 		all[key{k.Model, k.Memory, k.gpus, k.hourly}] = k
 	}
-	for i := range f.Offers {
-		o := &f.Offers[i]
+	for i := range f.offers {
+		o := &f.offers[i]
 		k := kind{GPU: fleet.GPU{Model: o.GPU, Memory: o.GPUMemory, Peak: o.TFLOPS}, gpus: o.GPUs, speed: o.Speed(),
 			hourly: float64(o.Hourly) / 1e6 / float64(max(o.GPUs, 1))}
 		all[key{k.Model, k.Memory, k.gpus, k.hourly}] = k
@@ -87,18 +87,18 @@ func (f *Forecaster) hourly(n *fleet.Node, gpus int) float64 {
 	if l, hired := f.leases[n.Lease]; hired {
 		return float64(l.Offer.Hourly) / 1e6
 	}
-	if f.Tariff == nil {
+	if f.tariff == nil {
 		return 0
 	}
-	p := f.Tariff.Of(n)
+	p := f.tariff.Of(n)
 	if p == nil {
 		return 0
 	}
 	all := len(n.Inventory.GPUs)
 	if all == 0 {
-		return f.Tariff.Rate(p, 0) * 3600
+		return f.tariff.Rate(p, 0) * 3600
 	}
-	return f.Tariff.Rate(p, all) * 3600 * float64(gpus) / float64(all)
+	return f.tariff.Rate(p, all) * 3600 * float64(gpus) / float64(all)
 }
 
 // serves reports whether a node of the kind could be one of those that are asked for.

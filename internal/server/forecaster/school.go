@@ -15,7 +15,6 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/forecast"
 	"trainyard/internal/forecast/history"
-	"trainyard/internal/job"
 	"trainyard/internal/store"
 )
 
@@ -65,6 +64,7 @@ func (s *school) recall(ctx context.Context) error {
 	var bad error
 	record := &forecast.Record{}
 	var past []history.Past
+	var scored []forecast.Scored
 	for _, d := range slices.Backward(docs) { // oldest first
 		var l lesson
 		if err := json.Unmarshal([]byte(d.Text), &l); err != nil {
@@ -72,8 +72,9 @@ func (s *school) recall(ctx context.Context) error {
 			continue
 		}
 		past = append(past, l.Past)
-		record.Add(l.Scored)
+		scored = append(scored, l.Scored)
 	}
+	record.Add(scored...)
 	var model *history.Model
 	if len(models) == 1 {
 		model = &history.Model{}
@@ -102,9 +103,13 @@ func (s *school) lessons() (*forecast.Library, *forecast.Record) {
 // learn takes a job that has ended well into the history: it is replayed against what was known before it.
 func (s *school) learn(ctx context.Context, past []history.Past) error {
 	s.mu.Lock()
-	library, record := s.library, s.record.Clone()
+	library, record := s.library, &forecast.Record{}
+	record.Merge(s.record)
 	all := slices.Clone(s.past)
 	s.mu.Unlock()
+	all = slices.DeleteFunc(all, func(old history.Past) bool { // told again
+		return slices.ContainsFunc(past, func(p history.Past) bool { return p.Job == old.Job })
+	})
 	var docs []store.Document
 	for i := range past {
 		p := &past[i]
@@ -117,6 +122,7 @@ func (s *school) learn(ctx context.Context, past []history.Past) error {
 		docs = append(docs, store.Document{Kind: store.PastDocument, ID: string(p.Job), At: p.Finished, Text: string(text)})
 		all = append(all, *p)
 	}
+	slices.SortStableFunc(all, func(a, b history.Past) int { return a.Finished.Compare(b.Finished) })
 	if err := s.store.Keep(ctx, docs...); err != nil {
 		return err
 	}
@@ -207,11 +213,4 @@ func (s *school) train(ctx context.Context) error {
 	s.library = forecast.NewLibrary(s.past, model)
 	s.log.InfoContext(ctx, "a model of durations was trained", "version", version, "jobs", len(past))
 	return nil
-}
-
-// waits returns how long jobs with as many GPUs have waited lately.
-func (s *school) waits(j *job.Job) job.Band {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.library.Waits(float64(j.Spec.Resources.GPUs.Min * max(j.Spec.Resources.Nodes.Min, 1)))
 }

@@ -9,39 +9,39 @@ import (
 )
 
 // Entry is something that falls due.
-type Entry[T any] struct {
+type Entry struct {
 	at    time.Time
 	seq   uint64
 	index int // in the heap, -1 when it is out of it
-	due   T
+	due   func(now time.Time)
 }
 
 // Agenda is a list of entries. The zero value is an empty one.
-type Agenda[T any] struct {
-	heap entries[T]
+type Agenda struct {
+	heap entries
 	last uint64
 }
 
 // After enters something for a time.
-func (a *Agenda[T]) After(at time.Time, due T) *Entry[T] {
+func (a *Agenda) After(at time.Time, due func(now time.Time)) *Entry {
 	a.last++
-	e := &Entry[T]{at: at, seq: a.last, due: due}
+	e := &Entry{at: at, seq: a.last, due: due}
 	heap.Push(&a.heap, e)
 	return e
 }
 
 // Drop takes an entry back. One that has fallen due, or none, is no matter.
-func (a *Agenda[T]) Drop(e *Entry[T]) {
+func (a *Agenda) Drop(e *Entry) {
 	if e != nil && e.index >= 0 {
 		heap.Remove(&a.heap, e.index)
 	}
 }
 
 // Len returns the number of entries.
-func (a *Agenda[T]) Len() int { return len(a.heap) }
+func (a *Agenda) Len() int { return len(a.heap) }
 
 // Next returns when the next entry falls due, and zero if there is none.
-func (a *Agenda[T]) Next() time.Time {
+func (a *Agenda) Next() time.Time {
 	if len(a.heap) == 0 {
 		return time.Time{}
 	}
@@ -49,7 +49,7 @@ func (a *Agenda[T]) Next() time.Time {
 }
 
 // Due takes out the next entry that has fallen due by now, and reports whether there was one.
-func (a *Agenda[T]) Due(now time.Time) (due T, ok bool) {
+func (a *Agenda) Due(now time.Time) (due func(now time.Time), ok bool) {
 	if len(a.heap) == 0 || a.heap[0].at.After(now) {
 		return due, false
 	}
@@ -58,31 +58,31 @@ func (a *Agenda[T]) Due(now time.Time) (due T, ok bool) {
 	return e.due, true
 }
 
-type entries[T any] []*Entry[T]
+type entries []*Entry
 
-func (h entries[T]) Len() int { return len(h) }
-func (h entries[T]) Less(i, j int) bool {
+func (h entries) Len() int { return len(h) }
+func (h entries) Less(i, j int) bool {
 	if !h[i].at.Equal(h[j].at) {
 		return h[i].at.Before(h[j].at)
 	}
 	return h[i].seq < h[j].seq
 }
 
-func (h entries[T]) Swap(i, j int) {
+func (h entries) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j
 }
 
 // Push is part of heap.Interface.
-func (h *entries[T]) Push(x any) {
-	if e, ok := x.(*Entry[T]); ok {
+func (h *entries) Push(x any) {
+	if e, ok := x.(*Entry); ok {
 		e.index = len(*h)
 		*h = append(*h, e)
 	}
 }
 
 // Pop is part of heap.Interface.
-func (h *entries[T]) Pop() any {
+func (h *entries) Pop() any {
 	old := *h
 	last := old[len(old)-1]
 	old[len(old)-1] = nil

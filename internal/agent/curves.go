@@ -1,0 +1,280 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	gather "trainyard/internal/agent/metrics"
+	"trainyard/internal/agent/metrics/intake"
+	"trainyard/internal/agent/runtime"
+	"trainyard/internal/api"
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+const (
+	// pollCurves is how often programs' metrics are looked for.
+	pollCurves = 2 * time.Second
+	// pushTimeout bounds one report of metrics; one that takes longer is sent again.
+	pushTimeout = 30 * time.Second
+	// pushRounds is how many reports are sent one after the other before programs are looked at again.
+	pushRounds = 20
+	// heardOutAfter is how long after its end the record of a run is kept for metrics that the server has
+	// not taken. Output and end are worth waiting for without limit; the last point of a curve is not.
+	heardOutAfter = time.Minute
+)
+
+// curves are what the agent gathers of the programs' metrics. They belong to the loop that polls them.
+type curves struct {
+	runs     map[id.Run]*curve
+	server   string // the start of the server that has been told
+	failures int
+	next     time.Time // not before then is anything sent
+}
+
+// curve is what is gathered of one run.
+type curve struct {
+	gatherer *gather.Gatherer
+	ended    bool
+	complete bool // the run has ended and all of it has been read
+}
+
+// curvesLoop reads the metrics of the runs whose first rank is here, and sends them.
+func (a *Agent) curvesLoop(ctx context.Context) {
+	for ctx.Err() == nil {
+		changed := a.rt.Watch()
+		begun := a.clk.Now()
+		a.pollCurves(ctx)
+		a.metrics.pollSeconds.Add(a.clk.Now().Sub(begun).Seconds())
+		a.pushCurves(ctx)
+		// A change alone is no reason to look at once, but an end is: its record waits for us.
+		for wait, waiting := a.clk.Now().Add(pollCurves), true; waiting && ctx.Err() == nil; {
+			left := wait.Sub(a.clk.Now())
+			if left <= 0 {
+				break
+			}
+			pause(ctx, left, changed)
+			changed = a.rt.Watch()
+			waiting = !a.someEnded()
+		}
+	}
+}
+
+// someEnded reports whether a run has ended that is not noted as such.
+func (a *Agent) someEnded() bool {
+	return slices.ContainsFunc(a.rt.List(), func(st runtime.Status) bool {
+		c := a.curves.runs[st.Run]
+		return st.Rank == 0 && st.State == job.RunEnded && c != nil && !c.ended
+	})
+}
+
+// pollCurves reads what is new of every run.
+func (a *Agent) pollCurves(ctx context.Context) {
+	here := map[id.Run]bool{}
+	for _, st := range a.rt.List() {
+		if st.Rank != 0 || st.Started.IsZero() || ctx.Err() != nil {
+			continue
+		}
+		here[st.Run] = true
+		c := a.curves.runs[st.Run]
+		if c == nil {
+			var err error
+			if c, err = a.follow(st); err != nil {
+				a.trouble(metricsOf(st.Run), err)
+			}
+			if c == nil {
+				continue
+			}
+			a.curves.runs[st.Run] = c
+		}
+		if c.complete {
+			continue
+		}
+		c.ended = st.State == job.RunEnded // asked before reading: what is read after the end is the whole rest
+		more, err := c.gatherer.Poll(a.clk.Now(), c.ended)
+		a.trouble(metricsOf(st.Run), err)
+		c.complete = c.ended && !more
+	}
+	for run := range a.curves.runs {
+		if !here[run] {
+			delete(a.curves.runs, run)
+			a.mu.Lock()
+			delete(a.state, metricsOf(run)) // over, though it does not work again
+			a.mu.Unlock()
+		}
+	}
+}
+
+// metricsOf names the place of trouble with a run's metrics.
+func metricsOf(run id.Run) string { return "metrics of " + string(run) }
+
+// follow begins to gather the metrics of a run. An error beside it says what of it does not work.
+func (a *Agent) follow(st runtime.Status) (*curve, error) {
+	places, err := a.rt.Places(st.Run, st.Rank)
+	if err != nil {
+		return nil, err
+	}
+	run := gather.Run{
+		Run: st.Run, Epoch: st.Epoch, Started: st.Started, Rules: places.Launch.Metrics,
+		Roots: []string{places.Work, places.Checkpoints}, Told: places.Metrics,
+		Output: func(offset int64) (io.ReadCloser, int64, error) { return a.rt.OpenLog(st.Run, st.Rank, offset) },
+	}
+	if a.intake != nil {
+		run.Received = a.intake.Received(st.Run, st.Rank)
+	}
+	g, err := gather.New(run)
+	return &curve{gatherer: g}, err
+}
+
+// pushCurves sends what is new to the server, in as many reports as that takes.
+func (a *Agent) pushCurves(ctx context.Context) {
+	c := &a.curves
+	if c.failures > 0 && a.clk.Now().Before(c.next) {
+		return
+	}
+	for range pushRounds {
+		report, of, points := a.curvesReport()
+		if len(report.Runs) == 0 {
+			a.noteMeasured()
+			return
+		}
+		err := a.push(ctx, report, of)
+		if ctx.Err() != nil {
+			return
+		}
+		a.trouble("reporting of metrics", err)
+		if err != nil {
+			c.failures++
+			c.next = a.clk.Now().Add(job.Backoff(c.failures, retryFirst, retryMost))
+			a.metrics.pushFailures.Inc()
+			return
+		}
+		c.failures = 0
+		a.metrics.points.Add(float64(points))
+	}
+}
+
+// curvesReport makes up the next report, and says of which runs it is.
+func (a *Agent) curvesReport() (report api.MetricsReport, of []*curve, points int) {
+	left := api.MaxMetricPoints
+	runs := make([]id.Run, 0, len(a.curves.runs))
+	for run := range a.curves.runs {
+		runs = append(runs, run)
+	}
+	slices.Sort(runs)
+	for _, run := range runs {
+		if left <= 0 || len(report.Runs) == api.MaxMetricRuns {
+			break
+		}
+		c := a.curves.runs[run]
+		news, any := c.gatherer.News(left)
+		if !any {
+			continue
+		}
+		for _, s := range news.Series {
+			left -= len(s.Points)
+			points += len(s.Points)
+		}
+		report.Runs, of = append(report.Runs, news), append(of, c)
+	}
+	return report, of, points
+}
+
+// push sends one report. A server that has started anew is told everything again.
+func (a *Agent) push(ctx context.Context, report api.MetricsReport, of []*curve) error {
+	call, cancel := context.WithTimeout(ctx, pushTimeout)
+	defer cancel()
+	reply, err := a.yard.Load().PushMetrics(call, report)
+	if fault.KindOf(err) == fault.NotFound {
+		err = nil // a server of an older version, which wants none
+	}
+	if err != nil {
+		return err
+	}
+	for _, c := range of {
+		c.gatherer.Sent()
+	}
+	before := a.curves.server
+	if a.curves.server = reply.Server; before != "" && before != reply.Server {
+		for _, c := range a.curves.runs {
+			c.gatherer.Again()
+		}
+	}
+	return nil
+}
+
+// noteMeasured notes which runs are over and have nothing more to tell, so that their records may be dropped.
+func (a *Agent) noteMeasured() {
+	noted := false
+	a.mu.Lock()
+	for run, c := range a.curves.runs {
+		if c.complete && !a.measured[run] {
+			a.measured[run], noted = true, true
+		}
+	}
+	a.mu.Unlock()
+	if noted {
+		wake(a.reconcileSoon)
+	}
+}
+
+// heardOut reports whether the server has all metrics of a rank, or has not taken them for too long.
+func (a *Agent) heardOut(st *runtime.Status) bool {
+	if st == nil || st.Rank != 0 || st.Started.IsZero() || a.clk.Now().Sub(st.Ended) > heardOutAfter {
+		return true
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.measured[st.Run]
+}
+
+// openIntake begins to listen for what programs send. Without it the rest works.
+func (a *Agent) openIntake() {
+	in, err := intake.Open(context.Background(), a.path("intake"), a.clk, a.log)
+	a.trouble("listening for metrics", err)
+	if err == nil {
+		a.intake = in
+	}
+}
+
+func (a *Agent) closeIntake() error {
+	if a.intake == nil {
+		return nil
+	}
+	return a.intake.Close()
+}
+
+// offer returns the variables by which a program finds the intake.
+func (a *Agent) offer(want api.Assignment) (map[string]string, error) {
+	if a.intake == nil || want.Rank != 0 {
+		return nil, nil
+	}
+	mlflow := slices.ContainsFunc(want.Launch.Metrics, func(r job.MetricRule) bool { return r.MLflow })
+	env, err := a.intake.Env(want.Run, want.Rank, mlflow)
+	if err != nil {
+		return nil, fmt.Errorf("make room for metrics: %w", err)
+	}
+	return env, nil
+}
+
+// forgetIntake drops what a rank has sent.
+func (a *Agent) forgetIntake(k key) error {
+	if a.intake == nil || k.rank != 0 {
+		return nil
+	}
+	return a.intake.Forget(k.run, k.rank)
+}
+
+// pruneIntake drops what ranks have sent that are not here any more.
+func (a *Agent) pruneIntake(here []runtime.Status) {
+	if a.intake == nil {
+		return
+	}
+	a.trouble("clearing of metrics", a.intake.Prune(func(name string) bool {
+		return slices.ContainsFunc(here, func(st runtime.Status) bool { return nameOf(key{st.Run, st.Rank}) == name })
+	}))
+}

@@ -1,0 +1,182 @@
+package metrics
+
+import (
+	"math"
+
+	"trainyard/internal/agent/metrics/reading"
+	"trainyard/internal/metric"
+)
+
+// trust is how much a source is believed, compared with others.
+type trust int
+
+// The sources by trust, the least first.
+const (
+	byState   trust = iota + 1 // trainer_state.json: right, but late
+	byGuess                    // what is printed
+	byPrinted                  // JSON lines on the output
+	byStatus                   // Hugging Face's status messages: steps are only near
+	byMLruns                   // MLflow's files
+	byWandb                    // W&B's files
+	byJSON                     // files of JSON lines
+	byTable                    // CSV
+	byEvents                   // TensorBoard
+	bySent                     // sent to us, or to us as to MLflow
+	byRule                     // the user said where it is
+	bySDK                      // the program told us
+)
+
+// origin is a source as it is shown, and what sets it apart from others of its kind.
+type origin struct {
+	trust trust
+	label string // "TensorBoard (runs/exp1)"
+	short string // to tell apart two that say the same: "exp1"
+}
+
+// series is a metric and what of it is not sent yet.
+type series struct {
+	metric.Series
+	origin *origin
+	nth    float64 // how many values there were, for programs that count nothing
+	fresh  []metric.Point
+	bad    *metric.Point // the newest that was no number, while none came after it
+}
+
+// progress is how far the program says it is.
+type progress struct {
+	trust       trust
+	done, total reading.Number
+	fresh       bool
+}
+
+// note is something that happened in the program.
+type note struct {
+	reading.Note
+	step float64
+	at   float64
+}
+
+// slack is by how much the clocks of a program and of the agent may differ before a time is not believed.
+const slack = 60
+
+// maxStep is the highest step that is believed.
+const maxStep = 1e15
+
+// take takes what a source says; at is when, if it does not say that itself.
+func (g *Gatherer) take(from *origin, r reading.Reading, at float64) {
+	if r.At > g.started-slack && r.At < g.now+slack {
+		at = r.At
+	}
+	if r.Step.Known && !(math.Abs(r.Step.Value) <= maxStep) {
+		r.Step = reading.Number{}
+	}
+	for _, v := range r.Values {
+		g.add(from, v, r.Step, at)
+	}
+	g.advance(from, r)
+	if r.Note.Kind != "" && len(g.notes) < maxNotes {
+		g.notes = append(g.notes, note{r.Note, r.Step.Value, at})
+	}
+}
+
+// add takes one value.
+func (g *Gatherer) add(from *origin, v reading.Value, step reading.Number, at float64) {
+	s := g.choose(from, v.Name)
+	if s == nil {
+		return
+	}
+	s.nth++
+	if !step.Known {
+		step.Value = s.nth
+	}
+	p := metric.Point{Step: step.Value, At: at, Value: v.Value}
+	switch s.Add(g.run.Epoch, p) {
+	case metric.Taken, metric.Replaced, metric.Rewound:
+		s.bad = nil
+		s.queue(p)
+	case metric.Bad:
+		s.bad = &p
+	case metric.Duplicate, metric.Stale:
+	}
+}
+
+// queue puts a point among those to be sent. More than can wait are thinned out, as the server would do.
+func (s *series) queue(p metric.Point) {
+	if n := len(s.fresh); n > 0 && s.fresh[n-1].Step == p.Step {
+		s.fresh[n-1] = p
+		return
+	}
+	if s.fresh = append(s.fresh, p); len(s.fresh) >= 2*maxFresh {
+		sortPoints(s.fresh)
+		s.fresh = metric.Thin(s.fresh, maxFresh)
+	}
+}
+
+// choose returns the series that a value belongs to, nil if another source tells it or there are too many.
+func (g *Gatherer) choose(from *origin, name string) *series {
+	if name == "" || len(name) > metric.MaxName {
+		return nil
+	}
+	s := g.series[name]
+	switch {
+	case s == nil:
+		return g.begin(from, name)
+	case s.origin == from || s.Source == from.label:
+		return s
+	case s.origin.trust > from.trust:
+		return nil
+	case s.origin.trust < from.trust:
+		s.Heed(g.run.Epoch, from.label)
+		s.origin, s.nth, s.fresh, s.bad = from, 0, nil, nil
+		return s
+	}
+	// Two of the same kind, such as the logs of two models: the second has its own names.
+	if from.short == "" || len(from.short)+1+len(name) > metric.MaxName {
+		return nil
+	}
+	name = from.short + "/" + name
+	if s := g.series[name]; s != nil {
+		if s.Source == from.label {
+			return s
+		}
+		return nil
+	}
+	return g.begin(from, name)
+}
+
+// begin makes a new series.
+func (g *Gatherer) begin(from *origin, name string) *series {
+	if len(g.series) >= metric.MaxSeries {
+		g.dropped++
+		return nil
+	}
+	s := &series{Series: metric.Series{Name: name}, origin: from}
+	s.Heed(g.run.Epoch, from.label)
+	g.series[name] = s
+	g.order = append(g.order, name)
+	return s
+}
+
+// advance takes how far the program says it is. A source that is trusted more is not contradicted.
+func (g *Gatherer) advance(from *origin, r reading.Reading) {
+	p := &g.progress
+	if !r.Done.Known && !r.Total.Known || from.trust < p.trust {
+		return
+	}
+	// To count is not to know how far to go: who knows that is not silenced by who does not.
+	if from.trust > p.trust && p.total.Value > 0 && !(r.Total.Value > 0) {
+		return
+	}
+	before := *p
+	p.trust = from.trust
+	if sane(r.Done) {
+		p.done = r.Done
+	}
+	if sane(r.Total) {
+		p.total = r.Total
+	}
+	p.fresh = before.fresh || before.done != p.done || before.total != p.total
+}
+
+// sane reports whether a count was told and can be one.
+func sane(n reading.Number) bool { return n.Known && n.Value >= 0 && n.Value <= maxStep }

@@ -1,0 +1,143 @@
+package metrics
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Limits on the search for files.
+const (
+	maxDepth   = 8
+	maxEntries = 20_000 // looked at in one search
+	maxFiles   = 200    // read
+)
+
+// notHere are folders in which nobody's metrics are.
+var notHere = []string{".git", "node_modules", "venv", ".venv", "env", "__pycache__", "site-packages", ".cache", ".tox", ".mypy_cache", "conda", "dist-packages"}
+
+// format says how a file is read.
+type format int
+
+const (
+	noFormat format = iota
+	events          // TensorBoard
+	wandb
+	table // CSV
+	jsonLines
+	trainerState
+	mlruns  // a metric of MLflow's
+	unknown // the user named it; it is told by its content
+)
+
+// tables and records are parts of the names that files of metrics have.
+var (
+	tables  = []string{"metrics", "log", "history", "progress", "results", "training", "train", "loss"}
+	records = []string{"metric", "log", "train", "result", "progress", "history", "stats", "loss"}
+)
+
+// formatOf tells by its place which kind of metrics a file may hold.
+func formatOf(rel string) format {
+	name := strings.ToLower(path.Base(rel))
+	stem, ext := strings.TrimSuffix(name, path.Ext(name)), path.Ext(name)
+	has := func(parts []string) bool {
+		return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(stem, part) })
+	}
+	switch {
+	case strings.Contains(name, "tfevents"):
+		return events
+	case ext == ".wandb":
+		return wandb
+	case ext == ".csv" && has(tables):
+		return table
+	case ext == ".jsonl" && has(records):
+		return jsonLines
+	case name == "trainer_state.json":
+		return trainerState
+	case ext == "" && strings.HasPrefix(rel, "mlruns/") && strings.Contains(rel, "/metrics/"):
+		return mlruns
+	}
+	return noFormat
+}
+
+// find looks for files that may hold metrics.
+func (g *Gatherer) find() error {
+	var errs []error
+	left := maxEntries
+	for _, root := range g.run.Roots {
+		errs = append(errs, g.search(root, "", 0, &left))
+	}
+	return errors.Join(errs...)
+}
+
+// search looks into one folder and those in it. It follows no links.
+func (g *Gatherer) search(root, rel string, depth int, left *int) error {
+	entries, err := os.ReadDir(filepath.Join(root, filepath.FromSlash(rel)))
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		if *left--; *left < 0 || len(g.files) >= maxFiles {
+			break
+		}
+		name := path.Join(rel, e.Name())
+		switch {
+		case e.IsDir():
+			if depth < maxDepth && !slices.Contains(notHere, e.Name()) {
+				errs = append(errs, g.search(root, name, depth+1, left))
+			}
+		case e.Type().IsRegular():
+			g.consider(root, name)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// consider takes a file among those that are read if it may hold metrics.
+func (g *Gatherer) consider(root, rel string) {
+	full := filepath.Join(root, filepath.FromSlash(rel))
+	if _, known := g.files[full]; known {
+		return
+	}
+	kind, ruled := formatOf(rel), false
+	if slices.ContainsFunc(g.globs, func(glob string) bool { ok, err := path.Match(glob, rel); return ok && err == nil || within(glob, rel) }) {
+		if ruled = true; kind == noFormat {
+			kind = unknown
+		}
+	}
+	if kind == noFormat {
+		return
+	}
+	w := newWatched(full, rel, kind, ruled)
+	// What was there before the program started was shipped with it, or is of an earlier run: only what is added counts.
+	if info, err := os.Lstat(full); err == nil && !info.ModTime().After(g.run.Started) {
+		w.skip(info)
+	}
+	g.files[full] = w
+}
+
+// within matches a pattern with ** in it, which stands for any folders.
+func within(glob, rel string) bool {
+	before, after, ok := strings.Cut(glob, "**/")
+	if !ok || !strings.HasPrefix(rel, before) {
+		return false
+	}
+	for rest := rel[len(before):]; ; {
+		if ok, err := path.Match(after, rest); ok && err == nil {
+			return true
+		}
+		_, next, more := strings.Cut(rest, "/")
+		if !more {
+			return false
+		}
+		rest = next
+	}
+}

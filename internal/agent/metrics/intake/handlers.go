@@ -1,0 +1,246 @@
+package intake
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+
+	"trainyard/internal/agent/metrics/lines"
+	"trainyard/internal/agent/metrics/reading"
+	"trainyard/internal/api"
+	"trainyard/internal/fault"
+)
+
+// maxBusy is how many requests are worked on at a time.
+const maxBusy = 32
+
+// handler routes requests.
+func (i *Intake) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/{run}/metrics", i.form(fromForm))
+	mux.HandleFunc("POST /v1/{run}/status", i.form(fromStatus))
+	mux.HandleFunc("/v1/{run}/mlflow/", i.mlflow)
+	busy := make(chan struct{}, maxBusy)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case busy <- struct{}{}:
+		case <-r.Context().Done():
+			return
+		}
+		defer func() { <-busy }()
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// enter checks who sends, and reads what.
+func (i *Intake) enter(w http.ResponseWriter, r *http.Request) (*run, []byte, error) {
+	name := r.PathValue("run")
+	if !i.knows(r, name) {
+		return nil, nil, fault.New(fault.Unknown, "bad_token", "the request brings no token of the run %q", name).
+			WithRemedy("send the header Authorization: Bearer $TRAINYARD_METRICS_TOKEN")
+	}
+	run := i.run(name)
+	if run == nil {
+		return nil, nil, fault.New(fault.NotFound, "run_not_found", "the run %q is not on this node any more", name)
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		return nil, nil, fault.New(fault.Invalid, "bad_body", "the request could not be read: %v", err).WithCause(err)
+	}
+	return run, body, nil
+}
+
+// form takes requests whose body becomes lines.
+func (i *Intake) form(read func(body []byte) ([]reading.Line, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		run, body, err := i.enter(w, r)
+		var got []reading.Line
+		if err == nil {
+			got, err = read(body)
+		}
+		if err == nil {
+			err = run.keep(got)
+		}
+		if err != nil {
+			i.refuse(w, err)
+			return
+		}
+		answer(w, http.StatusOK, map[string]int{"taken": len(got)})
+	}
+}
+
+// refuse says what is wrong.
+func (i *Intake) refuse(w http.ResponseWriter, err error) {
+	status := statusOf(err)
+	p := api.Problem{Status: status, Kind: "internal", Code: "internal", Detail: "the agent could not keep it"}
+	var f *fault.Error
+	if errors.As(err, &f) {
+		p.Kind, p.Code, p.Detail, p.Remedy = string(f.Kind), f.Code, f.Message, f.Remedy
+	} else {
+		i.log.Warn("what a program sent could not be kept", "error", err)
+	}
+	if status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", strconv.Itoa(10))
+	}
+	answer(w, status, p)
+}
+
+// statusOf is the HTTP status for an error.
+func statusOf(err error) int {
+	switch fault.KindOf(err) {
+	case fault.Invalid:
+		return http.StatusBadRequest
+	case fault.Unknown:
+		return http.StatusUnauthorized
+	case fault.NotFound:
+		return http.StatusNotFound
+	case fault.OverLimit:
+		return http.StatusTooManyRequests
+	}
+	return http.StatusInternalServerError
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // who has gone needs no answer
+}
+
+// fromForm reads the plain form: a JSON object, a list of them, or one on each line. An object is
+// {"step": 10, "metrics": {"loss": 0.5}}, with "total", "done", "at" and "note" if they are known, or shorter
+// {"step": 10, "loss": 0.5}.
+func fromForm(body []byte) ([]reading.Line, error) {
+	body = bytes.TrimSpace(body)
+	var objects []map[string]json.RawMessage
+	if bytes.HasPrefix(body, []byte("[")) {
+		if err := json.Unmarshal(body, &objects); err != nil {
+			return nil, badForm("the body is no JSON: %v", err)
+		}
+	} else {
+		d := json.NewDecoder(bytes.NewReader(body))
+		for len(objects) <= maxLines {
+			var o map[string]json.RawMessage
+			if err := d.Decode(&o); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				return nil, badForm("object %d of the body is no JSON: %v", len(objects)+1, err)
+			}
+			objects = append(objects, o)
+		}
+	}
+	if len(objects) > maxLines {
+		return nil, badForm("there are more than %d points in one request", maxLines)
+	}
+	var out []reading.Line
+	for k, o := range objects {
+		line, err := fromObject(o)
+		if err != nil {
+			return nil, badForm("object %d of the body: %v", k+1, err)
+		}
+		out = append(out, line)
+	}
+	if len(out) == 0 {
+		return nil, badForm("there is no point in the body")
+	}
+	return out, nil
+}
+
+func badForm(format string, args ...any) error {
+	return fault.New(fault.Invalid, "bad_point", format, args...).
+		WithRemedy(`send objects such as {"step": 10, "metrics": {"loss": 0.5}, "total": 1000}`)
+}
+
+// fromObject reads one object of the plain form.
+func fromObject(o map[string]json.RawMessage) (reading.Line, error) {
+	var line reading.Line
+	_, has := o["metrics"]
+	_, note := o["note"]
+	if has || note {
+		text, err := json.Marshal(o)
+		if err == nil {
+			err = json.Unmarshal(text, &line)
+		}
+		if err != nil {
+			return line, err
+		}
+		line.Source = reading.ViaURL
+		return line, nil
+	}
+	done := o["done"]
+	delete(o, "done")
+	flat, _ := lines.FromMap(o)
+	line = fromReading(flat)
+	if done != nil {
+		line.Done = new(reading.Float)
+		if err := json.Unmarshal(done, line.Done); err != nil {
+			return line, err
+		}
+	}
+	if len(line.Metrics) == 0 && line.Done == nil && line.Total == nil {
+		return line, errors.New("it holds no number")
+	}
+	return line, nil
+}
+
+// fromReading is what an object says as a line.
+func fromReading(o lines.Object) reading.Line {
+	line := reading.Line{At: o.At, Metrics: map[string]reading.Float{}, Source: reading.ViaURL}
+	line.Step, line.Done, line.Total = number(o.Step), number(o.Done), number(o.Total)
+	if line.Step == nil {
+		line.Step = number(o.Epoch)
+	}
+	for _, v := range o.Values {
+		line.Metrics[v.Name] = reading.Float(v.Value)
+	}
+	return line
+}
+
+func number(n reading.Number) *reading.Float {
+	if !n.Known {
+		return nil
+	}
+	v := reading.Float(n.Value)
+	return &v
+}
+
+// fromStatus reads a status message as Hugging Face's Trainer sends it: the share that is done, and as texts the
+// newest value of each metric, among them the step and how many there will be.
+func fromStatus(body []byte) ([]reading.Line, error) {
+	var in struct {
+		Status struct {
+			Progress *reading.Float `json:"progressPercentage"`
+			Metrics  []struct {
+				Name  string `json:"name"`
+				Value string `json:"value"`
+			} `json:"metrics"`
+		} `json:"trainerStatus"`
+	}
+	if err := json.Unmarshal(body, &in); err != nil {
+		return nil, fault.New(fault.Invalid, "bad_status", "the status is no JSON: %v", err).WithCause(err)
+	}
+	line := reading.Line{Source: reading.ViaStatus, Metrics: map[string]reading.Float{}}
+	for _, m := range in.Status.Metrics {
+		v, ok := reading.Parse(m.Value)
+		if !ok || len(line.Metrics) > 500 {
+			continue
+		}
+		n := reading.Float(v)
+		switch m.Name {
+		case "current_step":
+			line.Step, line.Done = &n, &n
+		case "total_steps":
+			line.Total = &n
+		case "current_epoch", "epoch":
+		default:
+			line.Metrics[m.Name] = n
+		}
+	}
+	if line.Total == nil && in.Status.Progress != nil && line.Step == nil && len(line.Metrics) == 0 {
+		hundred := reading.Float(100)
+		line.Done, line.Total = in.Status.Progress, &hundred
+	}
+	return []reading.Line{line}, nil
+}

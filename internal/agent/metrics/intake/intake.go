@@ -1,0 +1,223 @@
+// Package intake is the agent's own address at which programs on this machine can tell how
+// their training goes: a plain form for any language, the status messages that Hugging
+// Face's Trainer sends by itself, and as much of MLflow's API as its client needs to log.
+//
+// It listens on loopback only, and every run has a token of its own. What it takes it appends to a file of the run,
+// which package metrics reads, so that an answer means that the point outlives the agent. The port is remembered: a
+// program that runs while the agent is replaced finds the next one at the same address.
+package intake
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"trainyard/internal/clock"
+	"trainyard/internal/id"
+)
+
+// Names inside the folder of the intake.
+const (
+	secretFile   = "secret"
+	portFile     = "port"
+	tokenFile    = "token"
+	receivedFile = "received.jsonl"
+)
+
+// Intake takes what programs send. Open it, give each run its Env, and Close it.
+type Intake struct {
+	dir    string
+	secret []byte
+	log    *slog.Logger
+	clk    clock.Clock
+	server *http.Server
+	addr   string
+	done   chan struct{}
+
+	mu   sync.Mutex
+	runs map[string]*run
+}
+
+// Open begins to listen. The folder is made if it is not there. That the port of the last time is taken is no error:
+// programs that were told of it are not heard any more, and new ones are told of another.
+func Open(ctx context.Context, dir string, clk clock.Clock, log *slog.Logger) (*Intake, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder of the intake: %w", err)
+	}
+	i := &Intake{dir: dir, log: log, clk: clk, runs: map[string]*run{}, done: make(chan struct{})}
+	if err := i.openSecret(); err != nil {
+		return nil, err
+	}
+	listener, err := i.listen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i.addr = listener.Addr().String()
+	i.server = &http.Server{
+		Handler: i.handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
+		WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	go func() {
+		defer close(i.done)
+		if err := i.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			i.log.Error("programs cannot send metrics any more", "error", err)
+		}
+	}()
+	return i, nil
+}
+
+// Close stops listening.
+func (i *Intake) Close() error {
+	err := i.server.Close()
+	<-i.done
+	return err
+}
+
+// openSecret reads what tokens are made from, or makes it up the first time.
+func (i *Intake) openSecret() error {
+	path := filepath.Join(i.dir, secretFile)
+	text, err := os.ReadFile(path)
+	if err == nil && len(text) == sha256.Size {
+		i.secret = text
+		return nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read the secret of the intake: %w", err)
+	}
+	i.secret = make([]byte, sha256.Size)
+	if _, err := rand.Read(i.secret); err != nil {
+		return fmt.Errorf("make the secret of the intake: %w", err)
+	}
+	return replace(path, i.secret)
+}
+
+// listen opens the port of the last time, or another.
+func (i *Intake) listen(ctx context.Context) (net.Listener, error) {
+	var config net.ListenConfig
+	path := filepath.Join(i.dir, portFile)
+	if text, err := os.ReadFile(path); err == nil {
+		if port, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 16); err == nil {
+			listener, err := config.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.FormatUint(port, 10)))
+			if err == nil {
+				return listener, nil
+			}
+			i.log.Warn("the port of the intake is taken, running programs cannot send metrics any more", "port", port, "error", err)
+		}
+	}
+	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen for metrics: %w", err)
+	}
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err == nil {
+		err = replace(path, []byte(port))
+	}
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return listener, nil
+}
+
+// name is how a rank is called in addresses.
+func name(run id.Run, rank int) string { return string(run) + "." + strconv.Itoa(rank) }
+
+// Env makes room for a rank and returns the variables by which its program finds the intake. With
+// mlflow its MLflow client is pointed here too.
+func (i *Intake) Env(r id.Run, rank int, mlflow bool) (map[string]string, error) {
+	n := name(r, rank)
+	dir := filepath.Join(i.dir, n)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make room for the metrics of %s: %w", n, err)
+	}
+	token := i.token(n)
+	if err := replace(filepath.Join(dir, tokenFile), []byte(token)); err != nil {
+		return nil, err
+	}
+	base := "http://" + i.addr + "/v1/" + n
+	env := map[string]string{
+		"TRAINYARD_METRICS_URL":   base + "/metrics",
+		"TRAINYARD_METRICS_TOKEN": token,
+		// Hugging Face's Trainer sends its status if it finds these.
+		"KUBEFLOW_TRAINER_SERVER_URL":   base + "/status",
+		"KUBEFLOW_TRAINER_SERVER_TOKEN": filepath.Join(dir, tokenFile),
+	}
+	if mlflow {
+		env["MLFLOW_TRACKING_URI"] = base + "/mlflow"
+		env["MLFLOW_TRACKING_TOKEN"] = token
+	}
+	return env, nil
+}
+
+// Received is the file of what a rank's program has sent.
+func (i *Intake) Received(r id.Run, rank int) string {
+	return filepath.Join(i.dir, name(r, rank), receivedFile)
+}
+
+// Forget drops what a rank has sent. Nothing is taken from it any more.
+func (i *Intake) Forget(r id.Run, rank int) error {
+	n := name(r, rank)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.runs, n)
+	if err := os.RemoveAll(filepath.Join(i.dir, n)); err != nil {
+		return fmt.Errorf("drop the metrics of %s: %w", n, err)
+	}
+	return nil
+}
+
+// token is that of a rank. It is made from the secret, so that it need not be kept.
+func (i *Intake) token(name string) string {
+	mac := hmac.New(sha256.New, i.secret)
+	mac.Write([]byte(name))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// knows reports whether a request brings the token of the rank it is about.
+func (i *Intake) knows(r *http.Request, name string) bool {
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return ok && subtle.ConstantTimeCompare([]byte(strings.TrimSpace(token)), []byte(i.token(name))) == 1
+}
+
+// replace writes a file as a whole.
+func replace(path string, data []byte) error {
+	tmp := path + ".tmp"
+	err := os.WriteFile(tmp, data, 0o600)
+	if err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// Prune drops what was sent by ranks for which keep is false.
+func (i *Intake) Prune(keep func(name string) bool) error {
+	entries, err := os.ReadDir(i.dir)
+	if err != nil {
+		return fmt.Errorf("look at what was sent: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		if e.IsDir() && !keep(e.Name()) {
+			errs = append(errs, os.RemoveAll(filepath.Join(i.dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,67 @@
+package lines
+
+// counter makes one count of a count that begins again and again.
+type counter struct {
+	offset  float64
+	high    float64 // the highest since it began
+	known   bool
+	newer   bool // an epoch has begun since the last count
+	current float64
+	hasRun  bool // current is known
+}
+
+// epoch tells in which epoch the counts are that follow.
+func (c *counter) epoch(e float64) {
+	if c.hasRun && e > c.current {
+		c.newer = true
+	}
+	c.current, c.hasRun = e, true
+}
+
+// place returns where a count is in the whole run. A count that has fallen has begun again if
+// a new epoch has been told, or if it is near its beginning; otherwise the program has gone back,
+// as to a checkpoint, and does the steps anew. lap is how far it counts each time, 0 if unknown.
+func (c *counter) place(n, lap float64) float64 {
+	if c.known && n < c.high {
+		if c.newer || n <= c.high/10 || lap > 0 && c.high >= lap*0.99 {
+			c.offset += max(c.high, lap)
+			c.high = n
+		}
+	}
+	c.newer = false
+	c.high, c.known = max(c.high, n), true
+	return c.offset + n
+}
+
+// last is the newest count in the whole run.
+func (c *counter) last() float64 { return c.offset + c.high }
+
+// epochs is what is known of the epochs of a run.
+type epochs struct {
+	current float64
+	total   float64 // 0 if unknown
+	known   bool
+	zero    bool // they are counted from zero
+}
+
+// tell takes "epoch 3 of 90". Those who count from zero say the number of the last as the total.
+func (e *epochs) tell(current, total float64) {
+	if current == 0 {
+		e.zero = true
+	}
+	e.current, e.known = current, true
+	if total > 0 {
+		e.total = total
+		if e.zero {
+			e.total++
+		}
+	}
+}
+
+// before is how many epochs are over.
+func (e *epochs) before() float64 {
+	if e.zero {
+		return e.current
+	}
+	return max(e.current-1, 0)
+}

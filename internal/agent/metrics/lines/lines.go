@@ -1,0 +1,202 @@
+// Package lines reads metrics off what a program prints: JSON lines, the dictionaries of
+// Hugging Face's Trainer, tqdm's and Keras's bars, and lines such as "step 10/100
+// loss=0.5", without being told which of them it is. Rules that the user gives go before
+// the guesses. Package metrics feeds it the output of a run and its files of lines.
+//
+// A program may count anew in every epoch. The parser makes one count of it, so that the
+// steps of its readings are those of the whole run.
+package lines
+
+import (
+	"bytes"
+	"strings"
+
+	"trainyard/internal/agent/metrics/reading"
+)
+
+// Kind says by what a line was recognised.
+type Kind string
+
+// The kinds of lines.
+const (
+	Rule  Kind = "rule"  // the user's own
+	JSON  Kind = "json"  // a line that is a JSON object
+	Dict  Kind = "dict"  // a Python dictionary, as Hugging Face's Trainer prints
+	Bar   Kind = "tqdm"  // a progress bar
+	Keras Kind = "keras" // Keras's bar
+	Pairs Kind = "lines" // names and numbers
+)
+
+// maxSegment is how long a line may be that is looked at: longer ones hold data, not words.
+const maxSegment = 4 << 10
+
+// maxCounters is how many kinds of lines are counted apart.
+const maxCounters = 128
+
+// Emit takes what a line says.
+type Emit func(kind Kind, r reading.Reading)
+
+// Parser reads the lines of one program. It remembers how far the program is, since a
+// line may tell that for those that follow.
+type Parser struct {
+	At float64 // when the next line was printed, in seconds of Unix time; 0 if unknown
+
+	rules  []*rule
+	bars   bars
+	counts map[string]*counter // of lines and of Keras's bars, by the first metric on them
+	newest *counter            // the one that was used last
+	epochs epochs
+	// A dictionary without a step waits for the bar that is drawn after it.
+	waiting  *reading.Reading
+	byEpochs bool // dictionaries came before any bar, so that epochs are their steps
+}
+
+// New returns a parser with the user's rules.
+func New(rules []string) (*Parser, error) {
+	p := &Parser{}
+	for _, text := range rules {
+		r, err := compile(text)
+		if err != nil {
+			return nil, err
+		}
+		p.rules = append(p.rules, r)
+	}
+	return p, nil
+}
+
+// Line reads one line, without its end. It does not keep text.
+func (p *Parser) Line(text []byte, emit Emit) {
+	if len(text) > maxSegment || !bytes.ContainsAny(text, "0123456789") && !bytes.Contains(bytes.ToLower(text), []byte("nan")) {
+		return
+	}
+	line := clean(text)
+	if line == "" {
+		return
+	}
+	if r, ok := p.byRule(line); ok {
+		emit(Rule, r)
+		return
+	}
+	switch {
+	case line[0] == '{':
+		if r, ok := FromJSON([]byte(line)); ok {
+			emit(JSON, p.unroll(r))
+		} else if r, ok := fromDict(line); ok {
+			p.dict(r, emit)
+		}
+	case strings.Contains(line, "%|") || strings.Contains(line, "it ["):
+		if b, ok := parseBar(line); ok {
+			p.bar(b, emit)
+		}
+	default:
+		if r, ok := p.keras(line); ok {
+			emit(Keras, r)
+		} else if r, ok := p.pairs(line); ok {
+			emit(Pairs, r)
+		}
+	}
+}
+
+// Flush returns what waits for a line that may not come any more. It is called when the
+// output has been silent for a while or has ended.
+func (p *Parser) Flush(emit Emit) {
+	if p.waiting != nil {
+		r := *p.waiting
+		p.waiting = nil
+		if b := p.bars.finest(); b != nil {
+			r.Step = reading.Told(b.step())
+		}
+		emit(Dict, r)
+	}
+}
+
+// dict takes a dictionary. Hugging Face prints the epoch in it, not the step, and draws its bar right
+// after it.
+func (p *Parser) dict(r Object, emit Emit) {
+	if r.Step.Known {
+		emit(Dict, p.unroll(r))
+		return
+	}
+	p.Flush(emit)
+	if p.bars.main() == nil || p.byEpochs {
+		p.byEpochs = true
+		r.Step = r.Epoch
+		emit(Dict, r.Reading)
+		return
+	}
+	r.At = p.At
+	p.waiting = &r.Reading
+}
+
+// bar takes a bar as it was drawn.
+func (p *Parser) bar(b drawn, emit Emit) {
+	r, counts := p.bars.draw(b)
+	if counts && p.waiting != nil {
+		w := *p.waiting
+		p.waiting = nil
+		w.Step = r.Step
+		emit(Dict, w)
+	}
+	if !r.Empty() {
+		emit(Bar, r)
+	}
+}
+
+// unroll makes the step of an object one of the whole run.
+func (p *Parser) unroll(o Object) reading.Reading {
+	r := o.Reading
+	switch {
+	case r.Step.Known:
+		count := p.counter(&r)
+		if o.Epoch.Known {
+			count.epoch(o.Epoch.Value)
+		}
+		r.Step.Value = count.place(r.Step.Value, 0)
+		if r.Total.Known && !r.Done.Known {
+			r.Done = r.Step
+		}
+	case o.Epoch.Known:
+		r.Step = o.Epoch
+	}
+	return r
+}
+
+// counter returns that of lines of the same kind: two kinds may count different things, so that where one falls
+// behind the other nothing has begun again.
+func (p *Parser) counter(r *reading.Reading) *counter {
+	name := ""
+	if len(r.Values) > 0 {
+		name = r.Values[0].Name
+	}
+	if p.counts == nil {
+		p.counts = map[string]*counter{}
+	}
+	c := p.counts[name]
+	if c == nil {
+		if c = new(counter); len(p.counts) < maxCounters {
+			p.counts[name] = c
+		}
+	}
+	p.newest = c
+	return c
+}
+
+// clean takes colours, backspaces and white space off a line.
+func clean(text []byte) string {
+	if bytes.IndexByte(text, '\x1b') < 0 && bytes.IndexByte(text, '\b') < 0 {
+		return strings.ToValidUTF8(string(bytes.TrimSpace(text)), "")
+	}
+	out := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\b':
+		case c == '\x1b' && i+1 < len(text) && text[i+1] == '[':
+			for i += 2; i < len(text) && (text[i] < '@' || text[i] > '~'); i++ {
+			}
+		case c == '\x1b':
+		default:
+			out = append(out, c)
+		}
+	}
+	return strings.ToValidUTF8(string(bytes.TrimSpace(out)), "")
+}

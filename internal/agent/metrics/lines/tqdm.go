@@ -1,0 +1,116 @@
+package lines
+
+import (
+	"strings"
+
+	"trainyard/internal/agent/metrics/reading"
+)
+
+// drawn is a bar as it was drawn once.
+type drawn struct {
+	name    string
+	n       float64
+	total   float64 // 0 if it has none
+	rate    string  // "12.3it/s"
+	postfix []reading.Value
+	epoch   reading.Number // if the name says it: "Epoch 3/10"
+	epochs  reading.Number
+}
+
+// parseBar reads a bar of tqdm's: "name:  25%|██▌   | 5/20 [00:00<00:00, 48.37it/s, loss=0.2]", or
+// without a total "name: 5it [00:00, 48.37it/s, loss=0.2]".
+func parseBar(line string) (drawn, bool) {
+	var b drawn
+	open := strings.LastIndexByte(line, '[')
+	shut := strings.LastIndexByte(line, ']')
+	if open < 0 || shut < open {
+		return b, false
+	}
+	inside := line[open+1 : shut]
+	before := strings.TrimSpace(line[:open])
+	if at := strings.Index(before, "%|"); at >= 0 {
+		end := strings.LastIndexByte(before, '|')
+		if end <= at+1 {
+			return b, false
+		}
+		n, total, ok := strings.Cut(strings.TrimSpace(before[end+1:]), "/")
+		if !ok || !scaled(n, &b.n) || !scaled(total, &b.total) {
+			return b, false
+		}
+		b.name = strings.TrimRight(before[:at], "0123456789 ")
+	} else {
+		before, ok := strings.CutSuffix(before, "it")
+		space := strings.LastIndexByte(before, ' ')
+		if !ok || !scaled(before[space+1:], &b.n) {
+			return b, false
+		}
+		b.name = strings.TrimSpace(before[:max(space, 0)])
+	}
+	b.name = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(b.name), ":"))
+	if !strings.Contains(inside, ":") { // the time that has passed
+		return b, false
+	}
+	b.inside(inside)
+	b.named()
+	return b, true
+}
+
+// inside reads what stands between the brackets: times, rate, and what the program adds.
+func (b *drawn) inside(text string) {
+	for i, part := range strings.Split(text, ", ") {
+		name, value, ok := strings.Cut(strings.TrimSpace(part), "=")
+		if !ok {
+			if i == 1 {
+				b.rate = part
+			}
+			continue
+		}
+		if v, ok := reading.Parse(strings.TrimSpace(value)); ok && len(b.postfix) < 64 && !IsCount(name) {
+			b.postfix = append(b.postfix, reading.Value{Name: strings.TrimSpace(name), Value: v})
+		}
+	}
+}
+
+// named reads the epoch off a bar's name, and takes its numbers out, so that the bar of the
+// next epoch has the same name.
+func (b *drawn) named() {
+	lower := strings.ToLower(b.name)
+	tokens := scan(lower)
+	for i, t := range tokens {
+		if t.kind == word && epochWords[t.text] {
+			b.epoch, b.epochs, _ = countAfter(tokens, i+1)
+			break
+		}
+	}
+	var name strings.Builder
+	for _, t := range tokens {
+		if t.kind == word && name.Len() < 60 {
+			name.WriteString(t.text + " ")
+		}
+	}
+	b.name = strings.TrimSpace(name.String())
+}
+
+// scaled reads a count that may be given in thousands, millions or more.
+func scaled(text string, to *float64) bool {
+	if text == "" {
+		return false
+	}
+	unit := 1.0
+	switch text[len(text)-1] {
+	case 'k', 'K':
+		unit = 1e3
+	case 'M':
+		unit = 1e6
+	case 'G':
+		unit = 1e9
+	case 'T':
+		unit = 1e12
+	}
+	if unit > 1 {
+		text = text[:len(text)-1]
+	}
+	v, ok := reading.Parse(text)
+	*to = v * unit
+	return ok && v >= 0 && v < 1e15
+}

@@ -1,0 +1,91 @@
+package lines
+
+import "strings"
+
+// The names under which programs tell how far they are, the surest first.
+var (
+	stepNames  = []string{"global_step", "globalstep", "current_steps", "current_step", "_step", "step", "steps", "iteration", "iter", "iters", "itr", "num_updates", "update", "trainer/global_step", "timesteps", "total_timesteps"}
+	totalNames = []string{"total_steps", "max_steps", "num_steps", "total_iterations", "total_iters", "max_iters", "num_iterations", "total"}
+	epochNames = []string{"epoch", "current_epoch", "epochs_trained"}
+	timeNames  = []string{"_timestamp", "timestamp", "wall_time", "walltime", "unix_time", "time", "ts", "at"}
+)
+
+// counts are names that are no metrics though they stand beside them.
+var counts = makeSet(stepNames, totalNames, epochNames, timeNames, []string{
+	"percentage", "percent", "progress", "elapsed", "elapsed_time", "remaining", "remaining_time", "eta", "_runtime", "runtime",
+	"total_epochs", "num_epochs", "max_epochs", "epochs", "v_num", "pid", "rank", "local_rank", "lineno", "line", "level", "seed",
+	"batch", "batch_idx", "num_input_tokens_seen",
+})
+
+// wrappers are names of inner objects that only say that metrics are there.
+var wrappers = makeSet([]string{"metrics", "metric", "logs", "log", "scalars", "values", "data", "results"})
+
+// metricParts are what the names of metrics have in them. They decide whether a pair of name and
+// number in free text is a metric.
+var metricParts = []string{
+	"loss", "accuracy", "perplexity", "error", "reward", "score", "bleu", "rouge", "precision", "recall", "grad_norm", "gradnorm",
+	"learning_rate", "elbo", "likelihood", "entropy", "dice", "return",
+}
+
+// metricWords are whole words of which the same is true, between the marks that join words in names.
+var metricWords = makeSet([]string{
+	"acc", "err", "ppl", "mse", "mae", "rmse", "nll", "kl", "f1", "auc", "auroc", "map", "ap", "iou", "miou", "wer", "cer", "psnr", "ssim",
+	"fid", "bpc", "bpb", "lr", "r2", "mrr", "ndcg", "top1", "top5", "acc1", "acc5", "acc@1", "acc@5", "mfu", "ce", "mape", "gnorm", "objective",
+})
+
+// strongParts are those by which a name is a metric's even on a line that counts nothing.
+var strongParts = []string{"loss", "accuracy", "perplexity", "_acc", "ppl"}
+
+// qualifiers are words that stand before a metric's name and belong to it.
+var qualifiers = makeSet([]string{
+	"train", "training", "val", "valid", "validation", "test", "eval", "evaluation", "dev", "avg", "average", "mean", "running", "best", "smoothed", "total",
+})
+
+// stepWords and epochWords are what counts are called in free text.
+var (
+	stepWords = makeSet([]string{
+		"step", "steps", "iter", "iters", "iteration", "iterations", "it", "itr", "batch", "batches", "update", "updates", "global_step", "minibatch", "num_updates",
+	})
+	epochWords = makeSet([]string{"epoch", "epochs", "ep"})
+)
+
+func makeSet(lists ...[]string) map[string]bool {
+	set := map[string]bool{}
+	for _, list := range lists {
+		for _, word := range list {
+			set[word] = true
+		}
+	}
+	return set
+}
+
+// IsCount says whether a name is one of steps, epochs, totals or times, which are no metrics.
+func IsCount(name string) bool { return counts[strings.ToLower(name)] }
+
+func isWrapper(name string) bool { return wrappers[strings.ToLower(name)] }
+
+// looksLikeMetric says whether a name is one that metrics have.
+func looksLikeMetric(name string) bool {
+	name = strings.ToLower(name)
+	for _, part := range metricParts {
+		if strings.Contains(name, part) {
+			return true
+		}
+	}
+	for _, word := range strings.FieldsFunc(name, func(c rune) bool { return c == '_' || c == '/' || c == '-' || c == '.' || c == ' ' }) {
+		if metricWords[word] {
+			return true
+		}
+	}
+	return false
+}
+
+// surelyMetric says whether a name is a metric's whatever else is on its line.
+func surelyMetric(name string) bool {
+	for _, part := range strongParts {
+		if strings.Contains(name, part) {
+			return true
+		}
+	}
+	return name == "acc"
+}

@@ -1,0 +1,135 @@
+// Package metrics finds out how the training of a run goes without a change to its program:
+// it reads what the program prints, the files that it writes beside its work (TensorBoard's
+// events, tables, JSON lines, Hugging Face's state, W&B's and MLflow's files), what it tells
+// through our SDK, and what it has sent to the agent's own address (package intake).
+//
+// Several sources may tell the same metric. One is heeded at a time, the one that is trusted most:
+//
+//	the SDK; the user's rules; what was sent to us; TensorBoard; tables; JSON lines; W&B; MLflow's files;
+//	Hugging Face's status messages; JSON on the output; the guesses about other output; trainer_state.json
+//
+// Status messages come behind the files because they come every few seconds and tell the last value that was
+// logged with the newest step; trainer_state.json comes last because it is written only with each checkpoint.
+//
+// A Gatherer is polled by the agent, which sends what is new to the server. It remembers nothing over a restart
+// of the agent: it reads everything again, and the server takes what it has as told before.
+package metrics
+
+import (
+	"errors"
+	"io"
+	"path"
+	"time"
+
+	"trainyard/internal/agent/metrics/lines"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/metric"
+)
+
+// Run is what the metrics of a run are read from.
+type Run struct {
+	Run     id.Run
+	Epoch   int
+	Started time.Time // of the program; what is older is of another
+	// Roots are the folders in which files are looked for: the working directory, and where checkpoints are kept.
+	Roots []string
+	// Told is the file that the SDK writes, Received the one of what was sent to the agent.
+	Told     string
+	Received string
+	// Output opens the output at an offset and says how long it is.
+	Output func(offset int64) (io.ReadCloser, int64, error)
+	Rules  []job.MetricRule
+}
+
+// Limits on the work of one poll.
+const (
+	maxRead   = 1 << 20          // bytes of one file at once
+	fileBytes = 8 * maxRead      // of all files
+	scanEvery = 10 * time.Second // between two looks for new files
+	maxFresh  = 1000             // points of a metric that wait to be sent
+	maxNotes  = 100              // notes that wait to be sent
+)
+
+// Gatherer gathers the metrics of one run. It is used by one goroutine.
+type Gatherer struct {
+	run     Run
+	started float64
+	now     float64
+	output  *output
+	told    *told
+	got     *told
+	files   map[string]*watched
+	globs   []string // patterns of files that the user's rules name
+	scanned time.Time
+	budget  int
+
+	series   map[string]*series
+	order    []string // of the series, as they were first heard
+	dropped  int      // metrics beyond those that are kept
+	progress progress
+	notes    []note
+	sentOut  sent
+}
+
+// New begins to gather. A rule that makes no sense is an error, and the Gatherer works without it.
+func New(run Run) (*Gatherer, error) {
+	g := &Gatherer{
+		run: run, started: seconds(run.Started),
+		files: map[string]*watched{}, series: map[string]*series{},
+	}
+	var rules []string
+	var errs []error
+	for _, r := range run.Rules {
+		switch {
+		case r.Match != "":
+			if _, err := lines.New([]string{r.Match}); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			rules = append(rules, r.Match)
+		case r.File != "":
+			g.globs = append(g.globs, path.Clean(r.File))
+		}
+	}
+	parser, err := lines.New(rules)
+	errs = append(errs, err)
+	g.output = &output{open: run.Output, parser: parser, ruled: len(rules) > 0}
+	g.told = newTold(run.Told, true)
+	g.got = newTold(run.Received, false)
+	return g, errors.Join(errs...)
+}
+
+// Poll reads what is new. With ended the run is over, so that nothing more will come and nothing
+// is waited for. It reports whether there is more to read than it did; what could not be read is in the error and the
+// rest has been.
+func (g *Gatherer) Poll(now time.Time, ended bool) (more bool, err error) {
+	g.now, g.budget = seconds(now), fileBytes
+	behind, err := g.output.poll(g, ended)
+	errs := []error{err, g.told.poll(g), g.got.poll(g)}
+	if ended || g.scanned.IsZero() || now.Sub(g.scanned) >= scanEvery {
+		g.scanned = now
+		errs = append(errs, g.find())
+	}
+	errs = append(errs, g.pollFiles())
+	return behind || g.budget <= 0, errors.Join(errs...)
+}
+
+// Dropped is how many metrics were left out because there were too many.
+func (g *Gatherer) Dropped() int { return g.dropped }
+
+// Series returns what is known of a metric, nil if nothing is.
+func (g *Gatherer) Series(name string) *metric.Series {
+	if s := g.series[name]; s != nil {
+		return &s.Series
+	}
+	return nil
+}
+
+// seconds is a time in seconds of Unix time.
+func seconds(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixNano()) / 1e9
+}

@@ -1,0 +1,143 @@
+package metrics
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trainyard/internal/fault"
+)
+
+// tail reads a file that a program writes, as it grows. A file that was made anew, or is
+// another than before, is read from its beginning.
+type tail struct {
+	path   string
+	whole  bool // it is read from its beginning whenever it has changed
+	offset int64
+	state  fileState
+	head   []byte // how it began when it was last read
+	heard  float64
+}
+
+// fileState is by what a change is noticed without reading.
+type fileState struct {
+	size  int64
+	mtime time.Time
+	inode uint64
+}
+
+// headSize is how much of a file's beginning is compared.
+const headSize = 512
+
+// piece is what was read at once.
+type piece struct {
+	data  []byte
+	anew  bool // it begins at the beginning of the file: what was read before does not count
+	rest  bool // there is more
+	from  float64
+	until float64 // between these times it was written
+}
+
+// read returns what is new, at most as many bytes; nil if nothing is.
+func (t *tail) read(most int, since float64) (p *piece, err error) {
+	info, err := os.Lstat(t.path)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, notPlain(t.path, nil)
+	}
+	state := stateOf(info)
+	if state == t.state && (t.whole || t.offset >= state.size) {
+		return nil, nil
+	}
+	f, err := openPlain(t.path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	p = &piece{from: max(t.heard, since), until: seconds(state.mtime)}
+	if t.whole {
+		t.offset = 0
+	} else if t.state.size > 0 && (state.inode != t.state.inode || state.size < t.offset || !t.sameHead(f)) {
+		t.offset, t.head, p.anew = 0, nil, true
+	}
+	t.state = state
+	if p.data, err = readAt(f, t.offset, most); err != nil {
+		return nil, err
+	}
+	if t.offset == 0 {
+		t.head = bytes.Clone(p.data[:min(len(p.data), headSize)])
+	}
+	p.rest = t.offset+int64(len(p.data)) < state.size
+	t.heard = p.until
+	return p, nil
+}
+
+// used says how much of a piece has been taken.
+func (t *tail) used(n int) { t.offset += int64(n) }
+
+// sameHead says whether the file begins as it did.
+func (t *tail) sameHead(f *os.File) bool {
+	if len(t.head) == 0 {
+		return true
+	}
+	now, err := readAt(f, 0, len(t.head))
+	return err == nil && bytes.Equal(now, t.head)
+}
+
+// at spreads times over the rows of a piece of which n is the how-manieth of all.
+func (p *piece) at(n, all int) float64 {
+	if p.until <= p.from || all < 1 {
+		return p.until
+	}
+	return p.from + (p.until-p.from)*float64(n)/float64(all)
+}
+
+func stateOf(info fs.FileInfo) fileState {
+	s := fileState{size: info.Size(), mtime: info.ModTime()}
+	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
+		s.inode = sys.Ino
+	}
+	return s
+}
+
+// openPlain opens a file that a program has made and that may be anything. It must not wait, as on a pipe that
+// nobody writes to, nor follow a link elsewhere.
+func openPlain(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = notPlain(path, nil)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func notPlain(path string, cause error) error {
+	return fault.New(fault.Invalid, "no_file", "%s is no plain file", path).WithCause(cause)
+}
+
+// readAt reads at most so many bytes from a place on.
+func readAt(f *os.File, offset int64, most int) ([]byte, error) {
+	data := make([]byte, most)
+	n, err := f.ReadAt(data, offset)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return data[:n], nil
+}

@@ -1,0 +1,90 @@
+package metrics
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"trainyard/internal/agent/metrics/reading"
+)
+
+// told reads a file of lines as package reading has them: that of the SDK, or of what was sent to the agent.
+type told struct {
+	tail tail
+	sdk  bool
+	// What status messages said before: they say the last value again and again.
+	before map[string]reading.Float
+	step   reading.Float
+}
+
+var sources = map[string]*origin{
+	reading.ViaURL:    {trust: bySent, label: "sent to the agent"},
+	reading.ViaStatus: {trust: byStatus, label: "Hugging Face's status messages"},
+	reading.ViaMLflow: {trust: bySent, label: "MLflow's client"},
+}
+
+var fromSDK = &origin{trust: bySDK, label: "SDK"}
+
+func newTold(path string, sdk bool) *told {
+	return &told{tail: tail{path: path}, sdk: sdk, before: map[string]reading.Float{}}
+}
+
+// poll reads the lines that are new. A line that makes no sense is passed over: the disk may have been full.
+func (t *told) poll(g *Gatherer) error {
+	if t.tail.path == "" {
+		return nil
+	}
+	for range 4 {
+		p, err := t.tail.read(maxRead, g.started)
+		if err != nil || p == nil {
+			return err
+		}
+		n := wholeLines(p.data)
+		for line := range bytes.Lines(p.data[:n]) {
+			t.take(g, bytes.TrimSpace(line), p.until)
+		}
+		if n == 0 && p.rest {
+			n = len(p.data) // a line that never ends
+		}
+		if t.tail.used(n); !p.rest {
+			return nil
+		}
+	}
+	return nil
+}
+
+// take takes one line.
+func (t *told) take(g *Gatherer, line []byte, at float64) {
+	var in reading.Line
+	if len(line) == 0 || json.Unmarshal(line, &in) != nil {
+		return
+	}
+	from := fromSDK
+	if !t.sdk {
+		if from = sources[in.Source]; from == nil {
+			return
+		}
+		if in.Source == reading.ViaStatus {
+			t.onlyNew(&in)
+		}
+	}
+	g.take(from, in.Reading(), at)
+}
+
+// onlyNew leaves in a status message what has changed. Without a step it is of the step before.
+func (t *told) onlyNew(in *reading.Line) {
+	for name, v := range in.Metrics {
+		if old, ok := t.before[name]; ok && old == v || len(t.before) > 1000 {
+			delete(in.Metrics, name)
+			continue
+		}
+		t.before[name] = v
+	}
+	if in.Step != nil {
+		t.step = *in.Step
+	} else {
+		in.Step = &t.step
+	}
+}
+
+// wholeLines is how many bytes the lines take that have ended.
+func wholeLines(data []byte) int { return bytes.LastIndexByte(data, '\n') + 1 }

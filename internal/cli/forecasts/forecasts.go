@@ -1,0 +1,145 @@
+// Package forecasts holds the commands about when jobs will be done, and about what
+// their programs measure of themselves: forecast and metrics, and what job and jobs show of both.
+//
+// It is as thin as all commands: what the yard expects comes through api and is put into
+// words, tables and a plot. It works nothing out but how much of a forecast has passed
+// since it was made. The package cli adds the commands to its root and gives them its
+// console and its way to the yard.
+package forecasts
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"trainyard/internal/api"
+	"trainyard/internal/cli/console"
+	"trainyard/internal/cli/exit"
+	"trainyard/internal/cli/table"
+	"trainyard/internal/id"
+)
+
+// Forecasts is what its commands share.
+type Forecasts struct {
+	*console.Console
+	connect  func() (*api.Client, error)
+	complete cobra.CompletionFunc // suggests jobs
+}
+
+// New returns the commands' common part. connect returns a client for the yard that was
+// chosen, complete suggests jobs to the shell.
+func New(c *console.Console, connect func() (*api.Client, error), complete cobra.CompletionFunc) *Forecasts {
+	return &Forecasts{Console: c, connect: connect, complete: complete}
+}
+
+// Commands returns the commands.
+func (f *Forecasts) Commands() []*cobra.Command { return []*cobra.Command{f.forecast(), f.metrics()} }
+
+// Options is what is shown of a job's forecast.
+type Options struct {
+	Metric  string // whose curve is drawn; "" for the one that the forecast goes by
+	NoPlot  bool
+	Methods bool // with what each method says
+}
+
+// Flags gives a command the flags that choose.
+func (o *Options) Flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&o.Metric, "metric", "", "draw the curve of this `metric`")
+	flags.BoolVar(&o.NoPlot, "no-plot", false, "draw no curve")
+	cmd.MarkFlagsMutuallyExclusive("metric", "no-plot")
+}
+
+func (f *Forecasts) forecast() *cobra.Command {
+	o := Options{Methods: true}
+	cmd := &cobra.Command{
+		Use:   "forecast [JOB]",
+		Short: "Say when a job will be done, or how good forecasts have been",
+		Long: `Say when a job will be done, what that goes by, what each method says, and draw the
+curve of its metric with how it is expected to go on.
+
+Without a job: how good the yard's forecasts have been so far. Every method is tried
+on every job that has ended, as if it were still running; its word counts by
+how well it did, and the interval is as wide as it was wrong. Until enough jobs have
+ended, intervals are guesses and marked with "~".`,
+		Example: `  trainyard forecast
+  trainyard forecast j7
+  trainyard forecast j7 --metric train_loss
+  trainyard forecast j7 -o json | jq .end`,
+		Args:              exit.Args(0, 1, "job"),
+		ValidArgsFunction: f.complete,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				if o.Metric != "" || o.NoPlot {
+					return exit.Usagef(cmd, "say of which job a curve shall be drawn")
+				}
+				return f.call(func(c *api.Client) error { return f.showRecord(cmd.Context(), c) })
+			}
+			return f.call(func(c *api.Client) error { return f.showForecast(cmd.Context(), c, id.Job(args[0]), o) })
+		},
+	}
+	o.Flags(cmd)
+	f.OutputFlag(cmd)
+	return cmd
+}
+
+// call connects, and calls fn.
+func (f *Forecasts) call(fn func(*api.Client) error) error {
+	client, err := f.connect()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return fn(client)
+}
+
+// showForecast shows the forecast of one job.
+func (f *Forecasts) showForecast(ctx context.Context, c *api.Client, j id.Job, o Options) error {
+	made, err := c.Forecast(ctx, j)
+	if err != nil {
+		return err
+	}
+	return f.Show(made, nil, func() error {
+		detail, err := c.Job(ctx, j)
+		if err != nil {
+			return err
+		}
+		detail.Forecast = &made
+		name := strings.TrimSpace(string(j) + " " + table.Plain(detail.Name))
+		return f.job(ctx, c, &detail, "Forecast of "+name, o)
+	})
+}
+
+// Job writes what is expected of a job, and the curve it goes by. It writes nothing for a
+// job of which nothing is known and nothing was measured.
+func (f *Forecasts) Job(ctx context.Context, c *api.Client, j api.JobDetail, o Options) error {
+	return f.job(ctx, c, &j, "\nForecast", o)
+}
+
+func (f *Forecasts) job(ctx context.Context, c *api.Client, j *api.JobDetail, head string, o Options) error {
+	if err := f.section(j, head, o.Methods); err != nil || o.NoPlot {
+		return err
+	}
+	curve, err := f.curve(ctx, c, j, o.Metric)
+	if err != nil && o.Metric == "" && ctx.Err() == nil {
+		// The rest of the job is worth seeing without its curve.
+		f.Note("no curve: %v", err)
+		return nil
+	}
+	if err != nil || curve == nil {
+		return err
+	}
+	return f.draw(curve, j.Forecast, "\n")
+}
+
+// write writes lines to standard output.
+func (f *Forecasts) write(format string, args ...any) error {
+	_, err := fmt.Fprintf(f.Stdout, format, args...)
+	return err
+}
+
+// now is the time that all of one answer is of.
+func (f *Forecasts) now() time.Time { return f.Clock.Now() }

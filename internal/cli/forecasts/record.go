@@ -1,0 +1,100 @@
+package forecasts
+
+import (
+	"context"
+	"fmt"
+
+	"trainyard/internal/api"
+	"trainyard/internal/cli/table"
+)
+
+// showRecord shows how good forecasts have been.
+func (f *Forecasts) showRecord(ctx context.Context, c *api.Client) error {
+	r, err := c.ForecastRecord(ctx)
+	if err != nil {
+		return err
+	}
+	return f.Show(r, nil, func() error {
+		if err := f.write("%s", summary(&r)); err != nil {
+			return err
+		}
+		if t := f.accuracyTable(r.Methods); t.Len() > 0 {
+			if err := f.write("\nMedian error of the time that was left, by how far jobs were (of how many forecasts; none: it saw no end)\n"); err != nil {
+				return err
+			}
+			if err := t.Write(f.Stdout); err != nil {
+				return err
+			}
+		}
+		return f.model(&r)
+	})
+}
+
+// summary says in words what stands behind forecasts.
+func summary(r *api.ForecastRecord) string {
+	remembered := table.Count(r.Jobs, "job") + " that ended well "
+	if r.Jobs == 1 {
+		remembered += "is remembered"
+	} else {
+		remembered += "are remembered"
+	}
+	if r.Scored < r.Wanted {
+		return fmt.Sprintf("No history yet: %d of %d finished jobs; until then intervals are guesses, marked with \"~\".\n%s.\n", r.Scored, r.Wanted, remembered)
+	}
+	text := fmt.Sprintf("%s; forecasts of %d of them could be checked.\n", remembered, r.Scored)
+	if r.CoveredOf > 0 {
+		text += fmt.Sprintf("In %s of %s the job ended within the interval that is to hold in 80%%.\n", table.Percent(r.Covered), table.Count(r.CoveredOf, "forecast"))
+	}
+	return text
+}
+
+// accuracyTable has a line for each method and a column for each quarter of the way.
+func (f *Forecasts) accuracyTable(methods []api.MethodAccuracy) *table.Table {
+	head := []string{"ALL", "0-25%", "25-50%", "50-75%", "75-100%"} // by number of the quarter
+	t := f.NewTable(append([]string{"METHOD"}, head...)...)
+	for _, m := range methods {
+		row := make([]string, 1+len(head))
+		row[0] = m.Method
+		for _, e := range m.Errors {
+			if e.Quarter >= 0 && e.Quarter < len(head) && e.Count > 0 {
+				row[1+e.Quarter] = errorOf(&e)
+			}
+		}
+		t.Row(row...)
+	}
+	return t
+}
+
+// errorOf writes how wrong a method was: "12% of 140", and how often it saw no end.
+func errorOf(e *api.Accuracy) string {
+	text := fmt.Sprintf("%s of %d", table.Percent(e.Median), e.Count)
+	switch {
+	case e.Failed >= e.Count:
+		return fmt.Sprintf("none of %d", e.Count)
+	case e.Failed > 0:
+		text += fmt.Sprintf(", %d none", e.Failed)
+	}
+	return text
+}
+
+// model says what was learned of how long jobs take.
+func (f *Forecasts) model(r *api.ForecastRecord) error {
+	m := r.Model
+	if m == nil {
+		if r.NoModel == "" {
+			return nil
+		}
+		return f.write("\nNo model of how long jobs take: %s\n", table.Plain(r.NoModel))
+	}
+	if err := f.write("\nModel %d of how long jobs take, learned %s from %s (%.12s)\n", m.Version, table.Ago(m.Trained, f.now()), table.Count(m.Records, "job"), table.Plain(m.Digest)); err != nil {
+		return err
+	}
+	if len(m.Validation) == 0 {
+		return nil
+	}
+	t := f.NewTable("LEARNER", "MEDIAN ERROR", "4 OF 5 WITHIN", "WITHIN 25%", "COUNTS")
+	for _, v := range m.Validation {
+		t.Row(v.Learner, table.Percent(v.Median), table.Percent(v.P80), table.Percent(v.Within25), table.Percent(v.Weight))
+	}
+	return t.Write(f.Stdout)
+}

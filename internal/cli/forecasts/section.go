@@ -1,0 +1,241 @@
+package forecasts
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"trainyard/internal/api"
+	"trainyard/internal/cli/console"
+	"trainyard/internal/cli/table"
+	"trainyard/internal/job"
+)
+
+// wishes is what a job file says about when the job is done.
+type wishes struct {
+	Expect job.Duration `json:"expect"`
+	Target *job.Target  `json:"target"`
+}
+
+// wishesOf reads them from a job's file. Of one that a newer yard wrote in another way
+// nothing is known.
+func wishesOf(j *api.JobDetail) wishes {
+	var w wishes
+	if len(j.Spec) == 0 || json.Unmarshal(j.Spec, &w) != nil {
+		return wishes{}
+	}
+	return w
+}
+
+// section writes what is expected of a job below a heading, nothing if it has ended or nobody can tell.
+func (f *Forecasts) section(j *api.JobDetail, head string, methods bool) error {
+	made := j.Forecast
+	if made == nil || j.State.Final() {
+		return nil
+	}
+	if made.Basis == job.BasisNone {
+		return f.write("%s: %s\n", head, table.Plain(orElse(made.Why, "nothing is known yet")))
+	}
+	if err := f.write("%s:\n", head); err != nil {
+		return err
+	}
+	now, w := f.now(), wishesOf(j)
+	fields := append(f.times(j, &w, now), f.grounds(j, &w)...)
+	for _, e := range made.Elsewhere {
+		fields = append(fields, console.Field{Name: "On " + table.GPUs(e.GPUs, e.GPU, 0, false), Value: elsewhere(&e)})
+	}
+	for i := range fields {
+		fields[i].Name = "  " + fields[i].Name
+	}
+	if err := f.Fields(fields...); err != nil || !methods || len(made.Methods) == 0 {
+		return err
+	}
+	if err := f.write("\n"); err != nil {
+		return err
+	}
+	return f.methodTable(made).Write(f.Stdout)
+}
+
+// times says how long, until when, and for how much.
+func (f *Forecasts) times(j *api.JobDetail, w *wishes, now time.Time) []console.Field {
+	made := j.Forecast
+	rest := left(&j.Job, now)
+	sure := " in four of five cases"
+	if made.Guess {
+		sure = ", a guess"
+	}
+	takes := console.Field{Name: "Takes", Value: length(rest.Mid) + interval(rest, sure, length)}
+	starts, end := "", f.ends(made, now)
+	switch {
+	case runs(j.State):
+		takes.Name = "Remaining"
+		if rest.Mid < 1 {
+			takes.Value = anyMoment + ", at the latest in " + length(rest.High)
+		}
+	case j.Started != nil:
+		takes.Name = "Still takes"
+	}
+	if !runs(j.State) {
+		if made.Wait == (job.Band{}) {
+			end = length(rest.Mid) + " after its start; when that is nobody can tell"
+		} else {
+			starts = "in " + length(made.Wait.Mid) + interval(made.Wait, "", length)
+		}
+	}
+	if never(made) {
+		takes.Value, end = "no end in sight: more likely than not it does not reach its target", ""
+		takes.Color = table.Red
+	}
+	fields := []console.Field{{Name: "Starts", Value: starts}, takes, {Name: "End", Value: end}}
+	if !never(made) {
+		fields = append(fields, late(made, j, w))
+	}
+	return append(fields, cost(made, j.Budget))
+}
+
+// late says whether a job will be done in time, if somebody said when that is.
+func late(made *api.Forecast, j *api.JobDetail, w *wishes) console.Field {
+	field, at := console.Field{Name: "In time"}, due(&j.Job, w.Expect)
+	if at.IsZero() {
+		return field
+	}
+	than := "its deadline"
+	if j.Deadline == nil || at.Before(*j.Deadline) {
+		than = "expected (" + w.Expect.String() + " after it was submitted)"
+	}
+	expected, perhaps := lateness(made, at)
+	switch {
+	case expected > 0:
+		field.Value, field.Color = "no: "+table.Duration(expected)+" later than "+than, table.Red
+	case perhaps > 0:
+		field.Value, field.Color = "perhaps: at worst "+table.Duration(perhaps)+" later than "+than, table.Yellow
+	default:
+		field.Value, field.Color = "yes: "+table.Duration(at.Sub(made.End))+" earlier than "+than, table.Green
+	}
+	return field
+}
+
+// cost says what a job will have cost when it is done.
+func cost(made *api.Forecast, budget job.Money) console.Field {
+	b := made.Cost
+	if b == (job.Band{}) {
+		return console.Field{}
+	}
+	field := console.Field{Name: "Cost", Value: table.Dollars(b.Mid) + interval(b, "", table.Dollars)}
+	if budget <= 0 {
+		return field
+	}
+	switch most := float64(budget) / 1e6; {
+	case b.Mid > most:
+		field.Value, field.Color = field.Value+", more than its budget of "+budget.String(), table.Red
+	case b.High > most:
+		field.Value, field.Color = field.Value+", perhaps more than its budget of "+budget.String(), table.Yellow
+	}
+	return field
+}
+
+// grounds says what a forecast goes by and how far it can be trusted.
+func (f *Forecasts) grounds(j *api.JobDetail, w *wishes) []console.Field {
+	made := j.Forecast
+	var path []string
+	for _, n := range made.Path {
+		path = append(path, string(n))
+	}
+	done := ""
+	if made.Done > 0 {
+		done = table.Percent(made.Done) + " of its way"
+	}
+	heard := made.Metric
+	if heard != "" && made.Source != "" {
+		heard += ", heard from " + made.Source
+	}
+	return []console.Field{
+		{Name: "Done", Value: done}, target(made, w.Target), {Name: "Metric", Value: heard},
+		{Name: "Basis", Value: orElse(made.Why, basis[made.Basis])}, {Name: "Accuracy", Value: accuracy(made)},
+		{Name: "After", Value: strings.Join(path, ", ")},
+	}
+}
+
+// basis is what a forecast goes by, in words.
+var basis = map[job.Basis]string{
+	job.BasisNone: "nothing", job.BasisSteps: "the steps that it says it has to do", job.BasisCurve: "its curve",
+	job.BasisHistory: "jobs like it that have ended", job.BasisBoth: "its curve, and jobs like it that have ended",
+	job.BasisExpect: "what its owner expects",
+}
+
+// target says what a job is to reach, and how likely it does not.
+func target(made *api.Forecast, t *job.Target) console.Field {
+	field := console.Field{Name: "Target"}
+	switch {
+	case t == nil:
+	case t.AtMost != nil:
+		field.Value = fmt.Sprintf("%s at most %g", t.Metric, *t.AtMost)
+	case t.AtLeast != nil:
+		field.Value = fmt.Sprintf("%s at least %g", t.Metric, *t.AtLeast)
+	}
+	const worthSaying = 0.005
+	if made.Never < worthSaying {
+		return field
+	}
+	if field.Value != "" {
+		field.Value += ": "
+	}
+	field.Value += table.Percent(made.Never) + " likely that it is not reached"
+	switch {
+	case made.Never >= likelyNever:
+		field.Color = table.Red
+	case made.Never >= 0.1:
+		field.Color = table.Yellow
+	}
+	return field
+}
+
+// accuracy says how forecasts like this one have done.
+func accuracy(made *api.Forecast) string {
+	const guess = "a guess: too few jobs have ended to tell how often such an interval holds"
+	switch {
+	case made.Guess && made.Records > 0:
+		return fmt.Sprintf("%s (%s so far)", guess, table.Count(made.Records, "forecast"))
+	case made.Guess:
+		return guess
+	case made.Records > 0:
+		return fmt.Sprintf("of %s like this %s held", table.Count(made.Records, "forecast"), table.Percent(made.Covered))
+	}
+	return ""
+}
+
+// elsewhere says how a job would fare on other GPUs: "3h, $12.00 (by TFLOPS alone)".
+func elsewhere(e *job.Elsewhere) string {
+	text := length(e.Remaining)
+	if e.Cost > 0 {
+		text += ", " + table.Dollars(e.Cost)
+	}
+	if e.Why != "" {
+		text += " (" + e.Why + ")"
+	}
+	return text
+}
+
+// methodTable lists what each method says.
+func (f *Forecasts) methodTable(made *api.Forecast) *table.Table {
+	t := f.NewTable("  METHOD", "REMAINING", "COUNTS", "USUAL ERROR")
+	for _, m := range made.Methods {
+		rest, usual := "no end", ""
+		if m.Remaining >= 0 {
+			rest = length(m.Remaining)
+		}
+		if m.Error >= 0 {
+			usual = table.Percent(m.Error)
+		}
+		t.Row("  "+m.Method, rest, table.Percent(m.Weight), usual)
+	}
+	return t
+}
+
+func orElse(text, other string) string {
+	if text == "" {
+		return other
+	}
+	return text
+}

@@ -1,0 +1,95 @@
+package forecasts
+
+import (
+	"testing"
+	"time"
+
+	"trainyard/internal/api"
+	"trainyard/internal/cli/console"
+	"trainyard/internal/job"
+)
+
+var noon = time.Date(2026, 12, 30, 12, 0, 0, 0, time.UTC)
+
+func TestTimesAreToldByTheClockOfTheMachine(t *testing.T) {
+	t.Parallel()
+	f := &Forecasts{Console: &console.Console{Env: console.Env{Zone: time.FixedZone("CET", 3600)}}}
+	for _, tt := range []struct {
+		low, mid, high time.Duration // from noon UTC
+		want           string
+	}{
+		{time.Hour, 2 * time.Hour, 3 * time.Hour, "today 15:00 CET (14:00 to 16:00)"},
+		{2 * time.Hour, 2 * time.Hour, 2 * time.Hour, "today 15:00 CET"},
+		{time.Hour, 2 * time.Hour, 20 * time.Hour, "today 15:00 CET (today 14:00 to tomorrow 09:00)"},
+		{11 * time.Hour, 20 * time.Hour, 40 * time.Hour, "tomorrow 09:00 CET (tomorrow 00:00 to Fri 1 Jan 2027 05:00)"},
+	} {
+		made := &api.Forecast{End: noon.Add(tt.mid), EndLow: noon.Add(tt.low), EndHigh: noon.Add(tt.high)}
+		if got := f.ends(made, noon); got != tt.want {
+			t.Errorf("%v: %q, want %q", tt.mid, got, tt.want)
+		}
+	}
+}
+
+func TestLatenessIsMeasuredByTheEarlierWish(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		deadline time.Duration // from noon; 0 for none
+		expect   time.Duration
+		want     string
+	}{
+		"nobody said":         {0, 0, ""},
+		"in time":             {5 * time.Hour, 0, "yes: 3h earlier than its deadline"},
+		"perhaps":             {150 * time.Minute, 0, "perhaps: at worst 30m later than its deadline"},
+		"late":                {time.Hour, 0, "no: 1h later than its deadline"},
+		"expected earlier":    {5 * time.Hour, 2 * time.Hour, "no: 1h later than expected (2h after it was submitted)"},
+		"expected later":      {time.Hour, 9 * time.Hour, "no: 1h later than its deadline"},
+		"expected and enough": {0, 9 * time.Hour, "yes: 6h earlier than expected (9h after it was submitted)"},
+	} {
+		j := &api.JobDetail{Job: api.Job{Submitted: noon.Add(-time.Hour)}}
+		if tt.deadline > 0 {
+			j.Deadline = new(noon.Add(tt.deadline))
+		}
+		made := &api.Forecast{End: noon.Add(2 * time.Hour), EndHigh: noon.Add(3 * time.Hour)}
+		if got := late(made, j, &wishes{Expect: job.Duration(tt.expect)}).Value; got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+func TestTheMetricThatMattersMostIsDrawn(t *testing.T) {
+	t.Parallel()
+	for want, metrics := range map[string][]api.Metric{
+		"":         nil,
+		"lr":       {{Name: "lr"}, {Name: "accuracy"}},
+		"Eval/NLL": {{Name: "accuracy"}, {Name: "Eval/NLL"}, {Name: "loss"}},
+		"top1":     {{Name: "loss"}, {Name: "top1", Goal: new(0.9)}},
+	} {
+		if got := choose(metrics); got != want {
+			t.Errorf("of %v %q is chosen, want %q", metrics, got, want)
+		}
+	}
+}
+
+func TestAccuracyIsNotClaimedForGuesses(t *testing.T) {
+	t.Parallel()
+	for want, f := range map[string]job.Forecast{
+		"":                                    {},
+		"of 143 forecasts like this 81% held": {Records: 143, Covered: 0.81},
+		"of 1 forecast like this 100% held":   {Records: 1, Covered: 1},
+		"a guess: too few jobs have ended to tell how often such an interval holds":                      {Guess: true},
+		"a guess: too few jobs have ended to tell how often such an interval holds (7 forecasts so far)": {Guess: true, Records: 7, Covered: 1},
+	} {
+		if got := accuracy(&api.Forecast{Forecast: f}); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestLengthsBeyondReasonAreNotSpelledOut(t *testing.T) {
+	t.Parallel()
+	for want, seconds := range map[string]float64{"0s": 0, "2h 10m": 7800, "12d 3h": 12*86400 + 3*3600, "over 2 years": 3.2e9} {
+		if got := length(seconds); got != want {
+			t.Errorf("%g seconds are %q, want %q", seconds, got, want)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package curve
+
+import (
+	"math"
+	"slices"
+)
+
+// Drawing is a curve as nohistory sees it: where it runs, and between what its points
+// lie in four of five cases.
+type Drawing struct {
+	X, Mid, Low, High []float64
+	Past              int // how many of them are up to the last point; the others are foretold
+}
+
+// Fit draws a curve with so many points from its first point to where until says, evenly over work. Nothing is
+// foretold from a single point of a curve without a goal.
+func Fit(c *Curve, until float64, points int) Drawing {
+	v := look(c)
+	if v == nil || points < 2 || math.IsNaN(until) || math.IsInf(until, 0) {
+		return Drawing{}
+	}
+	pen := v.pen(c)
+	if pen == nil {
+		until = min(until, v.now)
+	}
+	first := v.now * math.Exp(v.x[0])
+	until = max(until, first)
+	var d Drawing
+	for k := range points {
+		x := first + (until-first)*float64(k)/float64(points-1)
+		l := math.Log(x / v.now)
+		mid, low, high := 0.0, 0.0, 0.0
+		if l <= 0 {
+			mid = v.smooth(l)
+			low, high = mid, mid
+			d.Past++
+		} else {
+			mid, low, high = pen(l)
+		}
+		reach := 1.28 * v.noise
+		ends := []float64{v.back(low - reach), v.back(high + reach)}
+		slices.Sort(ends)
+		d.X, d.Mid = append(d.X, x), append(d.Mid, v.back(mid))
+		d.Low, d.High = append(d.Low, ends[0]), append(d.High, ends[1])
+	}
+	return d
+}
+
+// pen returns where the error goes after so much more log work: to the goal when it is expected there, and
+// without a goal as it goes now.
+func (v *view) pen(c *Curve) func(l float64) (mid, low, high float64) {
+	e := slices.Clone(v.e)
+	v.splice()
+	s := v.slope()
+	v.e = e
+	if c.Goal.Set && !met(c) {
+		far := v.far(s)
+		b := v.believe(s, far)
+		slow, usual, fast := far/b.quantile(0.9), far/b.quantile(0.5), far/b.quantile(0.1)
+		return func(l float64) (float64, float64, float64) {
+			return s.level - usual*l, s.level - fast*l, s.level - slow*l
+		}
+	}
+	if math.IsInf(s.err, 1) {
+		return nil
+	}
+	usual := s.fall * math.Exp(steeper)
+	apart := 1.28 * math.Hypot(s.err, unlike*usual)
+	return func(l float64) (float64, float64, float64) {
+		return s.level - usual*l, s.level - (usual+apart)*l, s.level - (usual-apart)*l
+	}
+}
+
+// smooth returns where the curve runs at a point of its past: a line through the points around it, the
+// near ones counting more.
+func (v *view) smooth(l float64) float64 {
+	n := len(v.x)
+	near := min(n, max(4, n/8))
+	from, _ := slices.BinarySearch(v.x, l)
+	from = max(0, min(from-near/2, n-near))
+	wide := 0.0
+	for _, x := range v.x[from : from+near] {
+		wide = max(wide, math.Abs(x-l))
+	}
+	wide = wide*1.0001 + 1e-12
+	var k, sx, sy, sxx, sxy float64
+	for i := from; i < from+near; i++ {
+		x, e := v.x[i]-l, v.e[i]
+		w := 1 - math.Abs(x)/wide
+		k, sx, sy, sxx, sxy = k+w, sx+w*x, sy+w*e, sxx+w*x*x, sxy+w*x*e
+	}
+	if det := k*sxx - sx*sx; det > 1e-12*k*sxx {
+		return (sxx*sy - sx*sxy) / det
+	}
+	return sy / k
+}

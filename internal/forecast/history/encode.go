@@ -1,0 +1,194 @@
+package history
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
+
+// encoder turns what is known of a job into numbers for the learners. Which words and
+// amounts it knows it has learned from past jobs.
+type encoder struct {
+	// Words are yes or no: a word of a field that enough past jobs have, or "batch?" if the amount is not told.
+	Words []wordColumn `json:"words"`
+	// Amounts are logarithms, moved and scaled so that past jobs have mean 0 and deviation 1.
+	Amounts []amountColumn `json:"amounts"`
+	index   map[wordColumn]int
+}
+
+// wordColumn is a word of a field: framework has "pytorch".
+type wordColumn struct {
+	Field string `json:"f"`
+	Word  string `json:"w"`
+}
+
+// amountColumn is an amount as the learners see it.
+type amountColumn struct {
+	Name  string  `json:"name"`
+	Mean  float64 `json:"mean"`
+	Scale float64 `json:"scale"`
+}
+
+// example is one job as the learners see it.
+type example struct {
+	on []int     // the words that it has, in order
+	z  []float64 // its amounts; 0, which is the mean, if not told
+}
+
+const (
+	maxWords = 192 // columns of words
+	maxZ     = 5   // deviations beyond which an amount is cut off
+	maxHyper = 16  // hyper-parameters that become columns
+)
+
+// amounts returns the amounts of a job by name, and the ratios that matter for how long
+// it takes; those that are not told are not there.
+func amounts(f *Features) map[string]float64 {
+	all := map[string]float64{
+		"params": f.Params, "batch": f.Batch, "rate": f.Rate, "amount": f.Amount,
+		"tflops": f.TFLOPS, "gpus": f.GPUs, "nodes": f.Nodes,
+		"batch per gpu": ratio(f.Batch, f.GPUs), "tflops in all": f.TFLOPS * f.GPUs, "samples": f.Batch * f.Amount,
+	}
+	for name, v := range f.Hyper {
+		all["hyper "+name] = math.Abs(v)
+	}
+	out := make(map[string]float64, len(all))
+	for name, v := range all {
+		if finite(v) && v > 0 {
+			out[name] = math.Log(v)
+		}
+	}
+	if finite(f.Target) && f.Target != 0 {
+		out["target"] = math.Asinh(f.Target * 100)
+	}
+	return out
+}
+
+func ratio(a, b float64) float64 {
+	if a <= 0 || b <= 0 {
+		return 0
+	}
+	return a / b
+}
+
+// fields returns the words of a job by field.
+func fields(f *Features) map[string][]string {
+	return map[string][]string{
+		"task": {plain(f.Task)}, "model": {plain(f.Model)}, "metric": {plain(f.Metric)},
+		"framework": nameWords(f.Framework), "gpu": words(f.GPU), 
+	}
+}
+
+// learnEncoder learns words and amounts from past jobs. A column that is the same in nearly all of
+// them teaches nothing and is left out.
+func learnEncoder(past []*Past) *encoder {
+	e := &encoder{}
+	values := map[string][]float64{}
+	seen := map[wordColumn]int{}
+	groups := map[wordColumn]map[string]bool{} // that have it
+	all := map[string]bool{}
+	for _, p := range past {
+		all[groupOf(p)] = true
+		for name, v := range amounts(&p.Features) {
+			values[name] = append(values[name], v)
+		}
+		for column := range wordsOf(&p.Features) {
+			seen[column]++
+			if groups[column] == nil {
+				groups[column] = map[string]bool{}
+			}
+			groups[column][groupOf(p)] = true
+		}
+	}
+	few := max(2, len(past)/200)
+	hypers := 0
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		v := values[name]
+		if strings.HasPrefix(name, "hyper ") {
+			if hypers == maxHyper || len(v) < len(past)/20 {
+				continue
+			}
+			hypers++
+		}
+		mean, deviation := moments(v)
+		if deviation > 1e-9 {
+			e.Amounts = append(e.Amounts, amountColumn{Name: name, Mean: mean, Scale: deviation})
+		}
+		if missing := len(past) - len(v); missing >= few && len(v) >= few {
+			e.Words = append(e.Words, wordColumn{name, "?"})
+		}
+	}
+	var common []wordColumn
+	for column, n := range seen {
+		// What one group alone has says who it is, not what it does.
+		if n >= few && len(past)-n >= few && (len(all) < folds || len(groups[column]) > 1) {
+			common = append(common, column)
+		}
+	}
+	slices.SortFunc(common, func(a, b wordColumn) int {
+		return cmp.Or(cmp.Compare(seen[b], seen[a]), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Word, b.Word))
+	})
+	e.Words = append(e.Words, common[:min(len(common), maxWords)]...)
+	e.prepare()
+	return e
+}
+
+// wordsOf returns the words of a job, each once.
+func wordsOf(f *Features) map[wordColumn]bool {
+	set := map[wordColumn]bool{}
+	for field, list := range fields(f) {
+		for _, w := range list {
+			if w != "" {
+				set[wordColumn{field, w}] = true
+			}
+		}
+	}
+	return set
+}
+
+// prepare makes the encoder ready after its columns are known.
+func (e *encoder) prepare() {
+	e.index = make(map[wordColumn]int, len(e.Words))
+	for i, w := range e.Words {
+		e.index[w] = i
+	}
+}
+
+// encode returns a job as the learners see it.
+func (e *encoder) encode(f *Features) example {
+	x := example{z: make([]float64, len(e.Amounts))}
+	have := amounts(f)
+	for i, c := range e.Amounts {
+		if v, ok := have[c.Name]; ok {
+			x.z[i] = min(max((v-c.Mean)/c.Scale, -maxZ), maxZ)
+		}
+	}
+	for i, w := range e.Words {
+		if _, told := have[w.Field]; w.Word == "?" && !told {
+			x.on = append(x.on, i)
+		}
+	}
+	for w := range wordsOf(f) {
+		if i, ok := e.index[w]; ok {
+			x.on = append(x.on, i)
+		}
+	}
+	slices.Sort(x.on)
+	return x
+}
+
+// width is how many inputs a learner has.
+func (e *encoder) width() int { return len(e.Words) + len(e.Amounts) }
+
+// moments returns mean and standard deviation.
+func moments(v []float64) (mean, deviation float64) {
+	for _, x := range v {
+		mean += x / float64(len(v))
+	}
+	for _, x := range v {
+		deviation += (x - mean) * (x - mean) / float64(len(v))
+	}
+	return mean, math.Sqrt(deviation)
+}

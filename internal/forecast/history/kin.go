@@ -1,0 +1,126 @@
+package history
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// kinship is how much one job is like another by what is known of them: 0 is not at all,
+// 1 is the same kind of job. A metric, a task or a model that both name
+// and name differently sets them apart, whatever else they share; without any of these
+// they are known by their names and commands.
+func kinship(a, b *traits) float64 {
+	if differ(a.metric, b.metric) || differ(a.task, b.task) && differ(a.model, b.model) {
+		return 0
+	}
+	named := max(overlap(a.name, b.name), 0.8*overlap(a.command, b.command))
+	var kin float64
+	switch {
+	case same(a.model, b.model):
+		kin = 1
+	case differ(a.model, b.model):
+		// Another model may be trained on the same data to the same end.
+		if same(a.task, b.task) && same(a.metric, b.metric) {
+			kin = 0.25 + 0.5*named
+		}
+	case same(a.task, b.task) && same(a.metric, b.metric):
+		kin = 0.5 + 0.5*named
+	case named >= 0.5:
+		kin = named
+	case same(a.metric, b.metric) && a.target != 0 && a.target == b.target:
+		kin = 0.25
+	}
+	if kin > 0 && a.owner != "" && a.owner != b.owner {
+		kin *= 0.9
+	}
+	if a.target != 0 && b.target != 0 && math.Abs(a.target-b.target) > 0.01*max(math.Abs(a.target), math.Abs(b.target)) {
+		kin *= otherTarget
+	}
+	return kin * math.Exp(-apart(a, b))
+}
+
+// otherTarget is what is left of kinship if jobs aim at different values: people change
+// the target mostly when they change the model or the data.
+const otherTarget = 0.3
+
+// apart adds up how far the numbers of two jobs that shape a curve are from each other:
+// those that both name, as factors.
+func apart(a, b *traits) float64 {
+	sum := 0.0
+	for i := range a.shape {
+		if x, y := a.shape[i], b.shape[i]; x > 0 && y > 0 {
+			sum += min(math.Abs(math.Log(x/y)), 2)
+		}
+	}
+	return apartness * sum
+}
+
+// apartness is what a factor of e in batch, rate or size costs in kinship, as a logarithm.
+const apartness = 0.5
+
+// traits are the features of a job as they are compared.
+type traits struct {
+	metric, task, model, owner string
+	name, command              []string // their words, sorted
+	target                     float64
+	shape                      [3]float64 // batch, rate, parameters
+}
+
+func traitsOf(f *Features) traits {
+	return traits{
+		metric: plain(f.Metric), task: plain(f.Task), model: plain(f.Model), owner: plain(f.Owner),
+		name: nameWords(f.Name), command: nameWords(f.Command),
+		target: f.Target, shape: [3]float64{f.Batch, f.Rate, f.Params},
+	}
+}
+
+func same(a, b string) bool   { return a != "" && a == b }
+func differ(a, b string) bool { return a != "" && b != "" && a != b }
+
+// plain makes one of "Val-Loss", "val_loss" and "val/loss".
+func plain(s string) string { return strings.Join(words(s), "_") }
+
+// words are the words of a name in lower case.
+func words(s string) []string {
+	return strings.FieldsFunc(strings.ToLower(s), func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '.'
+	})
+}
+
+// nameWords are the words of a name without its numbers: the seventh run of a kind is
+// called as the sixth is.
+func nameWords(s string) []string {
+	if len(s) > maxName {
+		s = s[:maxName]
+	}
+	list := slices.DeleteFunc(words(s), func(w string) bool {
+		return strings.IndexFunc(w, unicode.IsLetter) < 0
+	})
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// maxName is how much of a name or a command is looked at.
+const maxName = 400
+
+// overlap is how many of the words of two names are in both, as a part of all.
+func overlap(a, b []string) float64 {
+	if len(a) == 0 || len(b) == 0 {
+		return 0
+	}
+	both, j := 0, 0
+	for _, w := range a {
+		for j < len(b) && b[j] < w {
+			j++
+		}
+		if j < len(b) && b[j] == w {
+			both++
+		}
+	}
+	return float64(both) / float64(len(a)+len(b)-both)
+}
+
+// finite reports whether a number is one.
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

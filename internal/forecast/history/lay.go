@@ -1,0 +1,247 @@
+package history
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// way is how matches are weighed. Jobs that count steps mostly run on the same scale, and
+// a match that needs another is the less likely; jobs that count seconds on all kinds of
+// machines have no common scale. Which holds is learned from past jobs.
+type way struct {
+	stiff float64 // how unlikely another scale is
+	used  int     // past jobs that an answer goes by
+	sharp float64 // how much more a better fit counts
+}
+
+// usual is the way where nothing has been learned.
+var usual = way{stiff: 1, used: 20, sharp: 0.5}
+
+// ways are those that are tried; they go from no common scale to one that holds mostly.
+var ways = []way{{stiff: 0.1, used: 12, sharp: 0.5}, usual, {stiff: 10, used: 40, sharp: 0.25}}
+
+const (
+	coarse = 24   // scales at which each past curve is tried before the best is refined
+	least  = 0.02 // part of the way that a job has come at least
+	near   = 0.1  // logarithm of a scale that is still the same
+	unseen = 0.01 // difference that is taken where a past curve has no points
+	far    = 0.2  // difference beyond which a larger one hardly counts more
+	noise  = 4e-6 // squared difference below which fits are equally good
+)
+
+// fit is a past curve laid under the running one.
+type fit struct {
+	*cousin
+	reach float64 // root of the part of its work after which it had come to the goal; 0 if it did not
+	root  float64 // of the part of the way that the running job has come, as this one says
+	miss  float64 // mean squared difference
+	cost  float64 // miss, and what its scale costs
+}
+
+// endOf returns where the fit says the goal is.
+func (f *fit) endOf(s *sight) float64 { return s.now / (f.root * f.root) }
+
+// layAll lays all past curves under the running one, the best first.
+func (s *sight) layAll(kin []cousin, w way) []fit {
+	fits := make([]fit, len(kin))
+	misses := make([][coarse]float64, len(kin))
+	bests := make([]float64, len(kin))
+	for i := range kin {
+		f := &fits[i]
+		f.cousin, f.reach = &kin[i], s.reach(&kin[i])
+		bests[i] = s.try(f, &misses[i])
+	}
+	// What the better ones miss is what can be expected; few points always fit.
+	slices.Sort(bests)
+	n := float64(len(s.root))
+	expected := max(bests[len(bests)/5]*n/max(n-1.5, 0.5), noise)
+	stiff := w.stiff * expected / n
+	for i := range fits {
+		s.choose(&fits[i], &misses[i], stiff)
+	}
+	// A fit of one that is less alike has to be that much better.
+	slices.SortStableFunc(fits, func(a, b fit) int { return cmp.Compare(a.cost/a.kin, b.cost/b.kin) })
+	return fits
+}
+
+// grid returns the k-th of the scales that are tried, as the root of the part of the way.
+func grid(k int) float64 {
+	return math.Pow(least, 0.5-0.5*float64(k)/(coarse-1))
+}
+
+// try compares a past curve at all scales of the grid and returns how much the best misses.
+func (s *sight) try(f *fit, misses *[coarse]float64) float64 {
+	c := s.values(f.prepared)
+	whole := f.reach
+	if whole == 0 {
+		whole = 1
+	}
+	best := math.Inf(1)
+	for k := range coarse {
+		misses[k] = s.diff(&c, grid(k)*whole)
+		best = min(best, misses[k])
+	}
+	return best
+}
+
+// choose finds the best scale of a past curve between those of the grid.
+func (s *sight) choose(f *fit, misses *[coarse]float64, stiff float64) {
+	c := s.values(f.prepared)
+	whole := f.reach
+	if whole == 0 {
+		whole = 1
+	}
+	past := math.Log(whole * whole * f.end)
+	strange := func(root float64) float64 {
+		z := (math.Log(s.now/(root*root)) - past) / near
+		return stiff * 1.5 * math.Log1p(z*z/2) // as Student's distribution has it: far is hardly worse than away
+	}
+	f.cost = math.Inf(1)
+	take := func(root, miss float64) {
+		if cost := miss + strange(root); cost < f.cost {
+			f.root, f.miss, f.cost = root, miss, cost
+		}
+	}
+	for k := range coarse {
+		take(grid(k), misses[k])
+	}
+	ratio := grid(1) / grid(0)
+	for range 4 {
+		ratio = math.Sqrt(ratio)
+		for _, root := range [2]float64{f.root / ratio, min(f.root*ratio, 1)} {
+			take(root, s.diff(&c, root*whole))
+		}
+	}
+}
+
+// compared is what is compared of two curves: logarithms where all values have one.
+type compared struct {
+	mine, theirs []float64
+	from         float64 // stretch in which the past curve has its first point
+	unit         float64 // of a squared difference
+	unknown      float64 // what a point costs under which the past curve has none
+	tame         float64 // of squared differences that are larger than others by far
+}
+
+func (s *sight) values(h *prepared) compared {
+	if s.log != nil && h.log != nil {
+		return compared{s.log, h.log, h.from, 1, unseen * unseen, 1 / (far * far)}
+	}
+	unit := s.height * s.height
+	return compared{s.plain, h.plain, h.from, unit, unseen * unseen * unit, 1 / (far * far * unit)}
+}
+
+// reach returns the root of the part of a past job's work after which it had come to the
+// goal; 0 if it never did.
+func (s *sight) reach(h *cousin) float64 {
+	if !s.goal.Set || h.goal.Set && math.Abs(h.goal.Value-s.goal.Value) <= 0.001*h.height {
+		return 1
+	}
+	for k := 1; k <= cells; k++ {
+		if !s.goal.Met(h.plain[k]) {
+			continue
+		}
+		from, to := h.plain[k-1], h.plain[k]
+		part := 1.0
+		if from != to {
+			part = min(max((s.goal.Value-from)/(to-from), 0), 1)
+		}
+		return (float64(k-1) + part) / cells
+	}
+	if math.Abs(h.plain[cells]-s.goal.Value) <= 0.01*h.height {
+		return 1 // it ended a hair short of it
+	}
+	return 0
+}
+
+// diff is the weighted mean squared difference between the curve and a past one of which root²
+// is done. Before its first point nothing is known of the past one but that it was no
+// better than there.
+func (s *sight) diff(c *compared, root float64) float64 {
+	sum := 0.0
+	root *= cells
+	for i, r := range s.root {
+		at := r * root
+		k := min(int(at), cells-1)
+		d := c.mine[i] - c.theirs[k] - (at-float64(k))*(c.theirs[k+1]-c.theirs[k])
+		if at < c.from {
+			sum += s.weight[i] * c.unknown
+		}
+		d *= d
+		sum += s.weight[i] * d / (1 + d*c.tame) // a few points that are far off do not decide
+	}
+	return sum / c.unit
+}
+
+// conclude weighs what the past jobs say.
+func (s *sight) conclude(fits []fit, w way) Match {
+	scale := max(fits[0].cost, noise)
+	var m Match
+	var said []weighed
+	sum, never, miss := 0.0, 0.0, 0.0
+	floor := s.now + s.step/2 // the goal is met at a later point than the last
+	for i := range fits {
+		f := &fits[i]
+		weight := f.kin * math.Exp(-min(w.sharp*(f.cost-fits[0].cost)/scale, 500)) // never quite nothing
+		if f.reach == 0 {
+			if f.ranOut(s) {
+				never += weight
+			}
+			continue
+		}
+		if len(said) == w.used {
+			break
+		}
+		end := max(f.endOf(s), floor)
+		m.Like = append(m.Like, Like{
+			Job: f.past.Job, Name: f.past.Features.Name, End: end,
+			Scale: f.endOf(s) / (f.reach * f.reach * f.end), Error: math.Sqrt(f.miss), Weight: weight,
+		})
+		said = append(said, weighed{end, weight})
+		sum += weight
+		miss += weight * f.miss
+	}
+	m.Never = never / (never + sum)
+	m.Fit = math.Sqrt(miss / sum)
+	slices.SortFunc(said, func(a, b weighed) int { return cmp.Compare(a.value, b.value) })
+	m.End, m.Low, m.High = quantile(said, 0.5), quantile(said, 0.1), quantile(said, 0.9)
+	for i := range m.Like {
+		m.Like[i].Weight /= sum
+	}
+	slices.SortStableFunc(m.Like, func(a, b Like) int { return cmp.Compare(b.Weight, a.Weight) })
+	m.Like = m.Like[:min(len(m.Like), shown)]
+	return m
+}
+
+// ranOut reports whether a past job that did not come to the goal wanted to: it went on as
+// long as it was asked to, or had a goal that was no easier.
+func (f *fit) ranOut(s *sight) bool {
+	return !f.goal.Set || s.goal.Met(f.goal.Value)
+}
+
+// weighed is a value and what it counts.
+type weighed struct{ value, weight float64 }
+
+// quantile returns the value below which a part of the weight is, along straight lines
+// between the middles of the values, which are in order.
+func quantile(list []weighed, part float64) float64 {
+	sum := 0.0
+	for _, v := range list {
+		sum += v.weight
+	}
+	before, done := list[0], 0.0
+	at := math.Inf(-1) // where the one before has its middle
+	for _, v := range list {
+		middle := (done + v.weight/2) / sum
+		if middle >= part {
+			if math.IsInf(at, -1) || middle == at {
+				return v.value
+			}
+			return before.value + (v.value-before.value)*(part-at)/(middle-at)
+		}
+		before, at = v, middle
+		done += v.weight
+	}
+	return before.value
+}

@@ -1,0 +1,208 @@
+package history
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/forecast/curve"
+	"trainyard/internal/id"
+)
+
+// Query asks which past jobs a running one is like.
+type Query struct {
+	Curve    *curve.Curve
+	Features Features
+	Job      id.Job           // the job itself: not matched with its own past
+	Group    string           // of past jobs that are left out; "" leaves none out
+	Before   time.Time        // only past jobs that had ended by then; zero means all
+	Skip     func(*Past) bool // further past jobs to leave out; nil leaves none out
+}
+
+// Match is what past jobs say about where a curve reaches its goal.
+type Match struct {
+	curve.Estimate
+	Low, High float64 // where one in ten of the matches is below, and above
+	Fit       float64 // how far the matched curves are from this one: the root of the mean squared difference of logarithms
+	Like      []Like  // those that it goes by, the best first
+}
+
+// Like is a past job that was matched.
+type Like struct {
+	Job    id.Job
+	Name   string
+	End    float64 // where it says the goal is reached
+	Scale  float64 // work here for one of its
+	Error  float64 // as Fit
+	Weight float64 // its word's part of the answer, 0 to 1
+}
+
+const (
+	points = 48 // of the running job's curve that are compared
+	tried  = 96 // past jobs whose curves are compared at most
+	shown  = 7  // past jobs that an answer names
+	// unlike is how far from all past curves a curve may be, as Fit, and still be said to go as they did.
+	unlike = 0.15
+)
+
+// Match lays the curve over those of its like, each stretched so that it fits best, and
+// says where they say the goal is.
+func (p *Pool) Match(q Query) (Match, error) {
+	return p.match(&q, p.ways[kindOf(&q.Features)])
+}
+
+// match does so in one way of weighing.
+func (p *Pool) match(q *Query, w way) (Match, error) {
+	seen := look(q.Curve)
+	if len(seen.root) == 0 {
+		return Match{}, fault.New(fault.NotFound, "nothing_alike", "the job has no points yet")
+	}
+	kin := p.kin(q, &seen)
+	if len(kin) == 0 {
+		return Match{}, p.nothingAlike(q)
+	}
+	fits := seen.layAll(kin, w)
+	switch {
+	case !slices.ContainsFunc(fits, func(f fit) bool { return f.reach > 0 }):
+		return Match{}, fault.New(fault.NotFound, "nothing_alike", "no job like this one that has ended got as far as its goal")
+	case fits[0].miss > unlike*unlike:
+		return Match{}, fault.New(fault.NotFound, "nothing_alike", "jobs of this kind have ended, but none went as this one does")
+	}
+	return seen.conclude(fits, w), nil
+}
+
+// nothingAlike says that there is nothing to go by, and what would change that.
+func (p *Pool) nothingAlike(q *Query) error {
+	e := fault.New(fault.NotFound, "nothing_alike", "no job like this one has ended yet")
+	if p.Len() == 0 {
+		return e.WithRemedy("none has ended with a curve")
+	}
+	if q.Features.Model == "" && q.Features.Task == "" {
+		return e.WithRemedy("say in the job file what it trains: model: {kind: …, task: …}")
+	}
+	return e
+}
+
+// cousin is a past job that is alike.
+type cousin struct {
+	*prepared
+	kin float64
+}
+
+// kin returns the past jobs that are alike, the nearest first.
+func (p *Pool) kin(q *Query, s *sight) []cousin {
+	mine := traitsOf(&q.Features)
+	var list []cousin
+	for i := range p.all {
+		h := &p.all[i]
+		switch {
+		case h.rising != s.rising && (h.goal.Set || q.Curve.Goal.Set),
+			q.Job != "" && h.past.Job == q.Job,
+			q.Group != "" && h.past.Group == q.Group,
+			!q.Before.IsZero() && !h.past.Finished.Before(q.Before),
+			q.Skip != nil && q.Skip(h.past):
+			continue
+		}
+		if k := kinship(&mine, &h.traits); k > 0.05 {
+			list = append(list, cousin{h, k})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b cousin) int { return cmp.Compare(b.kin, a.kin) })
+	return list[:min(len(list), tried)]
+}
+
+// sight is the running job's curve as it is compared.
+type sight struct {
+	now    float64   // work done at its last point
+	step   float64   // work from the point before it to the last
+	root   []float64 // of the work at each point, as a part of now
+	plain  []float64
+	log    []float64 // nil if a value is not positive
+	weight []float64 // sums to 1; the newest count most
+	goal   curve.Goal
+	rising bool
+	height float64 // how far the values reach
+}
+
+// look thins a curve out and weighs its points.
+func look(c *curve.Curve) sight {
+	if c == nil {
+		return sight{}
+	}
+	x, y := clean(c.X, c.Y)
+	for len(x) > 0 && x[0] <= 0 {
+		x, y = x[1:], y[1:]
+	}
+	if len(x) == 0 {
+		return sight{}
+	}
+	s := sight{now: x[len(x)-1], goal: c.Goal, rising: c.Goal.Rising}
+	if len(x) > 1 {
+		s.step = s.now - x[len(x)-2]
+	}
+	if !c.Goal.Set {
+		s.rising = y[len(y)-1] > y[0]
+	}
+	x, y = thin(x, y)
+	low, high := y[0], y[0]
+	positive := !c.Goal.Set || c.Goal.Value > 0
+	for i := range x {
+		s.root = append(s.root, math.Sqrt(x[i]/s.now))
+		positive = positive && y[i] > 0
+		low, high = min(low, y[i]), max(high, y[i])
+	}
+	s.plain, s.height = y, high-low
+	if c.Goal.Set {
+		s.height = max(s.height, math.Abs(y[0]-c.Goal.Value))
+	}
+	if s.height == 0 {
+		s.height = max(math.Abs(y[0]), 1e-300)
+	}
+	if positive {
+		for _, v := range y {
+			s.log = append(s.log, math.Log(v))
+		}
+	}
+	s.weigh()
+	return s
+}
+
+// weigh lets the last fifth of the points count half: that is how the curve goes now.
+func (s *sight) weigh() {
+	n := float64(len(s.root))
+	sum := 0.0
+	for i := range s.root {
+		w := math.Exp2(-(n - 1 - float64(i)) / max(n/5, 1))
+		s.weight = append(s.weight, w)
+		sum += w
+	}
+	for i := range s.weight {
+		s.weight[i] /= sum
+	}
+}
+
+// thin returns at most so many points of a curve as are compared: each the mean of
+// those in its stretch. Stretches are as wide as those of a past curve.
+func thin(x, y []float64) (tx, ty []float64) {
+	if len(x) <= points {
+		return x, y
+	}
+	last := x[len(x)-1]
+	i := 0
+	for k := range points {
+		part := float64(k+1) / points
+		until := last * part * part
+		from := i
+		sx, sy := 0.0, 0.0
+		for i < len(x) && (x[i] <= until || k == points-1) {
+			sx, sy = sx+x[i], sy+y[i]
+			i++
+		}
+		if n := float64(i - from); n > 0 {
+			tx, ty = append(tx, sx/n), append(ty, sy/n)
+		}
+	}
+	return tx, ty
+}

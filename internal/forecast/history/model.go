@@ -1,0 +1,221 @@
+package history
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"trainyard/internal/fault"
+)
+
+// The learners, as Score names them.
+const (
+	mlp    = "mlp"
+	trees  = "trees"
+	linear = "linear"
+	// Blend is what they say together: the model's answer.
+	Blend = "blend"
+)
+
+// format is changed when a model that was stored can no longer be read.
+const format = 1
+
+// Model says how long a job will take, by what is known of it before it runs. It is never
+// changed after training but for its Version, and may be kept as JSON.
+type Model struct {
+	Card
+	parts parts
+}
+
+// Card is what is shown of a model.
+type Card struct {
+	Version    int       `json:"version"`    // counted by who trains
+	Digest     string    `json:"digest"`     // of all that its answers depend on
+	Seed       uint64    `json:"seed"`       // of its training
+	Records    int       `json:"records"`    // finished jobs that it has learned from
+	Groups     int       `json:"groups"`     // that were held out as a whole to judge it; 0 if single jobs were
+	Newest     time.Time `json:"newest"`     // when the last of them ended
+	Validation []Score   `json:"validation"` // how wrong each learner, and their blend, was about jobs that it had not seen
+}
+
+// Score is how wrong a learner was about jobs that it had not seen, relative to how long they took.
+type Score struct {
+	Learner  string  `json:"learner"`
+	Median   float64 `json:"median"`
+	P80      float64 `json:"p80"`      // four of five were less wrong
+	Within25 float64 `json:"within25"` // part of them that was at most 25 % off
+	Weight   float64 `json:"weight"`   // of its word in the blend
+	Records  int     `json:"records"`
+}
+
+// Duration is how long a job takes in all, in seconds, with an interval that held for four of five
+// jobs of other groups.
+type Duration struct {
+	Low, Mid, High float64
+	Like           int      // finished jobs of its kind that were learned from
+	Unknown        []string // what finished jobs told and this one does not; the interval is wider for it
+}
+
+// parts are what the answers depend on.
+type parts struct {
+	Format    int        `json:"format"`
+	Encoder   *encoder   `json:"encoder"`
+	Known     *known     `json:"known"`
+	Mean      float64    `json:"mean"`
+	Scale     float64    `json:"scale"`
+	Weights   [3]float64 `json:"weights"` // of networks, forests, lines
+	Networks  []*network `json:"networks"`
+	Forests   []*forest  `json:"forests"`
+	Lines     []*line    `json:"lines"`
+	Residuals []float64  `json:"residuals"` // logarithm of the truth over the answer, in order
+}
+
+// Predict says how long a job takes in all of which elapsed seconds have been run. It refuses to
+// answer about a job that is unlike those that it has learned from.
+func (m *Model) Predict(f Features, elapsed float64) (Duration, error) {
+	if err := m.parts.Known.check(&f); err != nil {
+		return Duration{}, err
+	}
+	d := Duration{Like: m.parts.Known.like(&f)}
+	var doubt float64
+	d.Unknown, doubt = m.parts.Known.untold(&f)
+	m.parts.band(&d, m.parts.say(&f), doubt, elapsed)
+	return d, nil
+}
+
+// say returns the logarithm of the seconds.
+func (p *parts) say(f *Features) float64 {
+	x := p.Encoder.encode(f)
+	words := len(p.Encoder.Words)
+	var way pass
+	sum := 0.0
+	for k := range p.Lines {
+		part := 0.0
+		if p.Weights[0] > 0 {
+			part += p.Weights[0] * p.Networks[k].run(&x, words, &way)
+		}
+		if p.Weights[1] > 0 {
+			part += p.Weights[1] * p.Forests[k].run(&x, words)
+		}
+		if p.Weights[2] > 0 {
+			part += p.Weights[2] * p.Lines[k].run(&x, words)
+		}
+		sum += part / float64(len(p.Lines))
+	}
+	return p.Mean + p.Scale*sum
+}
+
+// longest is the logarithm of the longest duration that is said: three thousand years.
+const longest = 25.0
+
+// band puts the interval around an answer: by how much answers were wrong, given that the job is not done
+// yet. doubt is the variance that comes from what is not known of the job.
+func (p *parts) band(d *Duration, mid, doubt, elapsed float64) {
+	r := p.Residuals
+	_, deviation := moments(r)
+	wider := math.Sqrt(1 + doubt/max(deviation*deviation, 1e-6))
+	at := func(k int) float64 {
+		return math.Exp(min(mid+wider*r[min(max(k, 0), len(r)-1)], longest))
+	}
+	first := 0 // of the residuals by which the job would not be done yet
+	if elapsed > 0 && finite(elapsed) {
+		first = len(r)
+		for k := range r {
+			if at(k) > elapsed {
+				first = k
+				break
+			}
+		}
+	}
+	left := len(r) - first
+	if left < max(5, len(r)/50) {
+		p.late(d, elapsed, wider)
+		return
+	}
+	// The (n+1)th parts of the list, so that one more job would fall between with the chance that is said.
+	n := float64(left + 1)
+	d.Low = at(first + int(math.Floor(0.1*n)) - 1)
+	d.High = at(first + int(math.Ceil(0.9*n)) - 1)
+	d.Mid = (at(first+(left-1)/2) + at(first+left/2)) / 2
+	if first > 0 {
+		d.Low = max(d.Low, elapsed)
+	}
+}
+
+// late is for a job that runs longer than nearly all were wrong by: the more it is over, the longer
+// it may still take, as the worst of the past residuals had it.
+func (p *parts) late(d *Duration, elapsed, wider float64) {
+	r := p.Residuals
+	tail := r[len(r)-max(len(r)/10, 2):]
+	over, _ := moments(tail)
+	over = max((over-tail[0])*wider, 0.05)
+	after := func(part float64) float64 { return min(elapsed*math.Exp(-over*math.Log(1-part)), math.Exp(longest)) }
+	d.Low, d.Mid, d.High = after(0.1), after(0.5), after(0.9)
+	d.Mid, d.High = max(d.Mid, d.Low), max(d.High, d.Mid)
+}
+
+// stored is how a model is written.
+type stored struct {
+	Card  Card  `json:"card"`
+	Parts parts `json:"parts"`
+}
+
+// MarshalJSON writes the model.
+func (m *Model) MarshalJSON() ([]byte, error) {
+	return json.Marshal(stored{m.Card, m.parts})
+}
+
+// UnmarshalJSON reads a model, and refuses one that is damaged or of another format.
+func (m *Model) UnmarshalJSON(text []byte) error {
+	var s stored
+	if err := json.Unmarshal(text, &s); err != nil {
+		return fault.New(fault.Invalid, "bad_model", "the model of durations cannot be read").WithRemedy("train it anew").WithCause(err)
+	}
+	bad := func(why string) error {
+		return fault.New(fault.Invalid, "bad_model", "the model of durations %s", why).WithRemedy("train it anew")
+	}
+	if s.Parts.Format != format {
+		return bad(fmt.Sprintf("is of format %d, not %d", s.Parts.Format, format))
+	}
+	read := Model{Card: s.Card, parts: s.Parts}
+	if !read.parts.sound() || read.digest() != read.Digest {
+		return bad("is damaged")
+	}
+	read.parts.Encoder.prepare()
+	*m = read
+	return nil
+}
+
+// sound reports whether all parts are there and fit together.
+func (p *parts) sound() bool {
+	if p.Encoder == nil || p.Known == nil || len(p.Residuals) == 0 || len(p.Lines) == 0 ||
+		len(p.Networks) != len(p.Lines) || len(p.Forests) != len(p.Lines) || !slices.IsSorted(p.Residuals) {
+		return false
+	}
+	inputs := p.Encoder.width()
+	for k := range p.Lines {
+		n, f, l := p.Networks[k], p.Forests[k], p.Lines[k]
+		if n == nil || f == nil || l == nil || len(l.W) != inputs || !f.sound(inputs) || !n.sound(inputs) {
+			return false
+		}
+	}
+	return true
+}
+
+// seal computes the digest.
+func (m *Model) seal() { m.Digest = m.digest() }
+
+// digest is a name for all that the answers depend on. Parts that cannot be written, which
+// finite numbers never are, have none.
+func (m *Model) digest() string {
+	text, err := json.Marshal(m.parts)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}

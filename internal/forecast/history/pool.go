@@ -1,0 +1,148 @@
+package history
+
+import (
+	"cmp"
+	"encoding/json"
+	"math"
+	"slices"
+
+	"trainyard/internal/forecast/curve"
+)
+
+// cells is into how many stretches a past curve is cut. They are narrow at the beginning,
+// where curves bend most: stretch k ends at (k/cells)² of the work.
+const cells = 192
+
+// Pool is past jobs whose curves have been prepared to be laid under others. It is
+// never changed, so that many may ask it at once.
+type Pool struct {
+	all  []prepared
+	ways map[string]way // how the curves of a kind of job are best compared, by what came of it
+}
+
+// prepared is a past job with its curve as it is looked up.
+type prepared struct {
+	past   *Past
+	traits traits
+	rising bool
+	goal   curve.Goal
+	// plain and log are the values, and their logarithms if all are positive, at the ends of the
+	// stretches of the work until End; log is nil otherwise.
+	plain, log []float64
+	from       float64 // stretch of its first point
+	end        float64 // work of the whole job
+	height     float64 // how far the values reach
+}
+
+// NewPool prepares past jobs. Those without a curve are left out.
+func NewPool(past []Past) *Pool {
+	p := &Pool{}
+	for i := range past {
+		if q, ok := prepare(&past[i]); ok {
+			p.all = append(p.all, q)
+		}
+	}
+	// The order in which jobs are given must not matter.
+	slices.SortStableFunc(p.all, func(a, b prepared) int { return compare(a.past, b.past) })
+	p.ways = p.learnWays()
+	return p
+}
+
+// Len returns how many past jobs have a curve.
+func (p *Pool) Len() int { return len(p.all) }
+
+// compare puts past jobs in order: the newest first.
+func compare(a, b *Past) int {
+	if c := b.Finished.Compare(a.Finished); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(a.Job, b.Job); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(a.Group, b.Group); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(a.Seconds, b.Seconds); c != 0 {
+		return c
+	}
+	// Two records of one name: whatever tells them apart. Marshal cannot fail for finite numbers, and
+	// others compare as equal.
+	x, errX := json.Marshal(a.Features)
+	y, errY := json.Marshal(b.Features)
+	if errX != nil || errY != nil {
+		return 0
+	}
+	return cmp.Compare(string(x), string(y))
+}
+
+// prepare cuts the curve of a past job into stretches; it returns false if there is
+// nothing to cut.
+func prepare(p *Past) (prepared, bool) {
+	x, y := clean(p.Curve.X, p.Curve.Y)
+	if len(x) < 3 {
+		return prepared{}, false
+	}
+	end := p.End
+	if !finite(end) || end <= 0 || end > x[len(x)-1]*1.5 {
+		end = x[len(x)-1]
+	}
+	q := prepared{past: p, traits: traitsOf(&p.Features), goal: p.Curve.Goal, end: end, plain: make([]float64, cells+1)}
+	q.from = cells * math.Sqrt(min(x[0]/end, 1))
+	positive := true
+	at := 0
+	for k := range q.plain {
+		part := float64(k) / cells
+		q.plain[k] = lookup(x, y, end*part*part, &at)
+		positive = positive && q.plain[k] > 0
+	}
+	if positive {
+		q.log = make([]float64, len(q.plain))
+		for k, v := range q.plain {
+			q.log[k] = math.Log(v)
+		}
+	}
+	q.height = slices.Max(q.plain) - slices.Min(q.plain)
+	q.rising = p.Curve.Goal.Rising
+	if !p.Curve.Goal.Set {
+		q.rising = q.plain[cells] > q.plain[cells/8]
+	}
+	return q, true
+}
+
+// clean returns the points of a curve that are numbers and go on, each value the
+// middle of itself and its neighbours: one outlier is not a shape.
+func clean(xs, ys []float64) (x, y []float64) {
+	n := min(len(xs), len(ys))
+	x, y = make([]float64, 0, n), make([]float64, 0, n)
+	for i := range n {
+		if finite(xs[i]) && finite(ys[i]) && xs[i] >= 0 && (len(x) == 0 || xs[i] > x[len(x)-1]) {
+			x, y = append(x, xs[i]), append(y, ys[i])
+		}
+	}
+	if len(y) < 5 {
+		return x, y
+	}
+	smooth := slices.Clone(y)
+	for i := 1; i+1 < len(y); i++ {
+		smooth[i] = max(min(y[i-1], y[i]), min(max(y[i-1], y[i]), y[i+1]))
+	}
+	return x, smooth
+}
+
+// lookup returns the value of a curve at a place, along straight lines between its points;
+// before the first and after the last it is theirs. It goes on from *at, so that rising
+// places are found without a search.
+func lookup(x, y []float64, place float64, at *int) float64 {
+	for *at+1 < len(x) && x[*at+1] < place {
+		*at++
+	}
+	i := *at
+	switch {
+	case place <= x[0]:
+		return y[0]
+	case i+1 >= len(x):
+		return y[len(y)-1]
+	}
+	part := (place - x[i]) / (x[i+1] - x[i])
+	return y[i] + part*(y[i+1]-y[i])
+}

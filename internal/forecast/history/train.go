@@ -1,0 +1,253 @@
+package history
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"trainyard/internal/fault"
+)
+
+const (
+	// MinRecords is how many finished jobs there must be before durations are learned.
+	MinRecords = 20
+	// MaxRecords is from how many durations are learned at most: the newest.
+	MaxRecords = 20_000
+	folds      = 4
+)
+
+// Train learns how long jobs take from those that have ended. Past jobs are split by
+// their groups into four parts; every learner is trained four times, each time without one
+// part, on which it is then judged. What the four say together is the model's answer, weighted by
+// that judgement. The same past jobs, in any order, and the same seed give the same model.
+func Train(past []Past, seed uint64) (*Model, error) {
+	records := usable(past)
+	if len(records) < MinRecords {
+		return nil, fault.New(fault.NotFound, "no_history", "no history yet: %d of %d finished jobs", len(records), MinRecords)
+	}
+	t := &training{records: records, seed: seed, encoder: learnEncoder(records)}
+	t.split()
+	t.encode()
+	m := &Model{Card: Card{Seed: seed, Records: len(records), Groups: t.groups, Newest: records[0].Finished}}
+	m.parts = parts{Format: format, Encoder: t.encoder, Mean: t.mean, Scale: t.scale}
+	t.learn(m)
+	m.parts.Known = learnKnown(records)
+	m.parts.Known.Doubt = m.doubts(records)
+	m.seal()
+	return m, nil
+}
+
+// usable returns the past jobs that can be learned from, the newest first, in an order that depends on
+// nothing but themselves.
+func usable(past []Past) []*Past {
+	var out []*Past
+	for i := range past {
+		if s := past[i].Seconds; finite(s) && s > 0 {
+			out = append(out, &past[i])
+		}
+	}
+	slices.SortStableFunc(out, compare)
+	return out[:min(len(out), MaxRecords)]
+}
+
+// training is a model in the making.
+type training struct {
+	records     []*Past
+	seed        uint64
+	encoder     *encoder
+	fold        []int // of each record
+	groups      int   // that are held out as a whole; 0 if records are
+	xs          []example
+	ys          []float64 // logarithms of seconds, with mean 0 and deviation 1
+	mean, scale float64
+}
+
+// split deals the groups out to the folds, the large ones first, so that each fold gets about as many records.
+// With too few groups single records are dealt out.
+func (t *training) split() {
+	members := map[string][]int{}
+	for i, r := range t.records {
+		members[groupOf(r)] = append(members[groupOf(r)], i)
+	}
+	var names []string
+	for name := range members {
+		names = append(names, name)
+	}
+	t.groups = len(names)
+	t.fold = make([]int, len(t.records))
+	if len(names) < folds {
+		t.groups = 0
+		for i := range t.records {
+			t.fold[i] = i % folds
+		}
+		return
+	}
+	slices.Sort(names)
+	chance := rand.New(rand.NewPCG(t.seed, 1))
+	chance.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(len(members[b]), len(members[a])) })
+	var size [folds]int
+	for _, name := range names {
+		smallest := 0
+		for k := range size {
+			if size[k] < size[smallest] {
+				smallest = k
+			}
+		}
+		for _, i := range members[name] {
+			t.fold[i] = smallest
+		}
+		size[smallest] += len(members[name])
+	}
+}
+
+// groupOf returns what a past job is held out with: jobs of one family know too much of each
+// other.
+func groupOf(p *Past) string {
+	if p.Group != "" {
+		return "group " + p.Group
+	}
+	name := "owner " + p.Features.Owner + " name"
+	for _, w := range nameWords(p.Features.Name) {
+		name += " " + w
+	}
+	return name
+}
+
+// encode prepares what the learners see.
+func (t *training) encode() {
+	for _, r := range t.records {
+		t.xs = append(t.xs, t.encoder.encode(&r.Features))
+		t.ys = append(t.ys, math.Log(r.Seconds))
+	}
+	t.mean, t.scale = moments(t.ys)
+	t.scale = max(t.scale, 1e-6) // all took equally long
+	for i, y := range t.ys {
+		t.ys[i] = (y - t.mean) / t.scale
+	}
+}
+
+// learn trains all learners and judges them on what they were not shown.
+func (t *training) learn(m *Model) {
+	words, inputs := len(t.encoder.Words), t.encoder.width()
+	var networks [folds][]*network
+	held := map[string][]float64{mlp: nil, trees: make([]float64, len(t.xs)), linear: make([]float64, len(t.xs))}
+	stopped := make([][]float64, stops)
+	for s := range stopped {
+		stopped[s] = make([]float64, len(t.xs))
+	}
+	for k := range folds {
+		xs, ys, out := t.without(k)
+		networks[k] = trainNetwork(xs, ys, inputs, words, rand.New(rand.NewPCG(t.seed, uint64(10+k))))
+		f := trainForest(xs, ys, words, rand.New(rand.NewPCG(t.seed, uint64(100+k))))
+		l := trainLine(xs, ys, inputs, words)
+		m.parts.Forests, m.parts.Lines = append(m.parts.Forests, f), append(m.parts.Lines, l)
+		var p pass
+		for _, i := range out {
+			for s, n := range networks[k] {
+				stopped[s][i] = n.run(&t.xs[i], words, &p)
+			}
+			held[trees][i] = f.run(&t.xs[i], words)
+			held[linear][i] = l.run(&t.xs[i], words)
+		}
+	}
+	// Training is stopped when the networks together were best.
+	best := 0
+	for s := range stopped {
+		if absolute(stopped[s], t.ys) < absolute(stopped[best], t.ys) {
+			best = s
+		}
+	}
+	held[mlp] = stopped[best]
+	for k := range folds {
+		m.parts.Networks = append(m.parts.Networks, networks[k][best])
+	}
+	t.judge(m, held)
+}
+
+// without returns the examples and targets that are not in a fold, and the numbers of those that are.
+func (t *training) without(fold int) (xs []example, ys []float64, out []int) {
+	for i, k := range t.fold {
+		if k == fold {
+			out = append(out, i)
+			continue
+		}
+		xs, ys = append(xs, t.xs[i]), append(ys, t.ys[i])
+	}
+	return xs, ys, out
+}
+
+// judge weighs the learners by what they said of jobs that they had not seen, and keeps by how much
+// they were wrong.
+func (t *training) judge(m *Model, held map[string][]float64) {
+	names := []string{mlp, trees, linear}
+	blend := make([]float64, len(t.ys))
+	mix := func(w [3]float64) {
+		for i := range blend {
+			blend[i] = w[0]*held[mlp][i] + w[1]*held[trees][i] + w[2]*held[linear][i]
+		}
+	}
+	best, least := [3]float64{}, math.Inf(1)
+	const quarters = 4
+	for a := range quarters + 1 {
+		for b := range quarters + 1 - a {
+			w := [3]float64{float64(a) / quarters, float64(b) / quarters, float64(quarters-a-b) / quarters}
+			mix(w)
+			if e := absolute(blend, t.ys); e < least {
+				best, least = w, e
+			}
+		}
+	}
+	mix(best)
+	for i, name := range names {
+		m.Validation = append(m.Validation, t.score(name, held[name], best[i]))
+	}
+	m.Validation = append(m.Validation, t.score(Blend, blend, 1))
+	m.parts.Weights = best
+	residuals := make([]float64, len(t.ys))
+	for i := range residuals {
+		residuals[i] = (t.ys[i] - blend[i]) * t.scale
+	}
+	m.parts.Residuals = thinned(residuals)
+}
+
+// thinned puts residuals in order and keeps a thousand of them.
+func thinned(r []float64) []float64 {
+	slices.Sort(r)
+	const most = 1000
+	if len(r) <= most {
+		return r
+	}
+	out := make([]float64, most)
+	for i := range out {
+		out[i] = r[i*(len(r)-1)/(most-1)]
+	}
+	return out
+}
+
+// absolute is the mean of how far answers are from the truth.
+func absolute(said, truth []float64) float64 {
+	sum := 0.0
+	for i := range said {
+		sum += math.Abs(said[i] - truth[i])
+	}
+	return sum / float64(len(said))
+}
+
+// score sums up how wrong a learner was.
+func (t *training) score(name string, said []float64, weight float64) Score {
+	errs := make([]float64, len(said))
+	within := 0
+	for i := range said {
+		errs[i] = math.Abs(math.Exp(min((said[i]-t.ys[i])*t.scale, 50)) - 1)
+		if errs[i] <= 0.25 {
+			within++
+		}
+	}
+	slices.Sort(errs)
+	return Score{
+		Learner: name, Weight: weight, Records: len(errs),
+		Median: errs[len(errs)/2], P80: errs[len(errs)*4/5], Within25: float64(within) / float64(len(errs)),
+	}
+}

@@ -1,0 +1,81 @@
+package history
+
+import (
+	"math"
+	"slices"
+)
+
+const (
+	fewest = 8  // past jobs of a kind from which a way is learned
+	probes = 16 // of them that are asked about
+)
+
+// kindOf names the kind of jobs whose curves are compared in one way.
+func kindOf(f *Features) string {
+	if f.Model != "" {
+		return "model " + plain(f.Model) + " " + plain(f.Metric)
+	}
+	return "task " + plain(f.Task) + " " + plain(f.Metric)
+}
+
+// learnWays finds for each kind of job how its curves are best compared: it asks the pool
+// about past jobs as if they were running, leaving out each one's group.
+func (p *Pool) learnWays() map[string]way {
+	kinds := map[string][]*prepared{}
+	for i := range p.all {
+		kind := kindOf(&p.all[i].past.Features)
+		kinds[kind] = append(kinds[kind], &p.all[i])
+	}
+	best := make(map[string]way, len(kinds))
+	for kind, list := range kinds {
+		best[kind] = usual
+		if len(list) >= fewest {
+			best[kind] = p.bestWay(list)
+		}
+	}
+	return best
+}
+
+// bestWay returns the way that was nearest to what became of some past jobs of a kind.
+func (p *Pool) bestWay(list []*prepared) way {
+	best, least := usual, math.Inf(1)
+	for _, w := range ways {
+		var errs []float64
+		for k := range min(probes, len(list)) {
+			h := list[k*len(list)/min(probes, len(list))]
+			for _, part := range [3]float64{0.25, 0.5, 0.75} {
+				if e, ok := p.probe(h, part, w); ok {
+					errs = append(errs, e)
+				}
+			}
+		}
+		// The mean of the middle and of the worse: neither alone is what people notice.
+		if len(errs) < fewest {
+			continue
+		}
+		slices.Sort(errs)
+		if e := errs[len(errs)/2] + 0.5*errs[len(errs)*4/5]; e < least {
+			best, least = w, e
+		}
+	}
+	return best
+}
+
+// probe asks about a past job when a part of it was done, and returns by how much the answer was
+// wrong.
+func (p *Pool) probe(h *prepared, part float64, w way) (float64, bool) {
+	c := h.past.Curve
+	n := 0
+	for n < len(c.X) && n < len(c.Y) && c.X[n] <= part*h.end {
+		n++
+	}
+	if n < 3 {
+		return 0, false
+	}
+	c.X, c.Y = c.X[:n], c.Y[:n]
+	m, err := p.match(&Query{Curve: &c, Features: h.past.Features, Job: h.past.Job, Group: h.past.Group}, w)
+	if err != nil || m.Fails() {
+		return 0, false
+	}
+	return math.Abs(math.Log(m.End / h.end)), true
+}

@@ -1,0 +1,152 @@
+package forecast
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"trainyard/internal/forecast/history"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// Library is the finished jobs that forecasts go by: their curves, what was learned of
+// how long jobs take, and how long they waited and were set up. It is never changed, so that
+// many may ask it at once. A nil Library is one without jobs.
+type Library struct {
+	past  []history.Past
+	named map[string][]int // past jobs by their name, the newest first
+	pool  *history.Pool
+	model *history.Model
+	skip  func(*history.Past) bool
+}
+
+// NewLibrary prepares finished jobs. The model may be nil.
+func NewLibrary(past []history.Past, model *history.Model) *Library {
+	l := &Library{past: slices.Clone(past), named: map[string][]int{}, pool: history.NewPool(past), model: model}
+	slices.SortStableFunc(l.past, func(a, b history.Past) int {
+		return cmp.Or(b.Finished.Compare(a.Finished), cmp.Compare(a.Job, b.Job))
+	})
+	for i := range l.past {
+		if name := plainName(l.past[i].Features.Name); name != "" {
+			l.named[name] = append(l.named[name], i)
+		}
+	}
+	return l
+}
+
+// Without returns a library that leaves finished jobs out. What the model has learned of
+// them it keeps.
+func (l *Library) Without(skip func(*history.Past) bool) *Library {
+	if l == nil {
+		return nil
+	}
+	c := *l
+	if before := l.skip; before != nil {
+		c.skip = func(p *history.Past) bool { return before(p) || skip(p) }
+	} else {
+		c.skip = skip
+	}
+	return &c
+}
+
+// Len returns how many finished jobs there are.
+func (l *Library) Len() int {
+	if l == nil {
+		return 0
+	}
+	return len(l.past)
+}
+
+// match lays the curve of a case over those of its like, as far as they had ended
+// before a time, zero for all. It returns nil if there are none.
+func (l *Library) match(c *Case, before time.Time) *history.Match {
+	if l == nil || len(c.Curve.X) == 0 {
+		return nil
+	}
+	m, err := l.pool.Match(history.Query{Curve: &c.Curve, Features: c.Features, Job: c.Job, Before: before, Skip: l.skip})
+	if err != nil {
+		return nil // nothing is alike; that is an answer
+	}
+	return &m
+}
+
+// duration returns how long a job takes in all by what was learned, and an error that says
+// why it cannot be told.
+func (l *Library) duration(f history.Features, elapsed float64) (history.Duration, error) {
+	if l == nil || l.model == nil {
+		return history.Duration{}, errNoModel
+	}
+	return l.model.Predict(f, elapsed)
+}
+
+// plainName returns a job's name without what tells one attempt from the next: case and
+// the number at its end.
+func plainName(name string) string {
+	return strings.TrimRight(strings.ToLower(strings.TrimSpace(name)), "0123456789-_. ")
+}
+
+// namesakes returns the newest finished jobs of a job's name, its owner's before others'.
+func (l *Library) namesakes(f *history.Features, self id.Job) []*history.Past {
+	if l == nil {
+		return nil
+	}
+	var own, others []*history.Past
+	for _, i := range l.named[plainName(f.Name)] {
+		switch p := &l.past[i]; {
+		case p.Job == self || l.skip != nil && l.skip(p):
+		case p.Features.Owner == f.Owner:
+			own = append(own, p)
+		default:
+			others = append(others, p)
+		}
+	}
+	if len(own) == 0 {
+		own = others
+	}
+	return own[:min(len(own), recent)]
+}
+
+// recent is how many of the newest finished jobs tell how long something takes.
+const recent = 25
+
+// bandOf returns the middle four fifths of amounts of finished jobs.
+func bandOf(amounts []float64) job.Band {
+	slices.Sort(amounts)
+	if len(amounts) == 0 {
+		return job.Band{}
+	}
+	return job.Band{Low: quantile(amounts, tail), Mid: quantile(amounts, 0.5), High: quantile(amounts, 1-tail)}
+}
+
+// start returns how long jobs like one are set up: those of its name, or all.
+func (l *Library) start(f *history.Features, self id.Job) (job.Band, bool) {
+	return l.gather(f, self, func(p *history.Past) float64 { return p.Start })
+}
+
+// wait returns how long jobs like one were in line.
+func (l *Library) wait(f *history.Features, self id.Job) (job.Band, bool) {
+	return l.gather(f, self, func(p *history.Past) float64 { return p.Wait })
+}
+
+func (l *Library) gather(f *history.Features, self id.Job, of func(*history.Past) float64) (job.Band, bool) {
+	if l.Len() == 0 {
+		return job.Band{}, false
+	}
+	like := l.namesakes(f, self)
+	if len(like) < 3 {
+		like = nil
+		for i := range l.past[:min(len(l.past), recent)] {
+			like = append(like, &l.past[i])
+		}
+	}
+	var amounts []float64
+	for _, p := range like {
+		if v := of(p); v >= 0 && !math.IsInf(v, 0) {
+			amounts = append(amounts, v)
+		}
+	}
+	return bandOf(amounts), len(amounts) > 0
+}

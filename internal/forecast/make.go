@@ -1,0 +1,223 @@
+package forecast
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"trainyard/internal/forecast/history"
+	"trainyard/internal/job"
+)
+
+// longest is the most that any forecast says, in seconds: a hundred years.
+const longest = 100 * 365 * 86400.0
+
+// Make says how long a job will still take, when it will be done and what it will
+// have cost, and what that goes by. It is never nil.
+func Make(in *Input) *job.Forecast {
+	m := maker{in: in, v: look(in), f: &job.Forecast{At: in.Now}, here: in.here()}
+	m.features = Features(in.Job, m.here)
+	if m.v.series != nil {
+		m.f.Metric, m.f.Source = m.v.series.Name, m.v.series.Source
+	}
+	m.speeds = []speeds{observed(in, m.v), told(in.Speed)}
+	m.setOff()
+	known := m.byWork() || m.bySpeed() || m.byDuration() || m.byNamesakes()
+	if expected := m.expect(); !known && !expected {
+		m.nothing()
+	}
+	m.whole()
+	m.f.Why = strings.Join(m.why, " ")
+	return m.f
+}
+
+// maker puts a forecast together.
+type maker struct {
+	in       *Input
+	v        *view
+	f        *job.Forecast
+	here     Stretch // where it runs, ran last, or will probably run
+	features history.Features
+	speeds   []speeds
+	start    job.Band // seconds of set-up and start that are still to come
+	why      []string
+}
+
+// here returns the allocation that a forecast is about: the newest, or the least that
+// the job file asks for.
+func (in *Input) here() Stretch {
+	if n := len(in.Runs); n > 0 {
+		return in.Runs[n-1]
+	}
+	r := &in.Job.Spec.Resources
+	s := Stretch{GPUs: r.GPUs.Min * max(r.Nodes.Min, 1), Nodes: max(r.Nodes.Min, 1)}
+	if len(r.GPU) > 0 {
+		s.GPU = r.GPU[0].Model
+	}
+	return s
+}
+
+// setOff reckons how long set-up and start still take: from now if the job waits, and the
+// rest of them if its run has brought nothing yet.
+func (m *maker) setOff() {
+	usual, known := m.in.Library.start(&m.features, m.in.Job.ID)
+	if !known && m.in.Speed != nil {
+		s := max(float64(m.in.Speed.Start)/1e9, 0)
+		usual = job.Band{Low: s, Mid: s, High: s}
+	}
+	if n := len(m.in.Runs); n > 0 && m.in.Runs[n-1].Setup > 0 {
+		// It was set up before; that tells more than what others took.
+		s := m.in.Runs[n-1].Setup
+		usual = job.Band{Low: s / 2, Mid: s, High: 2 * s}
+	}
+	run := m.in.running()
+	if run == nil {
+		m.start = usual
+		return
+	}
+	if len(during(m.v.marks, run)) == 0 && len(m.v.marks) > 0 {
+		gone := run.seconds(m.in.Now)
+		m.start = job.Band{Low: max(usual.Low-gone, 0), Mid: max(usual.Mid-gone, 0), High: max(usual.High-gone, 0)}
+	}
+}
+
+// byWork asks the methods on the axis of work, and turns work into seconds.
+func (m *maker) byWork() bool {
+	done, at := m.v.done()
+	if len(m.v.marks) == 0 {
+		return false
+	}
+	p, paceWhy := m.pace()
+	if p.perUnit <= 0 {
+		return false
+	}
+	c := Case{Job: m.in.Job.ID, Curve: m.v.curve, Features: m.features, Elapsed: m.in.elapsed(), Done: done}
+	a := Ask(&c, m.in.Library, m.in.Record)
+	m.f.Never = a.Never
+	if !a.Known() {
+		return false
+	}
+	m.take(&a, p.perUnit)
+	m.f.Remaining = widen(scale(a.Left, p.perUnit), p.spread)
+	if run := m.in.running(); run != nil && m.start == (job.Band{}) {
+		// Since the last point it has gone on, but not beyond the next, which would have been heard.
+		m.lessen(min(max(unix(m.in.Now)-at, 0), p.interval))
+	}
+	if left := done + a.Left.Mid; left > 0 {
+		m.f.Done = min(done/left, 1)
+	}
+	m.explain(&a, done, p, paceWhy)
+	return true
+}
+
+// lessen takes seconds that have passed off what remains, in proportion to the middle.
+func (m *maker) lessen(gone float64) {
+	if r := m.f.Remaining; r.Mid > 0 {
+		m.f.Remaining = scale(r, max(1-gone/r.Mid, 0.1))
+	}
+}
+
+// pace returns how long a unit of work takes where the job runs now. Before it has been
+// seen there, it is what it was elsewhere by how much faster it should be here.
+func (m *maker) pace() (pace, string) {
+	last := len(m.v.paces) - 1
+	for i := last; i >= 0; i-- {
+		p := m.v.paces[i]
+		if p.perUnit <= 0 {
+			continue
+		}
+		from := &m.in.Runs[i]
+		if i == last || from.GPUs == m.here.GPUs && strings.EqualFold(from.GPU, m.here.GPU) {
+			return p, ""
+		}
+		ratio, why, ok := faster(m.here.where(), from.where(), m.speeds...)
+		if !ok || ratio <= 0 {
+			return p, fmt.Sprintf("as it did on %s, for nothing tells how fast it is on %s", gpus(from.GPUs, from.GPU), gpus(m.here.GPUs, m.here.GPU))
+		}
+		p.perUnit /= ratio
+		p.spread = math.Hypot(p.spread, 0.2) // what hardware promises is not what programs get
+		return p, fmt.Sprintf("reckoned from %s %s", gpus(from.GPUs, from.GPU), why)
+	}
+	return pace{}, ""
+}
+
+// take enters what was answered, in units that take so many seconds.
+func (m *maker) take(a *Answer, perUnit float64) {
+	m.f.Guess, m.f.Records, m.f.Covered = a.Guess, a.Records, a.Covered
+	m.f.Basis = basisOf(a)
+	for _, s := range a.Says {
+		say := job.MethodSay{Method: s.Method, Remaining: min(s.Left*perUnit, longest), Weight: s.Weight, Error: s.Error}
+		if math.IsInf(s.Left, 1) {
+			say.Remaining = -1
+		}
+		m.f.Methods = append(m.f.Methods, say)
+	}
+}
+
+// basisOf returns what an answer goes by: what counts at least a tenth.
+func basisOf(a *Answer) job.Basis {
+	var steps, own, past float64
+	for _, s := range a.Says {
+		switch s.Method {
+		case MethodSteps:
+			steps += s.Weight
+		case MethodCurve:
+			own += s.Weight
+		default:
+			past += s.Weight
+		}
+	}
+	switch {
+	case a.Fall || steps >= 0.5:
+		return job.BasisSteps
+	case own >= 0.1 && past >= 0.1:
+		return job.BasisBoth
+	case past > own:
+		return job.BasisHistory
+	}
+	return job.BasisCurve
+}
+
+// whole adds up the whole job: the wait before it runs, what it will have cost, and how
+// it would fare elsewhere.
+func (m *maker) whole() {
+	in, f := m.in, m.f
+	known := f.Basis != job.BasisNone
+	if in.running() == nil {
+		wait := in.Wait
+		if wait == (job.Band{}) && len(in.Runs) == 0 {
+			wait, _ = in.Library.wait(&m.features, in.Job.ID)
+		}
+		f.Wait = add(wait, m.start)
+	} else if known {
+		f.Remaining = add(f.Remaining, m.start)
+	}
+	f.Remaining, f.Wait = sound(f.Remaining, longest), sound(f.Wait, longest)
+	if !known {
+		return
+	}
+	if in.Hourly > 0 || in.Spent > 0 {
+		paid := f.Remaining
+		if in.running() == nil {
+			paid = add(paid, m.start)
+		}
+		f.Cost = scale(paid, in.Hourly/3600)
+		f.Cost.Low, f.Cost.Mid, f.Cost.High = f.Cost.Low+in.Spent, f.Cost.Mid+in.Spent, f.Cost.High+in.Spent
+		f.Cost = sound(f.Cost, math.MaxFloat64)
+	}
+	if f.Basis != job.BasisExpect {
+		f.Elsewhere = elsewhere(in, f, m.here.where(), m.restart(), m.speeds...)
+	}
+}
+
+// restart returns how long it takes to go on elsewhere.
+func (m *maker) restart() float64 {
+	if m.in.running() == nil {
+		return 0 // its start is part of the wait wherever it is
+	}
+	if m.here.Setup > 0 {
+		return m.here.Setup
+	}
+	usual, _ := m.in.Library.start(&m.features, m.in.Job.ID)
+	return usual.Mid
+}

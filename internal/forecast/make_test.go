@@ -1,0 +1,366 @@
+package forecast
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"trainyard/internal/forecast/curve"
+	"trainyard/internal/forecast/history"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/metric"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func after(seconds float64) time.Time { return noon.Add(job.Seconds(seconds)) }
+
+// trained is a job that has run on two A100 since noon and told its loss every ten
+// steps of half a second, falling as 10/(1+step/100), until the given second.
+func trained(until float64) *Input {
+	in := &Input{
+		Job: &job.Job{ID: "j9", Owner: "ann", Submitted: noon, Spec: &job.Spec{Name: "resnet", Run: "python train.py"}},
+		Now: after(until), Runs: []Stretch{{Epoch: 1, GPU: "A100", GPUs: 2, Nodes: 1, From: noon}},
+	}
+	s := metric.Series{Name: "loss", Source: "stdout"}
+	for step := 10.0; step*0.5 <= until; step += 10 {
+		s.Add(1, metric.Point{Step: step, At: unix(after(step * 0.5)), Value: 10 / (1 + step/100)})
+	}
+	in.Series = []metric.Series{s}
+	return in
+}
+
+func atMost(metric string, v float64) *job.Target  { return &job.Target{Metric: metric, AtMost: &v} }
+func atLeast(metric string, v float64) *job.Target { return &job.Target{Metric: metric, AtLeast: &v} }
+
+// finished are past jobs with the curve of trained, each somewhat slower, all of which ended at the
+// goal after about so many steps of half a second.
+func finished(n int, goal float64) []history.Past {
+	var past []history.Past
+	for i := range n {
+		slow := 0.9 + 0.2*float64(i)/float64(max(n-1, 1))
+		p := history.Past{
+			Job: id.Job("j" + string(rune('A'+i))), Group: string(rune('a' + i)), Finished: noon.Add(time.Duration(i-100) * time.Hour),
+			Features: history.Features{Name: "resnet", Owner: "ann", Command: "python train.py", Metric: "loss", Target: goal},
+			Curve:    curve.Curve{Goal: curve.Goal{Value: goal, Set: true}},
+			Start:    30, Wait: 120,
+		}
+		for step := 20.0; ; step += 20 {
+			y := 10 / (1 + step/slow/100)
+			p.Curve.X, p.Curve.Y, p.At = append(p.Curve.X, step), append(p.Curve.Y, y), append(p.At, step/2)
+			if y <= goal {
+				p.End, p.Seconds = step, step/2
+				break
+			}
+		}
+		past = append(past, p)
+	}
+	return past
+}
+
+func wants(t *testing.T, f *job.Forecast, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(f.Why, p) {
+			t.Errorf("%q does not say %q", f.Why, p)
+		}
+	}
+}
+
+func near(t *testing.T, what string, got, want, within float64) {
+	t.Helper()
+	if math.Abs(got-want) > within*math.Abs(want) || math.IsNaN(got) {
+		t.Errorf("%s is %g, want %g", what, got, want)
+	}
+}
+
+func TestNothingKnownIsSaid(t *testing.T) {
+	t.Parallel()
+	quiet := trained(0)
+	quiet.Series, quiet.Now = nil, after(600)
+	waiting := trained(0)
+	waiting.Series, waiting.Runs = nil, nil
+	late := trained(0)
+	late.Series, late.Now, late.Job.Spec.Expect = nil, after(600), job.Duration(time.Minute)
+	aimless := trained(100)
+	deaf := trained(100)
+	deaf.Job.Spec.Target = atLeast("accuracy", 0.9)
+	for name, tt := range map[string]struct {
+		in   *Input
+		says string
+	}{
+		"a program that tells nothing":        {quiet, "Its program has told nothing of its progress, and no job like it has ended."},
+		"a job that waits":                    {waiting, "It has not run, and no job like it has ended."},
+		"an expectation that has passed":      {late, "the 1 min that its researcher expects have passed."},
+		"neither a target nor a total":        {aimless, "Its program does not say how much it has to do, it has no target"},
+		"a target of which nothing was heard": {deaf, "accuracy, the metric of its target, was not heard yet."},
+	} {
+		f := Make(tt.in)
+		if f.Basis != job.BasisNone || f.Remaining != (job.Band{}) || f.Cost != (job.Band{}) {
+			t.Errorf("%s: %+v", name, f)
+		}
+		wants(t, f, "Nothing is known yet", tt.says)
+	}
+}
+
+func TestDeclaredStepsTimesStepTime(t *testing.T) {
+	t.Parallel()
+	in := trained(100)
+	in.Told = Told{Total: 1000, Done: 200, At: after(100), Source: "tqdm"}
+	in.Hourly, in.Spent = 3.6, 1
+	f := Make(in)
+	if f.Basis != job.BasisSteps || !f.Guess {
+		t.Errorf("basis %q, guess %v", f.Basis, f.Guess)
+	}
+	near(t, "what remains", f.Remaining.Mid, 400, 0.01)
+	near(t, "what is done", f.Done, 0.2, 0.01)
+	near(t, "the cost", f.Cost.Mid, 1.4, 0.01)
+	near(t, "the width", f.Remaining.High/f.Remaining.Low, 2, 0.01)
+	wants(t, f, "200 of 1000 steps are done.", "That is what the program says.", "One of them takes 0.5 s on 2 A100.", "The interval is a guess: 0 of the 20")
+}
+
+func TestUnitsOfTheProgramsOwnAreTakenForWork(t *testing.T) {
+	t.Parallel()
+	in := trained(100)
+	// 64 samples a step; it has to do 64,000.
+	in.Told = Told{Total: 64000, Done: 12800, At: after(100), Marks: []metric.Point{{Step: 6400, At: unix(after(50))}}}
+	f := Make(in)
+	near(t, "what remains", f.Remaining.Mid, 400, 0.01)
+	wants(t, f, "12,800 of 64,000 units are done.")
+}
+
+func TestProgressWithoutMetricsIsEnough(t *testing.T) {
+	t.Parallel()
+	in := trained(0)
+	in.Series, in.Now = nil, after(100)
+	in.Told = Told{Total: 50, Done: 10, At: after(100)}
+	f := Make(in)
+	near(t, "with one mark, what remains", f.Remaining.Mid, 400, 0.01)
+	in.Runs[0].Setup = 60
+	near(t, "with a set-up, what remains", Make(in).Remaining.Mid, 160, 0.01)
+	in.Told.Marks = []metric.Point{{Step: 2, At: unix(after(68))}, {Step: 6, At: unix(after(84))}}
+	near(t, "with more marks, what remains", Make(in).Remaining.Mid, 160, 0.01)
+	in.Told.Total = 0
+	in.Speed = job.NewSpeed(50, 0, 0)
+	near(t, "with the total of the job file, what remains", Make(in).Remaining.Mid, 160, 0.01)
+}
+
+func TestTheCurveAloneComesToTheTarget(t *testing.T) {
+	t.Parallel()
+	in := trained(200) // step 400, loss 2
+	in.Job.Spec.Target = atMost("loss", 1)
+	f := Make(in) // reached at step 900
+	if f.Basis != job.BasisCurve || f.Metric != "loss" || f.Source != "stdout" || !f.Guess {
+		t.Errorf("%+v", f)
+	}
+	if f.Remaining.Low > 250 || f.Remaining.High < 250 {
+		t.Errorf("250 s are left; the forecast says %+v", f.Remaining)
+	}
+	wants(t, f, "It should come to loss at most 1 after about", "by its own curve of loss (40 points) alone")
+}
+
+func TestPastJobsComeToTheTarget(t *testing.T) {
+	t.Parallel()
+	in := trained(100)
+	in.Job.Spec.Target = atMost("loss", 1)
+	in.Library = NewLibrary(finished(12, 1), nil)
+	f := Make(in)
+	if f.Basis != job.BasisHistory && f.Basis != job.BasisBoth {
+		t.Errorf("basis %q: %s", f.Basis, f.Why)
+	}
+	near(t, "what remains", f.Remaining.Mid, 350, 0.15)
+	wants(t, f, "finished jobs like it (j")
+	if len(f.Methods) != 2 || f.Methods[0].Method != MethodMatch || f.Methods[0].Weight < 0.8 {
+		t.Errorf("methods: %+v", f.Methods)
+	}
+}
+
+func TestTheProgramsEndBoundsTheTarget(t *testing.T) {
+	t.Parallel()
+	in := trained(200)
+	in.Job.Spec.Target = atMost("loss", 0.2) // step 4900
+	in.Told = Told{Total: 600, Done: 400, At: after(200)}
+	f := Make(in)
+	if f.Never < 0.8 || f.Basis != job.BasisSteps {
+		t.Errorf("never %g, basis %q", f.Never, f.Basis)
+	}
+	near(t, "what remains", f.Remaining.Mid, 100, 0.01)
+	wants(t, f, "It will probably not come to loss at most 0.2 before the program ends by itself; 400 of 600 steps are done.")
+
+	in.Job.Spec.Target = atMost("loss", 1.9) // step 426
+	f = Make(in)
+	if f.Never > 0.5 || f.Remaining.Mid > 60 || f.Remaining.High > 100.001 {
+		t.Errorf("close to the target: never %g, remaining %+v", f.Never, f.Remaining)
+	}
+}
+
+func TestAfterTheTargetTheProgramGoesOn(t *testing.T) {
+	t.Parallel()
+	in := trained(200)
+	in.Job.Spec.Target = atMost("loss", 3)
+	in.Told = Told{Total: 1000, Done: 400, At: after(200)}
+	f := Make(in)
+	near(t, "what remains", f.Remaining.Mid, 300, 0.01)
+	wants(t, f, "The target of loss at most 3 is reached; the program goes on to its 400 of 1000 steps.")
+	if f.Never != 0 {
+		t.Errorf("never %g", f.Never)
+	}
+}
+
+func TestTheStepTimeIsThatOfThePresentAllocation(t *testing.T) {
+	t.Parallel()
+	moved := func(points int) *Input {
+		in := trained(100)
+		in.Runs[0].To = after(100)
+		// It waited, and goes on with 8 GPUs at four times the speed after a set-up of 40 s.
+		in.Runs = append(in.Runs, Stretch{Epoch: 2, GPU: "A100", GPUs: 8, Nodes: 1, From: after(1000), Setup: 40})
+		s := &in.Series[0]
+		for k := range points {
+			step := 210 + 10*float64(k)
+			s.Add(2, metric.Point{Step: step, At: unix(after(1040 + (step-200)/8)), Value: 10 / (1 + step/100)})
+		}
+		in.Now = after(1040 + float64(points)*10/8)
+		in.Told = Told{Total: 1000, Done: 200 + 10*float64(points), At: in.Now}
+		return in
+	}
+	f := Make(moved(20))
+	near(t, "by what was seen here", f.Remaining.Mid, 600.0/8, 0.02)
+	if len(f.Elsewhere) != 0 {
+		t.Errorf("nobody asked about elsewhere: %+v", f.Elsewhere)
+	}
+	in := moved(0)
+	f = Make(in)
+	// 800 steps at 0.125 s by the number of GPUs, bounded to twice as many as were seen: 0.25 s.
+	near(t, "by TFLOPS before anything was seen here", f.Remaining.Mid, 200, 0.02)
+	wants(t, f, "reckoned from 2 A100 by TFLOPS alone; no faster than on 4")
+	in.Speed = job.NewSpeed(1000, 0, 0, job.Rate{GPU: "A100", GPUs: 2, PerSecond: 2}, job.Rate{GPU: "A100", GPUs: 8, PerSecond: 7})
+	f = Make(in)
+	near(t, "by what was told before anything was seen here", f.Remaining.Mid, 800*0.5/3.5, 0.02)
+	wants(t, f, "by speeds told on 2 and 8 A100")
+	// The run is being restored: that is still to come.
+	in.Now = after(1010)
+	f = Make(in)
+	near(t, "with the rest of the restore", f.Remaining.Mid, 800*0.5/3.5+30, 0.02)
+}
+
+func TestAPreemptedJobWaitsAndThenGoesOn(t *testing.T) {
+	t.Parallel()
+	in := trained(100)
+	in.Runs[0].To, in.Runs[0].Setup = after(100), 20
+	in.Now = after(160)
+	in.Told = Told{Total: 1000, Done: 200, At: after(100)}
+	in.Wait = job.Band{Low: 50, Mid: 100, High: 300}
+	in.Hourly = 3600
+	f := Make(in)
+	near(t, "what remains", f.Remaining.Mid, 400, 0.05)
+	near(t, "the wait", f.Wait.Mid, 120, 0.001)
+	near(t, "the cost", f.Cost.Mid, f.Remaining.Mid+20, 0.001)
+	if f.End() != f.At.Add(job.Seconds(f.Wait.Mid+f.Remaining.Mid)) {
+		t.Error("its end is not after wait and run")
+	}
+}
+
+func TestAWaitingJobIsForecastByWhatIsKnownBefore(t *testing.T) {
+	t.Parallel()
+	fresh := func() *Input {
+		in := trained(0)
+		in.Series, in.Runs = nil, nil
+		in.Job.Spec.Resources.GPUs = job.Range{Min: 2}
+		in.Job.Spec.Resources.GPU = []job.GPUKind{{Model: "A100"}}
+		return in
+	}
+	in := fresh()
+	in.Library = NewLibrary(finished(5, 1), nil)
+	f := Make(in)
+	if f.Basis != job.BasisHistory || !f.Guess {
+		t.Errorf("by its namesakes: %+v", f)
+	}
+	near(t, "by its namesakes", f.Remaining.Mid, 450, 0.05)
+	near(t, "its wait and start", f.Wait.Mid, 150, 0.001)
+	wants(t, f, "5 jobs of the same name took 7 min 30 s in the middle.")
+
+	f = Make(func() *Input { in := fresh(); in.Library = NewLibrary(finished(24, 1), nil); return in }())
+	if f.Guess || f.Remaining.Low >= f.Remaining.Mid || f.Records != 24 {
+		t.Errorf("by 24 namesakes: %+v", f)
+	}
+
+	in = fresh()
+	in.Speed = job.NewSpeed(1000, 10*time.Second, 0, job.Rate{GPU: "A100", GPUs: 1, PerSecond: 2}, job.Rate{GPU: "A100", GPUs: 2, PerSecond: 4})
+	f = Make(in)
+	near(t, "by the speed of the job file", f.Remaining.Mid, 250, 0.001)
+	near(t, "its start", f.Wait.Mid, 10, 0.001)
+	wants(t, f, "1000 of 1000 units are left, and by the speed that was told one takes 0.25 s on 2 A100.")
+
+	in = fresh()
+	in.Job.Spec.Expect = job.Duration(6 * time.Hour)
+	f = Make(in)
+	if f.Basis != job.BasisExpect || !f.Guess || len(f.Methods) != 1 || f.Methods[0].Weight != 1 {
+		t.Errorf("by what is expected: %+v", f)
+	}
+	wants(t, f, "Nothing but the researcher's own expectation of 6 h is known.")
+}
+
+func TestTheExpectationIsShownBesideOthers(t *testing.T) {
+	t.Parallel()
+	in := trained(100)
+	in.Told = Told{Total: 1000, Done: 200, At: after(100)}
+	in.Job.Spec.Expect = job.Duration(time.Hour)
+	f := Make(in)
+	last := f.Methods[len(f.Methods)-1]
+	if f.Basis != job.BasisSteps || last.Method != MethodExpect || last.Weight != 0 || last.Remaining != 3500 {
+		t.Errorf("methods: %+v", f.Methods)
+	}
+}
+
+func TestTheMetricIsTheTargetsOrAValidationLoss(t *testing.T) {
+	t.Parallel()
+	with := func(target *job.Target, names ...string) *Input {
+		in := trained(100)
+		points := in.Series[0].Points
+		in.Series = nil
+		for _, n := range names {
+			in.Series = append(in.Series, metric.Series{Name: n, Points: points})
+		}
+		in.Job.Spec.Target = target
+		return in
+	}
+	for _, tt := range []struct {
+		in   *Input
+		want string
+	}{
+		{with(nil, "lr", "train_loss", "val_loss"), "val_loss"},
+		{with(nil, "lr", "loss", "train_loss"), "loss"},
+		{with(nil, "eval/perplexity", "loss"), "eval/perplexity"},
+		{with(nil, "lr", "accuracy"), ""},
+		{with(atMost("val_loss", 1), "loss", "val_loss"), "val_loss"},
+		{with(atMost("val_loss", 1), "loss", "Val/Loss"), "Val/Loss"},
+		{with(atMost("loss", 1), "train/loss", "lr"), "train/loss"},
+		{with(atLeast("accuracy", 1), "loss", "lr"), "loss"},
+	} {
+		if f := Make(tt.in); f.Metric != tt.want {
+			t.Errorf("of %d series it goes by %q, want %q", len(tt.in.Series), f.Metric, tt.want)
+		}
+	}
+}
+
+func TestASparseMetricIsTimedByADenserOne(t *testing.T) {
+	t.Parallel()
+	in := trained(400)
+	val := metric.Series{Name: "val_loss"}
+	for _, step := range []float64{250, 500, 750} {
+		val.Add(1, metric.Point{Step: step, At: unix(after(step*0.5 + 1)), Value: 12 / (1 + step/100)})
+	}
+	in.Series = append(in.Series, val)
+	in.Job.Spec.Target = atMost("val_loss", 1)
+	v := look(in)
+	if len(v.marks) != 80 || len(v.curve.X) != 3 {
+		t.Errorf("%d marks, %d points", len(v.marks), len(v.curve.X))
+	}
+	epochs := metric.Series{Name: "val_loss", Points: []metric.Point{{Step: 1, At: unix(after(100)), Value: 3}, {Step: 2, At: unix(after(200)), Value: 2}}}
+	in.Series[1] = epochs
+	if v := look(in); len(v.marks) != 2 {
+		t.Errorf("epochs are timed by steps: %d marks", len(v.marks))
+	}
+}

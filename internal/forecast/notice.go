@@ -1,0 +1,195 @@
+package forecast
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"trainyard/internal/job"
+	"trainyard/internal/metric"
+)
+
+// The codes of notices. Each has a second one for when it holds no longer.
+const (
+	Slipped   = "forecast_slipped"   // it will end later than expected, or than its deadline
+	OnTime    = "forecast_on_time"   // no longer
+	Misses    = "target_unlikely"    // it will not reach its target
+	Reachable = "target_likely"      // it may, after all
+	NotNumber = "metric_not_number"  // a loss is NaN or infinite
+	Number    = "metric_number"      // it is a number again
+	Stalled   = "progress_stalled"   // nothing was heard for long
+	Moving    = "progress_continues" // something was
+)
+
+// Notice is a change of a forecast that is worth an event.
+type Notice struct {
+	Code string
+	Text string // a sentence with the figures
+}
+
+// Watch is what forecasts of a job are held against.
+type Watch struct {
+	Now       time.Time
+	Submitted time.Time
+	Expect    time.Duration // from submission; 0 if nothing is expected
+	Deadline  time.Time     // zero if there is none
+	Save      time.Duration // that a checkpoint takes, in which nothing is heard; 0 if that is not declared
+	Running   time.Time     // since when the program works; zero if it does not
+	Series    []metric.Series
+}
+
+const (
+	// A forecast has slipped when the job ends this part of the time it has too late, and is on time
+	// again when it ends as much before: in between nothing is said.
+	slack = 0.05
+	// How likely a target must be missed to say so, and how likely no longer to take it back.
+	missed, likely = 0.8, 0.5
+	// A program has stalled when nothing was heard for so many of its usual intervals, and for so long.
+	silences = 10
+	silence  = 60.0 // seconds
+)
+
+// Compare returns what is worth telling about a new forecast, after the one before it,
+// which may be nil. Each thing is told once, and again when it is over: what stands is kept in
+// the new forecast's Said, which Compare sets.
+func Compare(before, now *job.Forecast, w Watch) []Notice {
+	now.Said = nil
+	if before != nil {
+		now.Said = slices.Clone(before.Said)
+	}
+	n := notices{f: now}
+	n.slip(&w)
+	n.miss()
+	n.bad(&w)
+	n.stall(&w)
+	return n.all
+}
+
+// notices gathers them.
+type notices struct {
+	f   *job.Forecast
+	all []Notice
+}
+
+// turn tells that something has begun or is over, unless that was told before.
+func (n *notices) turn(on bool, code string, format string, args ...any) {
+	key := code
+	if !on {
+		key = begun[code]
+	}
+	stands := slices.Contains(n.f.Said, key)
+	if on == stands {
+		return
+	}
+	if on {
+		n.f.Said = append(n.f.Said, key)
+	} else {
+		n.f.Said = slices.DeleteFunc(n.f.Said, func(s string) bool { return s == key })
+	}
+	n.all = append(n.all, Notice{Code: code, Text: fmt.Sprintf(format, args...)})
+}
+
+// begun returns for the end of something the code of its beginning.
+var begun = map[string]string{OnTime: Slipped, Reachable: Misses, Number: NotNumber, Moving: Stalled}
+
+// slip tells whether the job will be late.
+func (n *notices) slip(w *Watch) {
+	limit, what := w.Deadline, "its deadline"
+	if due := w.Submitted.Add(w.Expect); w.Expect > 0 && (limit.IsZero() || due.Before(limit)) {
+		limit, what = due, fmt.Sprintf("the %s that were expected", span(w.Expect.Seconds()))
+	}
+	if limit.IsZero() || n.f.Basis == job.BasisNone || n.f.Basis == job.BasisExpect {
+		return
+	}
+	late := n.f.End().Sub(limit).Seconds()
+	margin := slack * limit.Sub(w.Submitted).Seconds()
+	early, latest := n.f.Ends()
+	switch {
+	case late > margin:
+		n.turn(true, Slipped, "It will be done %s later than %s: in %s, between %s and %s.", span(late), what,
+			span(until(w.Now, n.f.End())), span(until(w.Now, early)), span(until(w.Now, latest)))
+	case late < -margin:
+		n.turn(false, OnTime, "It will be done within %s again: in %s, %s before the end of it.", what, span(until(w.Now, n.f.End())), span(-late))
+	}
+}
+
+func until(now, then time.Time) float64 { return max(then.Sub(now).Seconds(), 0) }
+
+// miss tells whether the target will be reached.
+func (n *notices) miss() {
+	switch percent := math.Floor(100 * n.f.Never); {
+	case n.f.Never >= missed:
+		n.turn(true, Misses, "It will probably not reach its target: %s comes to it too late or not at all with a probability of %.0f %%.", n.metric(), percent)
+	case n.f.Never < likely:
+		n.turn(false, Reachable, "It may reach its target after all: that %s does not is down to %.0f %%.", n.metric(), percent)
+	}
+}
+
+func (n *notices) metric() string {
+	if n.f.Metric == "" {
+		return "its metric"
+	}
+	return n.f.Metric
+}
+
+// bad tells whether the metric that the forecast goes by, or any loss, is no number.
+func (n *notices) bad(w *Watch) {
+	for i := range w.Series {
+		s := &w.Series[i]
+		if s.Bad == 0 || s.Name != n.f.Metric && lossLike(s.Name) == 0 {
+			continue
+		}
+		last := ""
+		if p, ok := s.Last(); ok {
+			last = fmt.Sprintf("; the last that was one is %s at step %s", number(p.Value), number(p.Step))
+		}
+		n.turn(true, NotNumber, "%s is NaN or infinite (%d %s)%s.", s.Name, s.Bad, plural(s.Bad, "value"), last)
+		return
+	}
+	n.turn(false, Number, "Its losses are numbers again.")
+}
+
+// stall tells whether the program still gets on. One that never told anything is not
+// expected to, and one that tells no numbers does tell.
+func (n *notices) stall(w *Watch) {
+	heard, usual := 0.0, 0.0
+	for i := range w.Series {
+		s := &w.Series[i]
+		if s.Bad > 0 {
+			return
+		}
+		p, ok := s.Last()
+		if !ok {
+			continue
+		}
+		heard = max(heard, p.At)
+		if every := interval(s); usual == 0 || every < usual {
+			usual = every
+		}
+	}
+	if heard == 0 || w.Running.IsZero() {
+		n.turn(false, Moving, "It does not run, so that nothing is expected of it.")
+		return
+	}
+	quiet := unix(w.Now) - max(heard, unix(w.Running))
+	if bound := max(silence, silences*usual, w.Save.Seconds()); quiet > bound {
+		n.turn(true, Stalled, "No progress for %s: nothing was heard from the program, which tells something every %s.", span(quiet), span(usual))
+		return
+	}
+	n.turn(false, Moving, "It makes progress again.")
+}
+
+// interval returns the seconds between points of a series as they were heard: the middle of
+// those kept, less what was thinned out.
+func interval(s *metric.Series) float64 {
+	if len(s.Points) < 2 {
+		return 0
+	}
+	var gaps []float64
+	for i := 1; i < len(s.Points); i++ {
+		gaps = append(gaps, max(s.Points[i].At-s.Points[i-1].At, 0))
+	}
+	thinned := float64(len(s.Points)) / float64(max(s.Heard, len(s.Points)))
+	return median(gaps) * thinned
+}

@@ -1,0 +1,168 @@
+// Package pipeline says when jobs that need each other will have ended: it plays their
+// forecasts through many times, each with other luck, and looks at what came of it. The
+// server shows that for a job file of several jobs.
+package pipeline
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// draws is how often a pipeline is played through. The ends of the interval are then
+// off by about a percent of the jobs.
+const draws = 512
+
+// Node is a job of a pipeline.
+type Node struct {
+	Job      id.Job
+	Needs    []id.Job      // jobs that must have ended; those that are no nodes have
+	Forecast *job.Forecast // nil if it has ended
+}
+
+// Span is when a job of a pipeline will have ended.
+type Span struct {
+	Job id.Job
+	// End is in seconds from the forecasts; a tenth of the plays ended before it, a tenth after.
+	End job.Band
+	// Path is what it waits for: the job, whichever of its needs most often ends last, and so on, in
+	// order of time.
+	Path []id.Job
+	// Unknown is the first job on the way of which nothing is known; "" if all are.
+	Unknown id.Job
+}
+
+// Play plays through how jobs that need each other end, and returns that for each, in
+// the order of the nodes. A job's wait begins when all that it needs has ended. It
+// fails if jobs need each other in a circle.
+func Play(nodes []Node, seed uint64) ([]Span, error) {
+	p := plays{nodes: nodes, at: map[id.Job]int{}, ends: make([][]float64, len(nodes)), last: make([][]int, len(nodes)), spans: make([]Span, len(nodes))}
+	for i := range nodes {
+		p.at[nodes[i].Job] = i
+	}
+	order, err := p.order()
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range order {
+		p.play(i, rand.New(rand.NewPCG(seed, uint64(i))))
+	}
+	return p.spans, nil
+}
+
+// plays is a pipeline that is played through.
+type plays struct {
+	nodes []Node
+	at    map[id.Job]int
+	ends  [][]float64 // of each node, in every play
+	last  [][]int     // of each node: how often each of its needs ended last
+	spans []Span
+}
+
+// order returns the nodes so that each comes after what it needs.
+func (p *plays) order() ([]int, error) {
+	var order []int
+	state := make([]int, len(p.nodes)) // 1 while its needs are looked at, 2 after that
+	var visit func(i int) error
+	visit = func(i int) error {
+		switch state[i] {
+		case 1:
+			return fault.New(fault.Invalid, "needs_circle", "job %s needs itself, by way of others", p.nodes[i].Job)
+		case 2:
+			return nil
+		}
+		state[i] = 1
+		for _, need := range p.nodes[i].Needs {
+			if n, ok := p.at[need]; ok {
+				if err := visit(n); err != nil {
+					return err
+				}
+			}
+		}
+		state[i] = 2
+		order = append(order, i)
+		return nil
+	}
+	for i := range p.nodes {
+		if err := visit(i); err != nil {
+			return nil, err
+		}
+	}
+	return order, nil
+}
+
+// play draws the ends of a node whose needs have been played.
+func (p *plays) play(i int, chance *rand.Rand) {
+	n := &p.nodes[i]
+	s := &p.spans[i]
+	s.Job = n.Job
+	p.ends[i], p.last[i] = make([]float64, draws), make([]int, len(n.Needs))
+	if n.Forecast == nil {
+		s.Path = []id.Job{n.Job}
+		return
+	}
+	if n.Forecast.Basis == job.BasisNone {
+		s.Unknown = n.Job
+	}
+	for d := range draws {
+		ready, last := 0.0, -1
+		for k, need := range n.Needs {
+			if at, ok := p.at[need]; ok && p.ends[at][d] > ready {
+				ready, last = p.ends[at][d], k
+			}
+		}
+		if last >= 0 {
+			p.last[i][last]++
+		}
+		p.ends[i][d] = ready + draw(n.Forecast.Wait, chance) + draw(n.Forecast.Remaining, chance)
+	}
+	p.conclude(i)
+}
+
+// conclude works out the band and the path of a node.
+func (p *plays) conclude(i int) {
+	n, s := &p.nodes[i], &p.spans[i]
+	for _, need := range n.Needs {
+		if at, ok := p.at[need]; ok && s.Unknown == "" {
+			s.Unknown = p.spans[at].Unknown
+		}
+	}
+	most := -1
+	for k, times := range p.last[i] {
+		if times > 0 && (most < 0 || times > p.last[i][most]) {
+			most = k
+		}
+	}
+	if most >= 0 {
+		s.Path = slices.Clone(p.spans[p.at[n.Needs[most]]].Path)
+	}
+	s.Path = append(s.Path, n.Job)
+	if s.Unknown == "" {
+		sorted := slices.Sorted(slices.Values(p.ends[i]))
+		s.End = job.Band{Low: sorted[draws/10], Mid: sorted[draws/2], High: sorted[draws-1-draws/10]}
+	}
+}
+
+// z90 is how many deviations from the middle nine tenths of a normal distribution end.
+const z90 = 1.2815515655446004
+
+// draw returns an amount of a band by chance. The band's ends are where a tenth is below
+// and above; on either side of the middle the logarithm has a deviation of its own, and below
+// it the amount itself if the low end is zero.
+func draw(b job.Band, chance *rand.Rand) float64 {
+	z := chance.NormFloat64() / z90
+	switch {
+	case b.Mid <= 0:
+		// Nothing is expected, something may come.
+		return max(0, b.High*z)
+	case z >= 0:
+		return b.Mid * math.Pow(max(b.High, b.Mid)/b.Mid, z)
+	case b.Low <= 0:
+		return max(0, b.Mid*(1+z))
+	}
+	return b.Mid * math.Pow(b.Mid/min(b.Low, b.Mid), z)
+}

@@ -1,0 +1,168 @@
+package forecast
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"trainyard/internal/forecast/curve"
+	"trainyard/internal/forecast/history"
+	"trainyard/internal/id"
+)
+
+func TestReplaySeesOnlyWhatWasThere(t *testing.T) {
+	t.Parallel()
+	past := finished(12, 1)
+	lib := NewLibrary(past, nil)
+	first := Score(&past[0], lib, nil)
+	for _, m := range first.Marks {
+		if m.Class != ClassAlone {
+			t.Errorf("before the first job others had ended: %+v", m)
+		}
+		if _, ok := m.Logs[MethodMatch]; ok {
+			t.Errorf("it was compared with later ones: %+v", m)
+		}
+	}
+	last := Score(&past[11], lib, nil)
+	if len(last.Marks) != len(Parts) || last.Job != past[11].Job || last.Finished != past[11].Finished {
+		t.Fatalf("%+v", last)
+	}
+	for i, m := range last.Marks {
+		if m.Class != ClassLike || math.Abs(m.Logs[MethodMatch]) > 0.5 || math.Abs(m.Part-Parts[i]) > 0.05 {
+			t.Errorf("mark %d: %+v", i, m)
+		}
+	}
+	alone := Score(&past[11], lib.Without(func(*history.Past) bool { return true }), nil)
+	if alone.Marks[0].Class != ClassAlone {
+		t.Errorf("with all left out: %+v", alone.Marks[0])
+	}
+}
+
+func TestReplayHoldsTheStepTimeAgainstTheMethods(t *testing.T) {
+	t.Parallel()
+	p := history.Past{Job: "j1", Curve: curve.Curve{Total: 100}, End: 100}
+	at := 0.0
+	for x := 1.0; x <= 100; x++ {
+		if x > 50 {
+			at++ // twice as slow
+		}
+		at++
+		p.Curve.X, p.Curve.Y, p.At = append(p.Curve.X, x), append(p.Curve.Y, 1/x), append(p.At, at)
+	}
+	p.Seconds = at
+	s := Score(&p, nil, nil)
+	if len(s.Marks) != 4 {
+		t.Fatalf("%+v", s)
+	}
+	for i, want := range []float64{math.Log(130.0 / 80), math.Log(110.0 / 60)} {
+		if m := s.Marks[i]; m.Class != ClassSteps || math.Abs(m.Logs[MethodSteps]-want) > 1e-9 {
+			t.Errorf("mark %d: %+v, want %g", i, m, want)
+		}
+	}
+	p.At = nil
+	if m := Score(&p, nil, nil).Marks[0]; m.Logs[MethodSteps] != 0 {
+		t.Errorf("without times the steps are right: %+v", m)
+	}
+}
+
+func TestReplayOfAJobWithoutACurve(t *testing.T) {
+	t.Parallel()
+	if s := Score(&history.Past{Job: "j1", Seconds: 100}, nil, nil); len(s.Marks) != 0 {
+		t.Errorf("nothing can be said: %+v", s)
+	}
+	if s := Score(&history.Past{Job: "j1"}, nil, nil); len(s.Marks) != 0 {
+		t.Errorf("nothing is known: %+v", s)
+	}
+}
+
+// family is a kind of training: how its error falls.
+type family struct {
+	name                 string
+	floor, height, power float64
+	goal, length, spread float64
+	drop                 float64 // the error falls by this factor at two thirds of the way
+	noise                float64
+}
+
+func families(chance *rand.Rand) []family {
+	var all []family
+	for i := range 8 {
+		all = append(all, family{
+			name: fmt.Sprintf("kind %c", 'a'+i), floor: 0.2 + chance.Float64(), height: 2 + 5*chance.Float64(), power: 0.3 + 0.7*chance.Float64(),
+			length: math.Exp(6 + 3*chance.Float64()), spread: 0.1 + 0.4*chance.Float64(), drop: 0.6 + 0.4*chance.Float64(), noise: 0.002 + 0.01*chance.Float64(),
+		})
+	}
+	return all
+}
+
+// train makes one job of a family. Its goal is the value at the end of its length.
+func (f *family) train(n int, chance *rand.Rand) history.Past {
+	length := f.length * math.Exp(f.spread*chance.NormFloat64())
+	at := func(x float64) float64 {
+		u := x / length
+		y := f.floor + f.height*math.Pow(1+100*u, -f.power)
+		if u > 2.0/3 {
+			y -= (y - f.floor) * (1 - f.drop)
+		}
+		return y
+	}
+	goal := curve.Goal{Value: at(length), Set: true}
+	p := history.Past{
+		Job: id.Job(fmt.Sprintf("j%d", n)), Finished: noon.Add(time.Duration(n) * time.Hour), Group: fmt.Sprint("g", n),
+		Features: history.Features{Name: f.name, Owner: "ann", Task: f.name, Model: f.name, Metric: "loss"}, Curve: curve.Curve{Goal: goal},
+	}
+	for k := 1; k < 200; k++ {
+		x := length * float64(k) / 100
+		y := at(x) * (1 + f.noise*chance.NormFloat64())
+		p.Curve.X, p.Curve.Y = append(p.Curve.X, x), append(p.Curve.Y, y)
+		if goal.Met(y) {
+			break
+		}
+	}
+	p.End = p.Curve.X[len(p.Curve.X)-1]
+	p.Seconds = p.End
+	return p
+}
+
+// TestIntervalsHoldInFourOfFiveCases lets a yard run jobs of several kinds one after the
+// other. Whether an interval held is told by the one that was shown before the job
+// had ended.
+func TestIntervalsHoldInFourOfFiveCases(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(3) {
+		chance := rand.New(rand.NewPCG(seed, 7))
+		kinds := families(chance)
+		var past []history.Past
+		var rec Record
+		var lib *Library
+		for n := range 240 {
+			if n%20 == 0 {
+				lib = NewLibrary(past, nil)
+			}
+			p := kinds[chance.IntN(len(kinds))].train(n, chance)
+			rec.Add(Score(&p, lib, &rec))
+			past = append(past, p)
+		}
+		share, n := rec.Coverage()
+		if n < 500 || share < 0.7 || share > 0.9 {
+			t.Errorf("seed %d: %g of %d intervals held", seed, share, n)
+		}
+		// The blend is not worse than the worse of its parts.
+		worst, blend := 0.0, 0.0
+		for _, l := range rec.Table() {
+			switch {
+			case l.Quarter != 0:
+			case l.Method == MethodBlend:
+				blend = l.Median
+			default:
+				worst = max(worst, l.Median)
+			}
+		}
+		if blend > worst {
+			t.Errorf("seed %d: the blend is off by %g, its parts by at most %g", seed, blend, worst)
+		}
+		t.Logf("seed %d: %.3f of %d held; %+v", seed, share, n, rec.Table())
+	}
+}

@@ -1,0 +1,170 @@
+package forecast
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"trainyard/internal/job"
+)
+
+// What a job tells of itself comes first. The steps below are for jobs that have not begun
+// or tell nothing; each answers if the one before could not.
+
+// bySpeed goes by the work and the speed that the job file or the program tells.
+func (m *maker) bySpeed() bool {
+	speed := m.in.Speed
+	if speed == nil || speed.Work <= 0 {
+		return false
+	}
+	perUnit, ok := m.toldPace()
+	if !ok {
+		return false
+	}
+	done := m.in.Told.Done
+	if done <= 0 {
+		for i := range m.in.Runs {
+			s := &m.in.Runs[i]
+			done += max(s.seconds(m.in.Now)-s.Setup, 0) / perUnit
+		}
+	}
+	left := speed.Work - done
+	if left <= 0 {
+		return false // it takes longer than was told
+	}
+	m.guess(job.BasisSteps, classAt(ClassSteps), left*perUnit)
+	m.f.Done = done / speed.Work
+	m.tell("%s of %s units are left, and by the speed that was told one takes %s on %s.", number(left), number(speed.Work), span(perUnit), gpus(m.here.GPUs, m.here.GPU))
+	return true
+}
+
+// toldPace returns the seconds that a unit takes where the job is, by the speeds told.
+func (m *maker) toldPace() (float64, bool) {
+	said := told(m.in.Speed)
+	if same := said.of(m.here.GPU); len(same) > 0 {
+		return through(same, m.here.GPUs), true
+	}
+	for _, s := range said.samples {
+		if ratio, _, ok := faster(m.here.where(), where{gpu: s.gpu, gpus: s.gpus}, said); ok && ratio > 0 {
+			return s.perUnit / ratio, true
+		}
+	}
+	return 0, false
+}
+
+// byDuration goes by what was learned from finished jobs about how long jobs of what kind take.
+func (m *maker) byDuration() bool {
+	elapsed := m.in.elapsed()
+	d, err := m.in.Library.duration(m.features, elapsed)
+	if err != nil || d.Mid <= elapsed {
+		return false
+	}
+	f := m.f
+	f.Basis, f.Records = job.BasisHistory, m.in.Library.model.Records
+	f.Remaining = job.Band{Low: max(d.Low-elapsed, 0), Mid: d.Mid - elapsed, High: d.High - elapsed}
+	if elapsed > 0 {
+		a := Ask(&Case{Job: m.in.Job.ID, Features: m.features, Elapsed: elapsed}, m.in.Library, m.in.Record)
+		if a.Known() && !a.Guess {
+			f.Remaining, f.Records, f.Covered = a.Left, a.Records, a.Covered
+		}
+	}
+	f.Done = elapsed / (elapsed + f.Remaining.Mid)
+	f.Methods = append(f.Methods, job.MethodSay{Method: MethodDuration, Remaining: d.Mid - elapsed, Weight: 1, Error: m.in.Record.rules().errorOf(methodAt(MethodDuration))})
+	m.tell("Jobs of its kind take %s in all, as learned from %d that have ended.", span(d.Mid), m.in.Library.model.Records)
+	return true
+}
+
+// byNamesakes goes by how long finished jobs of the same name took.
+func (m *maker) byNamesakes() bool {
+	elapsed := m.in.elapsed()
+	var took []float64
+	for _, p := range m.in.Library.namesakes(&m.features, m.in.Job.ID) {
+		if p.Seconds > elapsed && !math.IsInf(p.Seconds, 0) {
+			took = append(took, p.Seconds-elapsed) // the others are ruled out
+		}
+	}
+	if len(took) == 0 {
+		return false
+	}
+	slices.Sort(took)
+	mid := quantile(took, 0.5)
+	m.guess(job.BasisHistory, classAt(ClassBefore), mid)
+	if len(took) >= Enough {
+		all := make([]weighed, len(took))
+		for i, seconds := range took {
+			all[i] = weighed{seconds, 1}
+		}
+		low, _, high := conformal(all, tail)
+		m.f.Remaining, m.f.Guess = job.Band{Low: low, Mid: mid, High: high}, false
+	}
+	m.f.Records = len(took)
+	m.f.Done = elapsed / (elapsed + mid)
+	m.tell("%s of the same name took %s in the middle.", jobs(len(took)), span(mid+elapsed))
+	return true
+}
+
+// expect enters what the researcher expects. It decides only if nothing else could say
+// anything: then it returns true.
+func (m *maker) expect() bool {
+	expect := time.Duration(m.in.Job.Spec.Expect).Seconds()
+	if expect <= 0 {
+		return false
+	}
+	left := expect - m.in.elapsed()
+	say := job.MethodSay{Method: MethodExpect, Remaining: max(left, 0), Error: -1}
+	decides := m.f.Basis == job.BasisNone && left > 0
+	if decides {
+		m.guess(job.BasisExpect, classAt(ClassBefore), left)
+		m.f.Done = m.in.elapsed() / expect
+		say.Weight = 1
+		m.tell("Nothing but the researcher's own expectation of %s is known.", span(expect))
+		m.missing()
+	}
+	m.f.Methods = append(m.f.Methods, say)
+	return decides
+}
+
+// nothing says that nothing is known, and what would change that.
+func (m *maker) nothing() {
+	if expect := time.Duration(m.in.Job.Spec.Expect).Seconds(); expect > 0 {
+		m.tell("Nothing is known yet, and the %s that its researcher expects have passed.", span(expect))
+	} else {
+		m.tell("Nothing is known yet.")
+	}
+	m.missing()
+}
+
+// missing says what there is not.
+func (m *maker) missing() {
+	switch {
+	case m.v.unheard != "":
+		m.tell("%s, the metric of its target, was not heard yet.", m.v.unheard)
+	case len(m.in.Runs) == 0:
+		m.tell("It has not run, and no job like it has ended.")
+	case len(m.v.marks) == 0:
+		m.tell("Its program has told nothing of its progress, and no job like it has ended.")
+	case !m.v.goal.Set && m.v.curve.Total == 0:
+		m.tell("Its program does not say how much it has to do, it has no target, and no job like it has ended.")
+	default:
+		m.tell("What it has told is too little to go by.")
+	}
+}
+
+// guess enters a time with the wide interval of a class.
+func (m *maker) guess(basis job.Basis, class int, seconds float64) {
+	half := math.Log(classes[class].width) / 2
+	m.f.Basis, m.f.Guess = basis, true
+	m.f.Remaining = bounds{low: -half, high: half}.apply(seconds)
+}
+
+func (m *maker) tell(format string, args ...any) {
+	m.why = append(m.why, fmt.Sprintf(format, args...))
+}
+
+func jobs(n int) string {
+	if n == 1 {
+		return "One job"
+	}
+	return fmt.Sprintf("%d jobs", n)
+}

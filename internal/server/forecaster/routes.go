@@ -1,0 +1,235 @@
+package forecaster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"trainyard/internal/api"
+	"trainyard/internal/fault"
+	"trainyard/internal/forecast"
+	"trainyard/internal/forecast/curve"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/metric"
+	"trainyard/internal/store"
+	"trainyard/internal/tenant"
+)
+
+// Routes makes the forecaster's answers part of the API.
+func (f *Forecaster) Routes(e Edge) {
+	op := func(name, path, summary, tag string) huma.Operation {
+		return huma.Operation{OperationID: name, Method: http.MethodGet, Path: path, Summary: summary, Security: e.Security, Tags: []string{tag}}
+	}
+	huma.Register(e.API, op("get-forecast", "/api/v1/jobs/{job}/forecast", "Say when a job will be done", "forecasts"), answer(e, f.getForecast))
+	huma.Register(e.API, op("list-metrics", "/api/v1/jobs/{job}/metrics", "List what a job's program measures of itself", "forecasts"), answer(e, f.listMetrics))
+	huma.Register(e.API, op("get-curve", "/api/v1/jobs/{job}/curve", "Show one metric of a job, and how it is expected to go on", "forecasts"),
+		func(ctx context.Context, in *curveInput) (*body[api.Curve], error) {
+			j, err := e.Job(ctx, in.Job)
+			if err != nil {
+				return nil, e.Fail(ctx, err)
+			}
+			out, err := f.getCurve(ctx, &j, in)
+			if err != nil {
+				return nil, e.Fail(ctx, err)
+			}
+			return &body[api.Curve]{out}, nil
+		})
+	f.importRoutes(e)
+	huma.Register(e.API, op("get-forecast-record", "/api/v1/forecasts", "Say how good forecasts have been", "forecasts"),
+		func(ctx context.Context, _ *struct{}) (*body[api.ForecastRecord], error) {
+			if err := e.Allow(ctx, tenant.ReadNodes, ""); err != nil {
+				return nil, e.Fail(ctx, err)
+			}
+			return &body[api.ForecastRecord]{f.school.report()}, nil
+		})
+}
+
+type body[T any] struct{ Body T }
+
+type jobInput struct {
+	Job string `path:"job" maxLength:"40"`
+}
+
+type curveInput struct {
+	Job    string `path:"job" maxLength:"40"`
+	Metric string `query:"metric" maxLength:"128" required:"true"`
+	Points int    `query:"points" minimum:"2" maximum:"1024" default:"500" doc:"at most so many"`
+}
+
+// answer wraps a question about one job that the caller may see.
+func answer[T any](e Edge, ask func(context.Context, *job.Job) (T, error)) func(context.Context, *jobInput) (*body[T], error) {
+	return func(ctx context.Context, in *jobInput) (*body[T], error) {
+		j, err := e.Job(ctx, in.Job)
+		if err != nil {
+			return nil, e.Fail(ctx, err)
+		}
+		out, err := ask(ctx, &j)
+		if err != nil {
+			return nil, e.Fail(ctx, err)
+		}
+		return &body[T]{out}, nil
+	}
+}
+
+func (f *Forecaster) getForecast(ctx context.Context, j *job.Job) (api.Forecast, error) {
+	if j.State.Final() {
+		return api.Forecast{}, fault.New(fault.Conflict, "job_state", "job %s has ended: it is %s", j.ID, j.Status())
+	}
+	made, err := f.Forecast(ctx, j)
+	if err != nil {
+		return api.Forecast{}, err
+	}
+	if made == nil {
+		made = &job.Forecast{At: f.Clock.Now(), Why: "nothing has been heard of it yet"}
+	}
+	return *api.NewForecast(made), nil
+}
+
+func (f *Forecaster) listMetrics(ctx context.Context, j *job.Job) (api.MetricList, error) {
+	all, err := f.seriesOf(ctx, j.ID)
+	if err != nil {
+		return api.MetricList{}, err
+	}
+	list := api.MetricList{Metrics: []api.Metric{}}
+	for i := range all {
+		list.Metrics = append(list.Metrics, toMetric(j, &all[i]))
+	}
+	return list, nil
+}
+
+func toMetric(j *job.Job, s *metric.Series) api.Metric {
+	out := api.Metric{Name: s.Name, Source: s.Source, Heard: s.Heard, Bad: s.Bad}
+	if p, ok := s.Last(); ok {
+		out.Step, out.Value, out.At = p.Step, p.Value, p.At
+	}
+	if t := j.Spec.Target; t != nil && t.Metric == s.Name {
+		if out.Goal = t.AtMost; out.Goal == nil {
+			out.Goal = t.AtLeast
+		}
+	}
+	return out
+}
+
+// seriesOf returns the metrics of a job by name: those at hand, or those that were kept.
+func (f *Forecaster) seriesOf(ctx context.Context, j id.Job) ([]metric.Series, error) {
+	f.mu.Lock()
+	if w, ok := f.jobs[j]; ok {
+		all := w.curves()
+		f.mu.Unlock()
+		return all, nil
+	}
+	f.mu.Unlock()
+	docs, err := f.Store.Documents(ctx, store.DocumentFilter{Kind: store.CurveDocument, Under: string(j), Limit: metric.MaxSeries})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]metric.Series, len(docs))
+	for i := range docs {
+		if err := json.Unmarshal([]byte(docs[i].Text), &all[i]); err != nil {
+			return nil, fmt.Errorf("read curve %s: %w", docs[i].ID, err)
+		}
+	}
+	slices.SortFunc(all, func(a, b metric.Series) int {
+		if a.Name == b.Name {
+			return 0
+		}
+		return less(a.Name < b.Name)
+	})
+	return all, nil
+}
+
+func (f *Forecaster) getCurve(ctx context.Context, j *job.Job, in *curveInput) (api.Curve, error) {
+	all, err := f.seriesOf(ctx, j.ID)
+	if err != nil {
+		return api.Curve{}, err
+	}
+	at := slices.IndexFunc(all, func(s metric.Series) bool { return s.Name == in.Metric })
+	if at < 0 {
+		names := make([]string, len(all))
+		for i := range all {
+			names[i] = all[i].Name
+		}
+		missing := fault.New(fault.NotFound, "metric_not_found", "job %s has measured no %q", j.ID, in.Metric).WithField("metric")
+		if len(names) > 0 {
+			missing = missing.WithRemedy("ask for one of %q", names)
+		}
+		return api.Curve{}, missing
+	}
+	s := &all[at]
+	out := api.Curve{Metric: toMetric(j, s), Points: []api.MetricPoint{}}
+	for _, p := range metric.Thin(s.Points, in.Points) {
+		out.Points = append(out.Points, api.WirePoint(p))
+	}
+	out.Fit = f.fit(j, s)
+	return out, nil
+}
+
+// fitPoints is how many points a fit is drawn with.
+const fitPoints = 200
+
+// fit draws how a metric is expected to go on, up to the end that is expected; nil if there is no
+// forecast by it.
+func (f *Forecaster) fit(j *job.Job, s *metric.Series) *api.Fit {
+	f.mu.Lock()
+	w, ok := f.jobs[j.ID]
+	if !ok || w.forecast == nil || w.forecast.Metric != s.Name || !w.over.IsZero() {
+		f.mu.Unlock()
+		return nil
+	}
+	done := w.forecast.Done
+	f.mu.Unlock()
+	c := curve.Curve{Goal: goalOf(j)}
+	for _, p := range s.Points {
+		if p.Step > 0 {
+			c.X, c.Y = append(c.X, p.Step), append(c.Y, p.Value)
+		}
+	}
+	if len(c.X) == 0 {
+		return nil
+	}
+	until := c.X[len(c.X)-1]
+	if done > 0 && done < 1 {
+		until /= done
+	}
+	d := curve.Fit(&c, until, fitPoints)
+	return &api.Fit{Step: d.X, Mid: d.Mid, Low: d.Low, High: d.High}
+}
+
+// goalOf returns what a job's metric is to come to.
+func goalOf(j *job.Job) curve.Goal {
+	switch t := j.Spec.Target; {
+	case t == nil:
+	case t.AtMost != nil:
+		return curve.Goal{Value: *t.AtMost, Set: true}
+	case t.AtLeast != nil:
+		return curve.Goal{Value: *t.AtLeast, Rising: true, Set: true}
+	}
+	return curve.Goal{}
+}
+
+// report says how good forecasts have been.
+func (s *school) report() api.ForecastRecord {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := api.ForecastRecord{Jobs: len(s.past), Scored: s.record.Jobs(), Wanted: forecast.Enough, NoModel: s.trouble, Methods: []api.MethodAccuracy{}}
+	out.Covered, out.CoveredOf = s.record.Coverage()
+	for _, l := range s.record.Table() {
+		if n := len(out.Methods); n == 0 || out.Methods[n-1].Method != l.Method {
+			out.Methods = append(out.Methods, api.MethodAccuracy{Method: l.Method})
+		}
+		m := &out.Methods[len(out.Methods)-1]
+		m.Errors = append(m.Errors, api.Accuracy{Quarter: l.Quarter, Median: l.Median, P80: l.P80, Failed: l.Failed, Count: l.Forecast})
+	}
+	if m := s.model; m != nil {
+		out.Model = &api.DurationModel{Version: m.Version, Trained: m.Newest, Records: m.Records, Digest: m.Digest}
+		for _, v := range m.Validation {
+			out.Model.Validation = append(out.Model.Validation, api.LearnerErrors{Learner: v.Learner, Median: v.Median, P80: v.P80, Within25: v.Within25, Weight: v.Weight})
+		}
+	}
+	return out
+}

@@ -1,0 +1,103 @@
+package batch
+
+import (
+	"maps"
+	"slices"
+
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// Orders are the orders that are open.
+type Orders struct {
+	open    map[string]*entry
+	changed []*entry
+	closed  []string
+}
+
+// entry is an order that is open, or was when it changed last.
+type entry struct {
+	Order
+	dirty bool
+}
+
+// NewOrders returns an empty set.
+func NewOrders() *Orders { return &Orders{open: map[string]*entry{}} }
+
+// Load takes up the orders that were open.
+func (o *Orders) Load(stored []Order) {
+	for i := range stored {
+		o.open[stored[i].Key()] = &entry{Order: stored[i]}
+	}
+}
+
+// Len returns how many there are.
+func (o *Orders) Len() int { return len(o.open) }
+
+// All lists them by key.
+func (o *Orders) All() []Order {
+	list := make([]Order, 0, len(o.open))
+	for _, key := range slices.Sorted(maps.Keys(o.open)) {
+		list = append(list, o.open[key].Order)
+	}
+	return list
+}
+
+// Get returns the order of a rank, nil if none is open. It must not be changed.
+func (o *Orders) Get(run id.Run, rank int) *Order {
+	if e, ok := o.open[keyOf(run, rank)]; ok {
+		return &e.Order
+	}
+	return nil
+}
+
+// Open orders that a rank be run.
+func (o *Orders) Open(order *Order) {
+	e := &entry{Order: *order}
+	o.open[e.Key()] = e
+	o.change(e)
+}
+
+// Stop orders that a rank be stopped. One without an open order has ended.
+func (o *Orders) Stop(run id.Run, rank int, mode job.StopMode) {
+	if e, ok := o.open[keyOf(run, rank)]; ok {
+		e.Stop = mode
+		o.change(e)
+	}
+}
+
+func (o *Orders) change(e *entry) {
+	if !e.dirty {
+		e.dirty = true
+		o.changed = append(o.changed, e)
+	}
+}
+
+// Close ends the order of a rank.
+func (o *Orders) Close(run id.Run, rank int) {
+	key := keyOf(run, rank)
+	e, ok := o.open[key]
+	if !ok {
+		return
+	}
+	delete(o.open, key)
+	e.dirty = false
+	o.closed = append(o.closed, key)
+}
+
+// Grow makes room for so many more changes.
+func (o *Orders) Grow(n int) { o.changed = slices.Grow(o.changed, n) }
+
+// Take moves what has changed into a batch.
+func (o *Orders) Take(b *Batch) {
+	b.Closed, o.closed = o.closed, b.Closed[:0]
+	b.Orders = slices.Grow(b.Orders[:0], len(o.changed))
+	for _, e := range o.changed {
+		if e.dirty { // closed meanwhile otherwise
+			b.Orders = append(b.Orders, e.Order)
+			e.dirty = false
+		}
+	}
+	clear(o.changed)
+	o.changed = o.changed[:0]
+}

@@ -1,0 +1,102 @@
+package yardmaster
+
+import (
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/yardmaster/course"
+)
+
+// Foresee tells the yard what is expected of jobs. It comes from beside the loop,
+// where curves and history are; what has gone stale meanwhile is dropped.
+type Foresee struct {
+	Jobs []Foreseen
+}
+
+// Foreseen is what is expected of one job, and what its people are to be told.
+type Foreseen struct {
+	Job      id.Job
+	Forecast *job.Forecast // nil if there is nothing new
+	Notices  []Notice
+}
+
+// Notice is something about a job that the feed is to tell.
+type Notice struct {
+	Kind   string
+	Reason string
+}
+
+func (m Foresee) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
+	for i := range m.Jobs {
+		r, ok := y.jobs[m.Jobs[i].Job]
+		if !ok || r.State.Final() {
+			continue
+		}
+		if f := m.Jobs[i].Forecast; f != nil {
+			y.foreseen(r, f)
+		}
+		for _, n := range m.Jobs[i].Notices {
+			e := Event{Kind: n.Kind, Actor: theYard, Owner: r.Owner, Job: r.ID, Reason: n.Reason}
+			if r.run != nil {
+				e.Run = r.run.ID
+			}
+			y.event(e)
+		}
+	}
+	return nil, nil
+}
+
+// foreseen takes a forecast. When nodes will be free is worked out anew, and asked about
+// again, only if it has changed by something that could matter.
+func (y *Yard) foreseen(r *jobRecord, f *job.Forecast) {
+	before := r.outlook.Forecast
+	r.outlook.Forecast = f
+	if r.running == nil || r.run == nil || !moved(before, f) {
+		return
+	}
+	y.hold(r, r.run)
+	y.round = true
+}
+
+// moved reports whether the expected end has moved by more than a twentieth of what is left,
+// and by more than half a minute.
+func moved(before, now *job.Forecast) bool {
+	if before == nil || !before.Informed() || !now.Informed() {
+		return now.Informed()
+	}
+	by := now.End().Sub(before.End()).Abs()
+	return by > 30*time.Second && by.Seconds() > now.Remaining.Mid/20
+}
+
+// Stand is where a job stands, for forecasts.
+type Stand struct {
+	Cost     float64       // so far, with what is not posted yet
+	Progress *job.Progress // how far its program says it is, nil if it has ended
+	Speed    *job.Speed    // as told; nil if nobody did
+	Start    time.Time     // when it is expected to start, if it is the next in line
+}
+
+// Stands tells where jobs stand; of one that is not in memory it is empty.
+func (y *Yard) Stands(jobs []id.Job) []Stand {
+	list := make([]Stand, len(jobs))
+	for i, j := range jobs {
+		r, ok := y.jobs[j]
+		if !ok {
+			continue
+		}
+		s := &list[i]
+		s.Cost, s.Speed = y.costOf(r), r.outlook.Speed
+		if !r.State.Final() {
+			s.Progress = course.Progress(y.now, r.outlook, r.running)
+		}
+		if y.held != nil && y.held.Job == j {
+			s.Start = y.held.At
+		}
+	}
+	return list
+}
+
+// Tariff returns what nodes cost, nil if nobody told.
+func (y *Yard) Tariff() *fleet.Tariff { return y.cfg.Tariff }

@@ -1,0 +1,148 @@
+// Package people is what the yard knows of who uses it: users, their tokens, and what
+// they and their projects have used, by which the line is ordered.
+//
+// It knows nothing of jobs but how many a user has and how much what runs weighs; the
+// yardmaster tells it of both. Who may do what is checked by the server before a
+// message is sent.
+package people
+
+import (
+	"time"
+
+	"trainyard/internal/id"
+	"trainyard/internal/queue"
+	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster/batch"
+)
+
+// People are all users and tokens. They are not safe for concurrent use.
+type People struct {
+	feed     *batch.Feed
+	users    map[id.User]*user
+	tokens   map[id.Token]*token
+	projects queue.Shares
+
+	changedUsers  batch.Set[*user]
+	changedTokens batch.Set[*token]
+}
+
+type user struct {
+	tenant.User
+	batch.Mark
+	rate  float64 // weight of what runs now
+	alive int     // jobs that have not ended
+}
+
+type token struct {
+	tenant.Token
+	batch.Mark
+}
+
+// New returns nobody. What happens is told to the feed.
+func New(feed *batch.Feed) *People {
+	return &People{feed: feed, users: map[id.User]*user{}, tokens: map[id.Token]*token{}}
+}
+
+// Load takes up what the store kept.
+func (p *People) Load(s *batch.State) {
+	for _, u := range s.Users {
+		p.users[u.ID] = &user{User: u}
+	}
+	for _, t := range s.Tokens {
+		p.tokens[t.ID] = &token{Token: t}
+	}
+	p.projects.Load(s.Shares)
+}
+
+// Take moves what has changed into a batch.
+func (p *People) Take(b *batch.Batch) {
+	b.Users = batch.Take(&p.changedUsers, b.Users, func(to *tenant.User, u *user) { *to = u.User })
+	b.Tokens = batch.Take(&p.changedTokens, b.Tokens, func(to *tenant.Token, t *token) { *to = t.Token })
+	b.Shares = p.projects.Take()
+}
+
+func (p *People) changedUser(u *user) {
+	u.Seq++
+	p.changedUsers.Add(u)
+}
+
+func (p *People) changedToken(t *token) {
+	t.Seq++
+	p.changedTokens.Add(t)
+}
+
+// user returns the record of a user. Jobs have an owner, but a store that was
+// meddled with may name one that is not there: it is treated as one without use.
+func (p *People) user(name id.User) *user {
+	u, ok := p.users[name]
+	if !ok {
+		u = &user{}
+		u.ID = name
+		p.users[name] = u
+	}
+	return u
+}
+
+// User returns a user.
+func (p *People) User(name id.User) (tenant.User, bool) {
+	u, ok := p.users[name]
+	if !ok || u.Created.IsZero() {
+		return tenant.User{}, false
+	}
+	return u.User, true
+}
+
+// MaySubmit reports whether a user is there and not shut out.
+func (p *People) MaySubmit(name id.User) bool {
+	u, ok := p.users[name]
+	return ok && !u.Disabled
+}
+
+// Alive returns how many jobs of a user have not ended.
+func (p *People) Alive(name id.User) int { return p.user(name).alive }
+
+// Count counts jobs of a user that have not ended, or with a minus sign that have.
+func (p *People) Count(name id.User, jobs int) { p.user(name).alive += jobs }
+
+// InUse visits all users with how many of their jobs have not ended and how much they
+// have in use, in GPUs, for who checks that jobs and people agree.
+func (p *People) InUse(visit func(name id.User, alive int, rate float64)) {
+	for name, u := range p.users {
+		visit(name, u.alive, u.rate)
+	}
+}
+
+// ProjectRate returns how much a project has in use, in GPUs.
+func (p *People) ProjectRate(name id.Project) float64 { return p.projects.Rate(name) }
+
+// Usage returns a user's decayed use at a time, in GPU-seconds.
+func (p *People) Usage(now time.Time, name id.User) float64 {
+	u, ok := p.users[name]
+	if !ok {
+		return 0
+	}
+	return queue.Decayed(u.Usage, u.rate, now.Sub(u.UsageAt))
+}
+
+// ProjectUsage returns a project's decayed use at a time.
+func (p *People) ProjectUsage(now time.Time, name id.Project) float64 {
+	return p.projects.Use(now, name)
+}
+
+// Charge changes how much a user and a project have in use now.
+func (p *People) Charge(now time.Time, name id.User, project id.Project, delta float64) {
+	p.projects.Charge(now, project, delta)
+	u := p.user(name)
+	u.Usage, u.UsageAt = p.Usage(now, name), now
+	u.rate += delta
+	if u.rate < 1e-9 { // sums of fractions do not come out at zero exactly
+		u.rate = 0
+	}
+	p.changedUser(u)
+}
+
+// Resume counts what runs already when the yard is started again.
+func (p *People) Resume(name id.User, project id.Project, weight float64) {
+	p.user(name).rate += weight
+	p.projects.Resume(project, weight)
+}

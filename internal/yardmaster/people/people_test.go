@@ -1,0 +1,124 @@
+package people_test
+
+import (
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/queue"
+	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster/batch"
+	"trainyard/internal/yardmaster/people"
+)
+
+var start = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
+
+func some(t *testing.T) *people.People {
+	t.Helper()
+	p := people.New(&batch.Feed{})
+	for _, name := range []id.User{"root", "ada"} {
+		if _, err := p.Put(start, name, tenant.Researcher, false, "test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.Put(start, "root", tenant.Admin, false, "test"); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func code(err error) string {
+	var f *fault.Error
+	if errors.As(err, &f) {
+		return f.Code
+	}
+	return ""
+}
+
+func TestTheLastAdminStaysOne(t *testing.T) {
+	t.Parallel()
+	p := some(t)
+	if _, err := p.Put(start, "root", tenant.Researcher, false, "root"); code(err) != "last_admin" {
+		t.Errorf("made a researcher: %v", err)
+	}
+	if _, err := p.Put(start, "root", tenant.Admin, true, "root"); code(err) != "last_admin" {
+		t.Errorf("disabled: %v", err)
+	}
+	if _, err := p.Put(start, "ada", tenant.Admin, false, "root"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Put(start, "root", tenant.Researcher, false, "ada"); err != nil {
+		t.Errorf("with another admin: %v", err)
+	}
+}
+
+func TestATokenIsUsedAsOftenAsItMayBe(t *testing.T) {
+	t.Parallel()
+	p := some(t)
+	boot := tenant.Token{ID: "boot", Kind: tenant.BootstrapToken, Owner: "root", UsesLeft: 1, Expires: start.Add(time.Hour)}
+	access := tenant.Token{ID: "access", Kind: tenant.AccessToken, Expires: start.Add(time.Hour)}
+	if _, err := p.AddToken(start, boot, "test"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.AddToken(start, boot, "test"); code(err) != "token_exists" {
+		t.Errorf("handed out twice: %v", err)
+	}
+	taken := access
+	taken.ID = "boot"
+	if _, err := p.Exchange(start, "boot", taken); code(err) != "token_exists" {
+		t.Errorf("exchanged for a name that is taken: %v", err)
+	}
+	got, err := p.Exchange(start, "boot", access)
+	if err != nil || got.Owner != "root" {
+		t.Fatalf("exchanged for %+v: %v", got, err)
+	}
+	access.ID = "second"
+	if _, err := p.Exchange(start, "boot", access); code(err) != "token_used_up" {
+		t.Errorf("exchanged again: %v", err)
+	}
+	if _, err := p.Use(start, "access"); code(err) != "token_used_up" {
+		t.Errorf("an access token used to join: %v", err)
+	}
+}
+
+func TestUseIsForgottenAndGoesOnAfterARestart(t *testing.T) {
+	t.Parallel()
+	p := some(t)
+	p.Charge(start, "ada", "vision", 2)
+	later := start.Add(time.Hour)
+	if got := p.Usage(later, "ada"); math.Abs(got-2*3600) > 30 {
+		t.Errorf("an hour of two GPUs counts %g", got)
+	}
+	p.Charge(later, "ada", "vision", -1)
+	var b batch.Batch
+	p.Take(&b)
+	next := people.New(&batch.Feed{})
+	next.Load(&batch.State{Users: b.Users, Shares: b.Shares})
+	next.Resume("ada", "vision", 1)
+	for _, at := range []time.Time{later, later.Add(queue.HalfLife)} {
+		if before, after := p.Usage(at, "ada"), next.Usage(at, "ada"); before != after {
+			t.Errorf("at %s ada has used %g, and %g after a restart", at, before, after)
+		}
+		if before, after := p.ProjectUsage(at, "vision"), next.ProjectUsage(at, "vision"); before != after {
+			t.Errorf("at %s the project has used %g, and %g after a restart", at, before, after)
+		}
+	}
+}
+
+func TestAnOwnerThatIsNotThereIsCountedButIsNoUser(t *testing.T) {
+	t.Parallel()
+	p := some(t)
+	p.Count("ghost", 1)
+	if _, known := p.User("ghost"); known || p.Alive("ghost") != 1 {
+		t.Errorf("known %v with %d jobs", known, p.Alive("ghost"))
+	}
+	if p.MaySubmit("nobody") || !p.MaySubmit("ada") {
+		t.Error("who may submit is wrong")
+	}
+	if _, err := p.AddToken(start, tenant.Token{ID: "t", Owner: "ghost"}, "test"); code(err) != "user_not_found" {
+		t.Errorf("a token for a ghost: %v", err)
+	}
+}

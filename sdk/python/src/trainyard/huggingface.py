@@ -1,0 +1,69 @@
+"""A callback for the Trainer of Hugging Face's transformers.
+
+    from trainyard.huggingface import Callback
+
+    trainer = Trainer(..., callbacks=[Callback()])
+
+It tells metrics, progress and checkpoints. When the run shall stop it has the trainer save a
+checkpoint and leave; ``trainer.train()`` then returns, and ``trainyard.stopping()`` says why.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any
+
+import trainyard
+
+from . import _framework
+
+__all__ = ["Callback"]
+
+Callback: Any  # made when it is first asked for
+
+# Not measured by the training: they would look like curves.
+_NOT_METRICS = ("epoch", "total_flos", "step")
+
+
+def _make() -> type:
+    base: Any = importlib.import_module("transformers").TrainerCallback
+
+    class Callback(base):  # type: ignore[misc]
+        """Tells the yard what a Trainer does, and the Trainer when to stop."""
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            trainyard.stopping()  # from now on it is heard
+            if state.global_step > 0:
+                resumed = getattr(args, "resume_from_checkpoint", None)
+                trainyard.checkpoint_restored(resumed if isinstance(resumed, str) else None, state.global_step)
+            self._progress(state)
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            self._progress(state)
+            if _framework.stop_agreed(state.global_step, args.world_size, args.device):
+                control.should_save = True
+                control.should_training_stop = True
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+            if state.is_world_process_zero:
+                trainyard.log(state.global_step, _framework.numbers(logs, _NOT_METRICS))
+
+        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if state.is_world_process_zero:
+                path = os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
+                trainyard.checkpoint_saved(path, state.global_step)
+
+        def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            self._progress(state)
+            _framework.rest()
+
+        def _progress(self, state: Any) -> None:
+            if state.is_world_process_zero:
+                trainyard.progress(state.global_step, state.max_steps if state.max_steps > 0 else None)
+
+    return Callback
+
+
+def __getattr__(name: str) -> Any:
+    return _framework.lazy(__name__, _make)(name)

@@ -1,0 +1,1 @@
+"""As much of Lightning as the callback touches."""
