@@ -99,3 +99,12 @@ $(policy_benches):
 .PHONY: clean
 clean: ## Remove what was built; tools in the user's cache and Go's own cache stay
 	rm -rf build
+
+.PHONY: bench-forecast bench-forecast-scale
+bench-forecast: ## Measure how well the end of a job is foretold, on real training curves (CURVES=<folder> scores others)
+	@mkdir -p build/bench
+	go run ./test/bench/forecast -out build/bench/$@.json $(if $(CURVES),-curves "$(CURVES)")
+
+bench-forecast-scale: ## Measure what forecasts of 10,000 running jobs cost (JOBS=1000 for fewer)
+	@mkdir -p build/bench
+	go run ./test/bench/forecast -scale -out build/bench/$@.json $(if $(JOBS),-jobs $(JOBS))

@@ -37,35 +37,36 @@ type PlannedJob struct {
 
 // Job is a job as people see it.
 type Job struct {
-	ID        id.Job     `json:"id"`
-	Seq       uint64     `json:"seq"`
-	Name      string     `json:"name,omitempty"`
-	Owner     id.User    `json:"owner"`
-	Project   id.Project `json:"project,omitempty"`
-	State     job.State  `json:"state"`
-	Status    job.Status `json:"status" doc:"the word people see: the state, or what the job ended of"`
-	Cause     job.Cause  `json:"cause,omitempty"`
-	Reason    string     `json:"reason"`
-	Priority  int        `json:"priority"`
-	Resources string     `json:"resources" doc:"what it asks for, in words: 8x A100:80GB"`
-	Submitted time.Time  `json:"submitted"`
-	Since     time.Time  `json:"since"`
-	Started   *time.Time `json:"started,omitempty"`
-	Ended     *time.Time `json:"ended,omitempty"`
-	ExitCode  *int       `json:"exit_code,omitempty"`
-	Epoch     int        `json:"epoch" doc:"number of the newest run"`
-	Nodes     []id.Node  `json:"nodes,omitempty" doc:"where it runs now"`
-	FakeGPUs  bool       `json:"fake_gpus,omitempty" doc:"it runs on declared GPUs that do not exist"`
-	Needs     []id.Job   `json:"needs,omitempty"`
-	Pipeline  string     `json:"pipeline,omitempty"`
-	Deadline  *time.Time `json:"deadline,omitempty"`
-	LateCost  job.Money  `json:"late_cost,omitempty" doc:"what each hour past the deadline costs"`
-	Done      *float64   `json:"done,omitempty" doc:"units of work done by now, as its program told or its speed says; absent if that is not known"`
-	Work      float64    `json:"work,omitempty" doc:"units of work in all, where known"`
-	Percent   *float64   `json:"percent,omitempty" minimum:"0" maximum:"100" doc:"of the work that is done, where both are known"`
-	Cost      float64    `json:"cost_usd,omitempty" doc:"rent and energy so far"`
-	Budget    job.Money  `json:"budget,omitempty"`
-	Forecast  *Forecast  `json:"forecast,omitempty" doc:"when it will be done; absent if nothing is known, or if it has ended"`
+	ID        id.Job       `json:"id"`
+	Seq       uint64       `json:"seq"`
+	Name      string       `json:"name,omitempty"`
+	Owner     id.User      `json:"owner"`
+	Project   id.Project   `json:"project,omitempty"`
+	State     job.State    `json:"state"`
+	Status    job.Status   `json:"status" doc:"the word people see: the state, or what the job ended of"`
+	Cause     job.Cause    `json:"cause,omitempty"`
+	Reason    string       `json:"reason"`
+	Priority  int          `json:"priority"`
+	Resources string       `json:"resources" doc:"what it asks for, in words: 8x A100:80GB"`
+	Submitted time.Time    `json:"submitted"`
+	Since     time.Time    `json:"since"`
+	Started   *time.Time   `json:"started,omitempty"`
+	Ended     *time.Time   `json:"ended,omitempty"`
+	ExitCode  *int         `json:"exit_code,omitempty"`
+	Epoch     int          `json:"epoch" doc:"number of the newest run"`
+	Nodes     []id.Node    `json:"nodes,omitempty" doc:"where it runs now"`
+	FakeGPUs  bool         `json:"fake_gpus,omitempty" doc:"it runs on declared GPUs that do not exist"`
+	Needs     []id.Job     `json:"needs,omitempty"`
+	Pipeline  string       `json:"pipeline,omitempty"`
+	Deadline  *time.Time   `json:"deadline,omitempty"`
+	Expect    job.Duration `json:"expect,omitempty" doc:"how long its owner expects it to take, from its submission"`
+	LateCost  job.Money    `json:"late_cost,omitempty" doc:"what each hour past the deadline costs"`
+	Done      *float64     `json:"done,omitempty" doc:"units of work done by now, as its program told or its speed says; absent if that is not known"`
+	Work      float64      `json:"work,omitempty" doc:"units of work in all, where known"`
+	Percent   *float64     `json:"percent,omitempty" minimum:"0" maximum:"100" doc:"of the work that is done, where both are known"`
+	Cost      float64      `json:"cost_usd,omitempty" doc:"rent and energy so far"`
+	Budget    job.Money    `json:"budget,omitempty"`
+	Forecast  *Forecast    `json:"forecast,omitempty" doc:"when it will be done; absent if nothing is known, or if it has ended"`
 }
 
 // JobDetail is a job with all that is known about it.

@@ -290,3 +290,20 @@ func TestNotesSayHowLongAJobStillTakes(t *testing.T) {
 		t.Errorf("notes differ (-want +got):\n%s", diff)
 	}
 }
+
+func TestTheShellIsToldWhichMetricsThereAre(t *testing.T) {
+	t.Parallel()
+	y := withForecasts(t)
+	for want, args := range map[string][]string{
+		"val_loss\n:4\n":            {"__complete", "metrics", "j7", "v"},
+		"accuracy\ngrad_norm\nval_": {"__complete", "metrics", "j7", ""},
+		"j30\tRUNNING resnet50\n":   {"__complete", "metrics", "j3"},
+		":4\n":                      {"__complete", "metrics", "j7", "val_loss", ""},
+		":1\n":                      {"__complete", "metrics", "j404", ""},
+	} {
+		p := newPerson(t).at(t, y)
+		if code := p.types(t.Context(), args...); code != exit.OK || !strings.HasPrefix(p.stdout.String(), want) {
+			t.Errorf("%v: exit code %d, suggests %q, want %q", args, code, p.stdout, want)
+		}
+	}
+}

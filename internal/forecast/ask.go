@@ -48,6 +48,7 @@ type Answer struct {
 	x       float64        // work done
 	said    logs
 	blind   [count]bool
+	few     bool
 	wide    float64
 }
 
@@ -100,16 +101,23 @@ func met(c *curve.Curve) bool {
 // hear asks every method that can answer.
 func (a *Answer) hear(c *Case, l *Library, before time.Time) {
 	points := len(c.Curve.X)
+	a.few = points > 0 && points < 3
+	soonest := 0.0 // no goal is reached before the next point
+	if points > 1 && c.Curve.Goal.Set {
+		gap := c.Curve.X[points-1] - c.Curve.X[points-2]
+		soonest = max(c.Curve.X[points-1]+gap-a.x, gap/10)
+	}
 	if c.Curve.Total > 0 {
 		a.say(MethodSteps, max(c.Curve.Total-a.x, 0), 0)
 	}
 	if m := l.match(c, before); m != nil {
-		a.say(MethodMatch, m.End-a.x, m.Never)
-		a.Like, a.wide = m.Like, a.apart(m.Low, m.High)
+		a.say(MethodMatch, max(m.End-a.x, soonest), m.Never)
+		// A few jobs that agree may do so by chance.
+		a.Like, a.wide = m.Like, a.apart(m.Low, m.High)*(1+2/float64(max(len(m.Like), 1)))
 	}
 	if points > 0 && c.Curve.Goal.Set {
 		e := curve.Best(&c.Curve)
-		a.say(MethodCurve, e.End-a.x, e.Never)
+		a.say(MethodCurve, max(e.End-a.x, soonest), e.Never)
 		if len(a.Like) == 0 {
 			a.wide = a.apart(e.Low, e.High)
 		}
@@ -143,6 +151,9 @@ func (a *Answer) apart(low, high float64) float64 {
 // say takes down what a method says. Nothing is left for less than a ten-thousandth of
 // what was done: a method that says so cannot know it.
 func (a *Answer) say(method string, left, never float64) {
+	if math.IsNaN(never) {
+		never = 0
+	}
 	s := Say{Method: method, Left: left, Never: min(max(never, 0), 1), Error: -1}
 	at := methodAt(method)
 	if math.IsNaN(left) || math.IsInf(left, 1) {
@@ -178,7 +189,11 @@ func (a *Answer) weigh(r *rule, c *Case) bool {
 		return false
 	}
 	mid := math.Exp(mix(&w, &said))
-	b := r.bounds(class, kind, quarter(a.x/(a.x+mid)), doubt(a.wide))
+	where := quarter(a.x / (a.x + mid))
+	if a.few {
+		where = begun
+	}
+	b := r.bounds(class, kind, where, doubt(a.wide))
 	a.Left, a.Guess, a.Records = b.apply(mid), b.guess, b.records
 	a.never(&w)
 	if goal && total > 0 {

@@ -38,6 +38,9 @@ func look(in *Input) *view {
 	}
 	v.curve.Goal = v.goal
 	v.mark(in, toWork)
+	if done, _ := v.done(); done > v.curve.Total*1.001 {
+		v.curve.Total = 0 // it has done more than it said it would
+	}
 	v.paces = paces(v.marks, in.Runs)
 	return v
 }

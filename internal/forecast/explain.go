@@ -13,7 +13,7 @@ func (m *maker) explain(a *Answer, done float64, p pace, paceWhy string) {
 	total := m.v.curve.Total
 	switch {
 	case a.Met && total > 0:
-		m.tell("The target of %s is reached; the program goes on to its %s of %s %s.", targetOf(target), number(done), number(total), m.v.unit())
+		m.tell("The target of %s is reached; the program goes on: %s of %s %s are done.", targetOf(target), number(done), number(total), m.v.unit())
 	case a.Met:
 		m.tell("The target of %s is reached; how long jobs like it go on is what remains.", targetOf(target))
 	case a.Fall:

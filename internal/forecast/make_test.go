@@ -203,9 +203,18 @@ func TestAfterTheTargetTheProgramGoesOn(t *testing.T) {
 	in.Told = Told{Total: 1000, Done: 400, At: after(200)}
 	f := Make(in)
 	near(t, "what remains", f.Remaining.Mid, 300, 0.01)
-	wants(t, f, "The target of loss at most 3 is reached; the program goes on to its 400 of 1000 steps.")
+	wants(t, f, "The target of loss at most 3 is reached; the program goes on: 400 of 1000 steps are done.")
 	if f.Never != 0 {
 		t.Errorf("never %g", f.Never)
+	}
+}
+
+func TestAProgramThatGoesOnBeyondItsTotalIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	in := trained(200)
+	in.Told = Told{Total: 300, Done: 300, At: after(150)}
+	if f := Make(in); f.Basis != job.BasisNone {
+		t.Errorf("400 of 300 steps are done: %s", f.Why)
 	}
 }
 

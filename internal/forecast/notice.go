@@ -76,7 +76,7 @@ type notices struct {
 func (n *notices) turn(on bool, code string, format string, args ...any) {
 	key := code
 	if !on {
-		key = begun[code]
+		key = beginning[code]
 	}
 	stands := slices.Contains(n.f.Said, key)
 	if on == stands {
@@ -90,8 +90,8 @@ func (n *notices) turn(on bool, code string, format string, args ...any) {
 	n.all = append(n.all, Notice{Code: code, Text: fmt.Sprintf(format, args...)})
 }
 
-// begun returns for the end of something the code of its beginning.
-var begun = map[string]string{OnTime: Slipped, Reachable: Misses, Number: NotNumber, Moving: Stalled}
+// beginning is, for the end of something, the code of its beginning.
+var beginning = map[string]string{OnTime: Slipped, Reachable: Misses, Number: NotNumber, Moving: Stalled}
 
 // slip tells whether the job will be late.
 func (n *notices) slip(w *Watch) {

@@ -28,6 +28,7 @@ type Mark struct {
 	Class Class              `json:"class"`
 	Logs  map[string]float64 `json:"logs"`            // by method: logarithm of what was left over what it said
 	Blind []string           `json:"blind,omitempty"` // methods that saw no end
+	Few   bool               `json:"few,omitempty"`   // it had hardly begun: fewer than three points were there
 	Wide  float64            `json:"wide,omitempty"`  // how far apart the methods' own bounds were, as a logarithm
 	// Held tells whether the interval that was shown then held; it is missing if that was a guess.
 	Held *bool `json:"held,omitempty"`

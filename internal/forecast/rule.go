@@ -23,6 +23,7 @@ type replay struct {
 	part    float64
 	logs    logs
 	blind   [count]bool
+	few     bool
 	wide    float64
 }
 
@@ -46,11 +47,15 @@ type spread struct {
 // weighed is an error and what it counts.
 type weighed struct{ err, weight float64 }
 
-// spreads are the errors of a class, and of the quarters of the way in it.
+// spreads are the errors of a class, and of the quarters of the way in it. Those of jobs
+// that had hardly begun stand apart: they would make all others look worse than they are.
 type spreads struct {
 	all spread
-	by  [quarters]spread
+	by  [quarters + 1]spread
 }
+
+// begun stands behind the quarters, for jobs that have hardly begun.
+const begun = quarters
 
 // sortOf is a kind of job in a class.
 type sortOf struct {
@@ -110,7 +115,7 @@ func replays(jobs []Scored) []replay {
 	var all []replay
 	for i := range jobs {
 		for _, mark := range jobs[i].Marks {
-			m := replay{job: i, class: classAt(mark.Class), part: mark.Part, logs: noLogs(), wide: mark.Wide}
+			m := replay{job: i, class: classAt(mark.Class), part: mark.Part, logs: noLogs(), few: mark.Few, wide: mark.Wide}
 			for name, v := range mark.Logs {
 				if at := methodAt(name); at >= 0 && !math.IsNaN(v) && !math.IsInf(v, 0) {
 					m.logs[at] = v
@@ -147,6 +152,9 @@ func (r *rule) gather(jobs []Scored) {
 			r.kinds[sort] = &spreads{}
 		}
 		err, q := r.blends[i]/doubt(m.wide), quarterOf(m.part, r.blends[i])
+		if m.few {
+			q = begun
+		}
 		r.kinds[sort].take(weighed{err, 1}, m.job, q)
 		r.classes[m.class].take(weighed{err, min(1, float64(Enough*len(Parts))/seen[sort])}, m.job, q)
 	}
@@ -183,7 +191,9 @@ func (s *spread) take(w weighed, job int) {
 }
 
 func (s *spreads) take(w weighed, job, quarter int) {
-	s.all.take(w, job)
+	if quarter != begun {
+		s.all.take(w, job)
+	}
 	s.by[quarter].take(w, job)
 }
 

@@ -40,7 +40,7 @@ func scoreAt(p *history.Past, part float64, l *Library, r *Record) (Mark, bool) 
 		return Mark{}, false
 	}
 	a := ask(&c, l, r, p.Finished)
-	m := Mark{Part: a.x / (a.x + left), Class: a.Class, Logs: map[string]float64{}, Wide: a.wide}
+	m := Mark{Part: a.x / (a.x + left), Class: a.Class, Logs: map[string]float64{}, Few: a.few, Wide: a.wide}
 	for at, log := range a.said {
 		name := methods[at].name
 		switch {

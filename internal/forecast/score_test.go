@@ -131,14 +131,14 @@ func (f *family) train(n int, chance *rand.Rand) history.Past {
 // had ended.
 func TestIntervalsHoldInFourOfFiveCases(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(3) {
+	for seed := range uint64(2) {
 		chance := rand.New(rand.NewPCG(seed, 7))
 		kinds := families(chance)
 		var past []history.Past
 		var rec Record
 		var lib *Library
-		for n := range 240 {
-			if n%20 == 0 {
+		for n := range 160 {
+			if n%40 == 0 {
 				lib = NewLibrary(past, nil)
 			}
 			p := kinds[chance.IntN(len(kinds))].train(n, chance)
@@ -146,7 +146,7 @@ func TestIntervalsHoldInFourOfFiveCases(t *testing.T) {
 			past = append(past, p)
 		}
 		share, n := rec.Coverage()
-		if n < 500 || share < 0.7 || share > 0.9 {
+		if n < 300 || share < 0.7 || share > 0.9 {
 			t.Errorf("seed %d: %g of %d intervals held", seed, share, n)
 		}
 		// The blend is not worse than the worse of its parts.

@@ -51,7 +51,7 @@ func addSpec(out *api.Job, s *job.Spec) {
 	if s.Deadline != nil {
 		out.Deadline = timeOrNil(*s.Deadline)
 	}
-	out.Budget = s.Budget
+	out.Budget, out.Expect = s.Budget, s.Expect
 	if s.Speed != nil {
 		out.Work = s.Speed.Work
 	}

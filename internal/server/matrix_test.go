@@ -50,6 +50,12 @@ var matrix = map[string]matrixRow{
 	"read-logs":   {"/api/v1/jobs/j1/logs", "", "1yyy4y1"},
 	"follow-logs": {"/api/v1/jobs/j1/logs/follow", "", "1yyy4y1"},
 
+	"get-forecast":        {"/api/v1/jobs/j1/forecast", "", "1yyy4y1"},
+	"list-metrics":        {"/api/v1/jobs/j1/metrics", "", "1yyy4y1"},
+	"get-curve":           {"/api/v1/jobs/j1/curve?metric=loss", "", "1yyy4y1"},
+	"get-forecast-record": {"/api/v1/forecasts", "", "1yyyyy1"},
+	"import-history":      {"/api/v1/forecasts/history", "seconds\n10\n", "13333y1"},
+
 	"list-events":   {"/api/v1/events", "", "1yyyyy1"},
 	"follow-events": {"/api/v1/events/follow", "", "1yyyyy1"},
 
@@ -88,6 +94,7 @@ var matrix = map[string]matrixRow{
 	"renew":              {"/agent/v1/renew", `{"csr":"CSR"}`, "111111y"},
 	"report":             {"/agent/v1/reports", `{"capability":1,"boot":"b","seq":1}`, "111111y"},
 	"follow-assignments": {"/agent/v1/assignments", "", "111111y"},
+	"push-metrics":       {"/agent/v1/metrics", `{"runs":[{"run":"j1.1"}]}`, "111111y"},
 	"put-log":            {"/agent/v1/logs/j1.1/0?offset=0", "", "111111y"},
 	"get-file":           {"/agent/v1/files/" + digestOf("x"), "", "111111y"},
 }
@@ -125,6 +132,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	n.listen()
 	ada := y.client(tokens["ada to submit"])
 	n.started(ada)
+	n.measures("j1.1", api.SeriesPoints{Name: "loss", Points: decay(0, 3, y.clock.Now())})
 	y.submit(ada, "run: b\nresources: {memory: 900GB}")
 	y.do(yardmaster.PutLimit{Limit: tenant.Limit{Subject: tenant.Subject{User: "ada"}, GPUs: 4}, By: "test"})
 	y.do(yardmaster.PutDataset{Dataset: dataset.Dataset{ID: "cats", Rule: job.PlaceLocal}, By: "ada"})

@@ -138,6 +138,7 @@ func unflow(n *yaml.Node) {
 type Field struct {
 	Name, Value string
 	Color       table.Color
+	Wrap        bool // sentences: a long value goes on in the next line
 }
 
 // Pairs writes names and values, one pair a line, leaving out empty values.
@@ -163,10 +164,18 @@ func (c *Console) Fields(fields ...Field) error {
 		if value == "" {
 			continue
 		}
-		if c.Color(c.Stdout) {
-			value = f.Color.Paint(value)
+		lines := []string{value}
+		if f.Wrap {
+			lines = table.Wrap(value, c.Columns(c.Stdout)-width-len(":  "))
 		}
-		_, _ = fmt.Fprintf(&out, "%-*s  %s\n", width+1, f.Name+":", value)
+		head := f.Name + ":"
+		for _, line := range lines {
+			if c.Color(c.Stdout) {
+				line = f.Color.Paint(line)
+			}
+			_, _ = fmt.Fprintf(&out, "%-*s  %s\n", width+1, head, line)
+			head = ""
+		}
 	}
 	_, err := io.WriteString(c.Stdout, out.String())
 	return err

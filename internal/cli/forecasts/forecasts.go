@@ -83,6 +83,7 @@ ended, intervals are guesses and marked with "~".`,
 	}
 	o.Flags(cmd)
 	f.OutputFlag(cmd)
+	cmd.AddCommand(f.importTable())
 	return cmd
 }
 

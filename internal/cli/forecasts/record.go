@@ -32,16 +32,10 @@ func (f *Forecasts) showRecord(ctx context.Context, c *api.Client) error {
 
 // summary says in words what stands behind forecasts.
 func summary(r *api.ForecastRecord) string {
-	remembered := table.Count(r.Jobs, "job") + " that ended well "
-	if r.Jobs == 1 {
-		remembered += "is remembered"
-	} else {
-		remembered += "are remembered"
-	}
+	text := fmt.Sprintf("Remembered: %s that ended well; forecasts of %d of them could be checked.\n", table.Count(r.Jobs, "job"), r.Scored)
 	if r.Scored < r.Wanted {
-		return fmt.Sprintf("No history yet: %d of %d finished jobs; until then intervals are guesses, marked with \"~\".\n%s.\n", r.Scored, r.Wanted, remembered)
+		return fmt.Sprintf("No history yet: %d of %d finished jobs; until then intervals are guesses, marked with \"~\".\n", r.Scored, r.Wanted) + text
 	}
-	text := fmt.Sprintf("%s; forecasts of %d of them could be checked.\n", remembered, r.Scored)
 	if r.CoveredOf > 0 {
 		text += fmt.Sprintf("In %s of %s the job ended within the interval that is to hold in 80%%.\n", table.Percent(r.Covered), table.Count(r.CoveredOf, "forecast"))
 	}

@@ -66,6 +66,9 @@ func (f *Forecasts) times(j *api.JobDetail, w *wishes, now time.Time) []console.
 		sure = ", a guess"
 	}
 	takes := console.Field{Name: "Takes", Value: length(rest.Mid) + interval(rest, sure, length)}
+	if made.Guess && rest.Low == rest.High {
+		takes.Value += " (a guess)"
+	}
 	starts, end := "", f.ends(made, now)
 	switch {
 	case runs(j.State):
@@ -152,7 +155,7 @@ func (f *Forecasts) grounds(j *api.JobDetail, w *wishes) []console.Field {
 	}
 	return []console.Field{
 		{Name: "Done", Value: done}, target(made, w.Target), {Name: "Metric", Value: heard},
-		{Name: "Basis", Value: orElse(made.Why, basis[made.Basis])}, {Name: "Accuracy", Value: accuracy(made)},
+		{Name: "Basis", Value: orElse(made.Why, basis[made.Basis]), Wrap: true}, {Name: "Accuracy", Value: accuracy(made)},
 		{Name: "After", Value: strings.Join(path, ", ")},
 	}
 }
@@ -191,18 +194,13 @@ func target(made *api.Forecast, t *job.Target) console.Field {
 	return field
 }
 
-// accuracy says how forecasts like this one have done.
+// accuracy says how forecasts like this one have done; nothing of a guess, whose interval
+// has not been put to the test.
 func accuracy(made *api.Forecast) string {
-	const guess = "a guess: too few jobs have ended to tell how often such an interval holds"
-	switch {
-	case made.Guess && made.Records > 0:
-		return fmt.Sprintf("%s (%s so far)", guess, table.Count(made.Records, "forecast"))
-	case made.Guess:
-		return guess
-	case made.Records > 0:
-		return fmt.Sprintf("of %s like this %s held", table.Count(made.Records, "forecast"), table.Percent(made.Covered))
+	if made.Guess || made.Records == 0 {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("of %s like this %s held", table.Count(made.Records, "forecast"), table.Percent(made.Covered))
 }
 
 // elsewhere says how a job would fare on other GPUs: "3h, $12.00 (by TFLOPS alone)".

@@ -24,7 +24,7 @@ func Left(j *api.Job, now time.Time) table.Cell {
 		return table.Cell{}
 	}
 	f := j.Forecast
-	switch late, perhaps := lateness(f, due(j, 0)); {
+	switch late, perhaps := lateness(f, due(j, j.Expect)); {
 	case never(f):
 		return table.Cell{Text: text, Color: table.Red}
 	case late > 0:

@@ -72,15 +72,17 @@ func TestTheMetricThatMattersMostIsDrawn(t *testing.T) {
 
 func TestAccuracyIsNotClaimedForGuesses(t *testing.T) {
 	t.Parallel()
-	for want, f := range map[string]job.Forecast{
-		"":                                    {},
-		"of 143 forecasts like this 81% held": {Records: 143, Covered: 0.81},
-		"of 1 forecast like this 100% held":   {Records: 1, Covered: 1},
-		"a guess: too few jobs have ended to tell how often such an interval holds":                      {Guess: true},
-		"a guess: too few jobs have ended to tell how often such an interval holds (7 forecasts so far)": {Guess: true, Records: 7, Covered: 1},
+	for name, tt := range map[string]struct {
+		forecast job.Forecast
+		want     string
+	}{
+		"nothing":  {job.Forecast{}, ""},
+		"a guess":  {job.Forecast{Guess: true, Records: 7, Covered: 1}, ""},
+		"a record": {job.Forecast{Records: 143, Covered: 0.81}, "of 143 forecasts like this 81% held"},
+		"one":      {job.Forecast{Records: 1, Covered: 1}, "of 1 forecast like this 100% held"},
 	} {
-		if got := accuracy(&api.Forecast{Forecast: f}); got != want {
-			t.Errorf("%q, want %q", got, want)
+		if got := accuracy(&api.Forecast{Forecast: tt.forecast}); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func yard(t *testing.T, put func(digest string) (int, string)) (client *api.Clie
 	})
 	mux.HandleFunc("PUT /api/v1/files/{digest}", func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
-			t.Error(err)
+			return // the client broke it off, because another was refused
 		}
 		mu.Lock()
 		defer mu.Unlock()

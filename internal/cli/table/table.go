@@ -137,6 +137,25 @@ func Cut(text string, most int) string {
 	return string([]rune(text)[:most-1]) + "…"
 }
 
+// Wrap breaks a text at blanks into lines of at most so many characters, but no fewer than
+// can be read. A longer word is left whole.
+func Wrap(text string, most int) []string {
+	const least = 20
+	most = max(most, least)
+	var lines []string
+	used := 0 // of the last line
+	for word := range strings.FieldsSeq(text) {
+		long := utf8.RuneCountInString(word)
+		if used > 0 && used+1+long <= most {
+			lines[len(lines)-1] += " " + word
+			used += 1 + long
+			continue
+		}
+		lines, used = append(lines, word), long
+	}
+	return lines
+}
+
 // Plain takes out of a text what would do something to the terminal other than
 // show it: control characters, escape sequences' first bytes and marks that
 // turn the direction of writing. Line ends and tabs become blanks.

@@ -88,6 +88,27 @@ func TestLinesFitTheWidth(t *testing.T) {
 	})
 }
 
+func TestTextIsBrokenAtBlanks(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		text string
+		most int
+		want string
+	}{
+		"short":          {"as it is", 30, "as it is"},
+		"long":           {"one two three four five six", 20, "one two three four|five six"},
+		"exact":          {"twenty characters ok", 20, "twenty characters ok"},
+		"a long word":    {"a https://example.org/very/long b", 20, "a|https://example.org/very/long|b"},
+		"hardly a width": {"one two three four five six", 3, "one two three four|five six"},
+		"not only ASCII": {"größer größer größer größer", 20, "größer größer größer|größer"},
+		"nothing":        {" ", 20, ""},
+	} {
+		if got := strings.Join(Wrap(tt.text, tt.most), "|"); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
 func TestColourDoesNotShiftColumns(t *testing.T) {
 	t.Parallel()
 	tbl := New(true, 0, "A", "B")

@@ -1,20 +1,23 @@
 package curve
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // How nohistory reckons.
 //
 // Over the logarithm of work a training curve is straighter than over work: each
 // doubling brings about as much as the one before. So the present slope in log work is
-// measured, and the goal is reached after as much log work as the gap is times the slope. Three
-// things are not known and are weighed against each other on a grid of how much log work is left.
+// measured; the gap to the goal over that slope is the log work that is left. Three things
+// stand against taking it at its word, and are weighed on a grid of how much log work is left.
 //
 // The slope has an error, because points are noisy. The slope to come is not the
 // present one: it gets less while a curve settles and more when the learning rate is
 // lowered. And before any point is seen something is known: who asks at a random time
 // of a job has done a share of it that may be anything with equal chance, so that the
-// logarithm of the whole over what is done is distributed as exp(-L). This is what
-// answers when the points say nothing: as long again as until now, with a wide interval.
+// logarithm L of the whole over what is done has the density exp(-L). This is what
+// answers when the points say nothing: about as long again as until now, with a wide interval.
 //
 // The constants were chosen on half of the groups of the public curves; docs/benchmarks-forecast.md
 // says which and what they come to on the other half.
@@ -23,7 +26,6 @@ const (
 	recent  = 0.2  // part of the points that it is measured on at least
 	steeper = 0.18 // how much steeper it gets, as a logarithm: most runs lower the learning rate
 	unlike  = 0.5  // how far the slope to come is from the present one, as a logarithm: one standard deviation
-	lucky   = 0.5  // part of the noise's reach by which points meet a goal before the curve does
 	doubt   = 0.1  // chance that a goal is never reached, before any point is seen
 )
 
@@ -157,11 +159,9 @@ func (b *belief) quantile(p float64) float64 {
 		if s < p {
 			continue
 		}
-		low, before := 0.0, 0.0
+		low, before := b.at[0]*b.at[0]/b.at[1], 0.0
 		if i > 0 {
 			low, before = b.at[i-1], b.share[i-1]
-		} else {
-			low = b.at[0] * b.at[0] / b.at[1]
 		}
 		if s <= before {
 			return b.at[i]
@@ -189,7 +189,7 @@ func (v *view) far(s slope) float64 {
 	far := s.level - v.goal
 	if v.noise > 0 {
 		tries := max(1, 1/(max(1, s.fall/v.noise)*v.step))
-		far -= lucky * v.noise * math.Sqrt(2*math.Log(tries))
+		far -= v.noise * math.Sqrt(2*math.Log(tries)) // about the best of so many
 	}
 	return max(far, 0.3*v.noise, 1e-9*math.Abs(v.goal), 1e-12)
 }
@@ -207,7 +207,7 @@ func Best(c *Curve) Estimate {
 	v.splice()
 	s := v.slope()
 	b := v.believe(s, v.far(s))
-	end := func(p float64) float64 { return v.now * math.Exp(max(b.quantile(p), v.step)) }
+	end := func(p float64) float64 { return min(v.now*math.Exp(max(b.quantile(p), v.step)), math.MaxFloat64) }
 	e := Estimate{End: end(0.5), Low: end(0.1), High: end(0.9), Never: b.never}
 	if c.Total > 0 {
 		e.Never += (1 - e.Never) * (1 - b.within(math.Log(max(c.Total, v.now)/v.now)+v.step/2))
@@ -216,11 +216,4 @@ func Best(c *Curve) Estimate {
 }
 
 // met reports whether a point has met the goal.
-func met(c *Curve) bool {
-	for _, y := range c.Y {
-		if c.Goal.Met(y) {
-			return true
-		}
-	}
-	return false
-}
+func met(c *Curve) bool { return slices.ContainsFunc(c.Y, c.Goal.Met) }

@@ -198,6 +198,10 @@ func TestFitDrawsTheCurveAndItsWayToTheGoal(t *testing.T) {
 	if got := d.Mid[59]; math.Abs(got-0.1) > 0.01 {
 		t.Errorf("the drawing ends at %v, the goal is 0.1", got)
 	}
+	other := FitTo(c, Estimate{End: 4000, Low: 3000, High: 6000}, 4000, 60)
+	if mid, low, high := other.Mid[59], other.Low[59], other.High[59]; math.Abs(mid-0.1) > 0.01 || !(low < 0.095 && high > 0.105) {
+		t.Errorf("with an end that others expect the drawing ends at %v, %v to %v", mid, low, high)
+	}
 	without := *c
 	without.Goal = Goal{}
 	if d := Fit(&without, 2000, 10); len(d.X) != 10 || d.Past >= 10 || !(d.Mid[9] < d.Mid[d.Past-1]) {

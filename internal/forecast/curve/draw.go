@@ -12,14 +12,19 @@ type Drawing struct {
 	Past              int // how many of them are up to the last point; the others are foretold
 }
 
-// Fit draws a curve with so many points from its first point to where until says, evenly over work. Nothing is
-// foretold from a single point of a curve without a goal.
+// Fit draws a curve with so many points from its first point to where until says, evenly over work, and has it
+// reach its goal when nohistory expects that. Nothing is foretold from a single point of a curve without a goal.
 func Fit(c *Curve, until float64, points int) Drawing {
+	return FitTo(c, Best(c), until, points)
+}
+
+// FitTo is Fit for a goal that is reached as an estimate says, whoever made it; the band goes by its Low and High.
+func FitTo(c *Curve, e Estimate, until float64, points int) Drawing {
 	v := look(c)
 	if v == nil || points < 2 || math.IsNaN(until) || math.IsInf(until, 0) {
 		return Drawing{}
 	}
-	pen := v.pen(c)
+	pen := v.pen(c, e)
 	if pen == nil {
 		until = min(until, v.now)
 	}
@@ -29,13 +34,13 @@ func Fit(c *Curve, until float64, points int) Drawing {
 	for k := range points {
 		x := first + (until-first)*float64(k)/float64(points-1)
 		l := math.Log(x / v.now)
-		mid, low, high := 0.0, 0.0, 0.0
-		if l <= 0 {
+		var mid, low, high float64
+		if l > 0 {
+			mid, low, high = pen(l)
+		} else {
 			mid = v.smooth(l)
 			low, high = mid, mid
 			d.Past++
-		} else {
-			mid, low, high = pen(l)
 		}
 		reach := 1.28 * v.noise
 		ends := []float64{v.back(low - reach), v.back(high + reach)}
@@ -48,15 +53,19 @@ func Fit(c *Curve, until float64, points int) Drawing {
 
 // pen returns where the error goes after so much more log work: to the goal when it is expected there, and
 // without a goal as it goes now.
-func (v *view) pen(c *Curve) func(l float64) (mid, low, high float64) {
+func (v *view) pen(c *Curve, to Estimate) func(l float64) (mid, low, high float64) {
 	e := slices.Clone(v.e)
 	v.splice()
 	s := v.slope()
 	v.e = e
-	if c.Goal.Set && !met(c) {
+	if c.Goal.Set && !met(c) && !to.Fails() {
 		far := v.far(s)
-		b := v.believe(s, far)
-		slow, usual, fast := far/b.quantile(0.9), far/b.quantile(0.5), far/b.quantile(0.1)
+		fall := func(end float64) float64 { return far / max(math.Log(end/v.now), v.step/2) }
+		usual := fall(to.End)
+		slow, fast := usual, usual
+		if to.Low > 0 && to.High >= to.Low {
+			slow, fast = min(usual, fall(to.High)), max(usual, fall(to.Low))
+		}
 		return func(l float64) (float64, float64, float64) {
 			return s.level - usual*l, s.level - fast*l, s.level - slow*l
 		}

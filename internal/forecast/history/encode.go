@@ -77,7 +77,7 @@ func ratio(a, b float64) float64 {
 func fields(f *Features) map[string][]string {
 	return map[string][]string{
 		"task": {plain(f.Task)}, "model": {plain(f.Model)}, "metric": {plain(f.Metric)},
-		"framework": nameWords(f.Framework), "gpu": words(f.GPU), 
+		"framework": nameWords(f.Framework), "gpu": words(f.GPU),
 	}
 }
 

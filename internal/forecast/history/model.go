@@ -49,7 +49,7 @@ type Score struct {
 	P80      float64 `json:"p80"`      // four of five were less wrong
 	Within25 float64 `json:"within25"` // part of them that was at most 25 % off
 	Weight   float64 `json:"weight"`   // of its word in the blend
-	Records  int     `json:"records"`
+	Records  int     `json:"records"`  // jobs it was asked about: those like others
 }
 
 // Duration is how long a job takes in all, in seconds, with an interval that held for four of five

@@ -158,7 +158,7 @@ func ReadMLPerfRuns(r io.Reader) ([]MLPerfRun, error) {
 // mlperfFeatures puts the columns of a run into the words of a job file.
 func mlperfFeatures(t *table, run *MLPerfRun) Features {
 	f := Features{
-		Name: run.Benchmark, Owner: run.Org, Model: run.Benchmark, Framework: t.text("framework"), GPU: t.text("accelerator"),
+		Name: run.Benchmark, Owner: run.Org, Model: run.Benchmark, Framework: oneFramework(t.text("framework")), GPU: t.text("accelerator"),
 	}
 	for _, b := range mlperf {
 		if b.benchmark != run.Benchmark {
@@ -176,8 +176,11 @@ func mlperfFeatures(t *table, run *MLPerfRun) Features {
 	if per, ok := t.number("accel_per_node"); ok && per > 0 {
 		f.GPUs = per * max(f.Nodes, 1)
 	}
+	// Submitters add power limits to the name, and forget generations.
+	f.GPU, _, _ = strings.Cut(strings.TrimPrefix(f.GPU, "N/A"), "(")
+	f.GPU = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(f.GPU), "CTS"))
 	if spec, ok := gpuspec.Find(f.GPU, 0); ok {
-		f.TFLOPS = spec.Peak()
+		f.GPU, f.TFLOPS = spec.Name, spec.Peak()
 	}
 	for _, name := range []string{"warmup", "weight_decay"} {
 		if v, ok := t.number(name); ok {
@@ -188,6 +191,23 @@ func mlperfFeatures(t *table, run *MLPerfRun) Features {
 		}
 	}
 	return f
+}
+
+// oneFramework returns the framework that a submission names if it names but one: of several, any may be
+// the one that ran.
+func oneFramework(text string) string {
+	text = strings.ToLower(text)
+	found := ""
+	for _, name := range []string{"pytorch", "tensorflow", "mxnet", "jax", "mindspore", "paddlepaddle", "poplar", "hugectr", "nemo"} {
+		if !strings.Contains(text, name) {
+			continue
+		}
+		if found != "" {
+			return ""
+		}
+		found = name
+	}
+	return found
 }
 
 // table is a file of rows with named columns.

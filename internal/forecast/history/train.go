@@ -29,6 +29,7 @@ func Train(past []Past, seed uint64) (*Model, error) {
 	t := &training{records: records, seed: seed, encoder: learnEncoder(records)}
 	t.split()
 	t.encode()
+	t.refuse()
 	m := &Model{Card: Card{Seed: seed, Records: len(records), Groups: t.groups, Newest: records[0].Finished}}
 	m.parts = parts{Format: format, Encoder: t.encoder, Mean: t.mean, Scale: t.scale}
 	t.learn(m)
@@ -61,6 +62,7 @@ type training struct {
 	xs          []example
 	ys          []float64 // logarithms of seconds, with mean 0 and deviation 1
 	mean, scale float64
+	asked       []int // records about which a model that has not seen their fold would not refuse to answer
 }
 
 // split deals the groups out to the folds, the large ones first, so that each fold gets about as many records.
@@ -128,6 +130,32 @@ func (t *training) encode() {
 	}
 }
 
+// refuse finds the records that are like those of other folds. By the others nobody is judged: about their
+// like the model will not answer.
+func (t *training) refuse() {
+	for k := range folds {
+		var others []*Past
+		for i, r := range t.records {
+			if t.fold[i] != k {
+				others = append(others, r)
+			}
+		}
+		known := learnKnown(others)
+		for i, r := range t.records {
+			if t.fold[i] == k && known.check(&r.Features) == nil {
+				t.asked = append(t.asked, i)
+			}
+		}
+	}
+	if len(t.asked) < MinRecords { // all are unlike each other: then all count
+		t.asked = t.asked[:0]
+		for i := range t.records {
+			t.asked = append(t.asked, i)
+		}
+	}
+	slices.Sort(t.asked)
+}
+
 // learn trains all learners and judges them on what they were not shown.
 func (t *training) learn(m *Model) {
 	words, inputs := len(t.encoder.Words), t.encoder.width()
@@ -155,7 +183,7 @@ func (t *training) learn(m *Model) {
 	// Training is stopped when the networks together were best.
 	best := 0
 	for s := range stopped {
-		if absolute(stopped[s], t.ys) < absolute(stopped[best], t.ys) {
+		if t.wrong(stopped[s]) < t.wrong(stopped[best]) {
 			best = s
 		}
 	}
@@ -194,7 +222,7 @@ func (t *training) judge(m *Model, held map[string][]float64) {
 		for b := range quarters + 1 - a {
 			w := [3]float64{float64(a) / quarters, float64(b) / quarters, float64(quarters-a-b) / quarters}
 			mix(w)
-			if e := absolute(blend, t.ys); e < least {
+			if e := t.wrong(blend); e < least {
 				best, least = w, e
 			}
 		}
@@ -205,9 +233,9 @@ func (t *training) judge(m *Model, held map[string][]float64) {
 	}
 	m.Validation = append(m.Validation, t.score(Blend, blend, 1))
 	m.parts.Weights = best
-	residuals := make([]float64, len(t.ys))
-	for i := range residuals {
-		residuals[i] = (t.ys[i] - blend[i]) * t.scale
+	residuals := make([]float64, 0, len(t.asked))
+	for _, i := range t.asked {
+		residuals = append(residuals, (t.ys[i]-blend[i])*t.scale)
 	}
 	m.parts.Residuals = thinned(residuals)
 }
@@ -226,24 +254,26 @@ func thinned(r []float64) []float64 {
 	return out
 }
 
-// absolute is the mean of how far answers are from the truth.
-func absolute(said, truth []float64) float64 {
+// wrong is the mean of how far answers are from the truth, as factors. Those that are far off count as such, but not more:
+// a few jobs that nobody could have told must not decide who is right about the others.
+func (t *training) wrong(said []float64) float64 {
 	sum := 0.0
-	for i := range said {
-		sum += math.Abs(said[i] - truth[i])
+	for _, i := range t.asked {
+		sum += min(math.Abs(said[i]-t.ys[i])*t.scale, 0.5)
 	}
-	return sum / float64(len(said))
+	return sum / float64(len(t.asked))
 }
 
 // score sums up how wrong a learner was.
 func (t *training) score(name string, said []float64, weight float64) Score {
-	errs := make([]float64, len(said))
+	errs := make([]float64, 0, len(t.asked))
 	within := 0
-	for i := range said {
-		errs[i] = math.Abs(math.Exp(min((said[i]-t.ys[i])*t.scale, 50)) - 1)
-		if errs[i] <= 0.25 {
+	for _, i := range t.asked {
+		e := math.Abs(math.Exp(min((said[i]-t.ys[i])*t.scale, 50)) - 1)
+		if e <= 0.25 {
 			within++
 		}
+		errs = append(errs, e)
 	}
 	slices.Sort(errs)
 	return Score{

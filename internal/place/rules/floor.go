@@ -11,11 +11,10 @@ import (
 
 // floor is what is known of the rooms from round to round: which of them are alike, and
 // when each will have how many GPUs free. It is dropped as a whole when a node comes,
-// goes or changes, when the tariff does, or when time goes back; a room in which
-// something starts or ends is looked at again by itself, by its mark.
+// goes or changes, or when the tariff does; a room in which something starts or ends is
+// looked at again by itself, by its mark, and one in which something is late in each round.
 type floor struct {
 	serial uint64 // of this floor: what was compared with another is compared anew
-	now    time.Duration
 	tariff *fleet.Tariff
 	spots  []spot // of the rooms, in the order of the view
 	stocks []*stock
@@ -63,11 +62,10 @@ func (f *floor) update(e *engine) {
 	}
 	f.used = f.used[:0]
 	v := e.view
-	if len(f.spots) != len(v.Rooms) || f.tariff != v.Tariff || e.now < f.now || !f.refresh(e) {
+	if len(f.spots) != len(v.Rooms) || f.tariff != v.Tariff || !f.refresh(e) {
 		f.build(v)
 		f.refresh(e)
 	}
-	f.now = e.now
 	for _, st := range f.stocks {
 		st.charge(v)
 	}

@@ -144,14 +144,21 @@ type lodger struct {
 // lodger returns the job in line for which a lease was taken, nil if it waits no more.
 // Leases mostly stay where they are, and so does the answer.
 func (l *line) lodger(at int, x *fleet.Lease) *wait {
+	if at < len(l.lodgers) {
+		if t := &l.lodgers[at]; t.lease == x && t.job == x.Job && t.w != nil && !t.w.gone {
+			return t.w
+		}
+	}
+	w := l.jobs[x.Job]
+	l.lodge(at, lodger{x, x.Job, w})
+	return w
+}
+
+func (l *line) lodge(at int, x lodger) {
 	for len(l.lodgers) <= at {
 		l.lodgers = append(l.lodgers, lodger{})
 	}
-	t := &l.lodgers[at]
-	if t.lease != x || t.job != x.Job || t.w == nil || t.w.gone {
-		*t = lodger{x, x.Job, l.jobs[x.Job]}
-	}
-	return t.w
+	l.lodgers[at] = x
 }
 
 // shape returns what is known of all jobs with one need.

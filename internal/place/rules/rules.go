@@ -90,6 +90,7 @@ func (*Policy) Revises() bool { return false }
 // Plan starts, keeps nodes for, hires for, and makes room for the jobs in line.
 func (p *Policy) Plan(v *place.View) place.Plan {
 	e := newEngine(p, v)
+	defer p.tidyUp()
 	for _, w := range e.inOrder(nil) {
 		if v.Enough != nil && v.Enough() {
 			e.ask(v.Now.Add(time.Second))
@@ -104,6 +105,7 @@ func (p *Policy) Plan(v *place.View) place.Plan {
 // not been submitted yet. Jobs that would be considered before it are placed first.
 func (p *Policy) Options(v *place.View, it *queue.Item) []place.Option {
 	e := newEngine(p, v)
+	defer p.tidyUp()
 	e.visits = -1 << 30 // it is worth a look at everything
 	for _, w := range e.inOrder(it) {
 		if w.it.Job == it.Job {
@@ -112,6 +114,13 @@ func (p *Policy) Options(v *place.View, it *queue.Item) []place.Option {
 		e.consider(w)
 	}
 	return nil
+}
+
+// tidyUp lets go of what was used in one round, so that nothing is kept that may end.
+func (p *Policy) tidyUp() {
+	clear(p.near[:cap(p.near)])
+	clear(p.ways[:cap(p.ways)])
+	clear(p.best[:cap(p.best)])
 }
 
 // wait is a job that is to be considered.

@@ -63,9 +63,11 @@ func (e *engine) reserveHired() {
 		clear(w.hired)
 		w.hired = w.hired[:0]
 	}
+	clear(e.line.hired)
 	e.line.hired = e.line.hired[:0]
 	for i, l := range e.view.Leases {
 		if l.Job == "" || !l.Live() {
+			e.line.lodge(i, lodger{})
 			continue
 		}
 		w := e.line.lodger(i, l)

@@ -176,6 +176,7 @@ func (e *engine) whyStop(w *wait, v *victim, gain float64) string {
 // advise turns a job's options into what people are shown.
 func (e *engine) advise(w *wait) []place.Option {
 	s := e.shapeOf(w)
+	w.quick, w.cut = false, false
 	options := e.options(w, s)
 	taken := e.best(w, options)
 	if taken != nil { // it may move when others are added

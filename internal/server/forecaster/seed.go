@@ -3,7 +3,6 @@ package forecaster
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 
@@ -41,7 +40,7 @@ type importInput struct {
 
 // seed takes a table of earlier jobs into the history. Taking it again replaces what it brought.
 func (s *school) seed(ctx context.Context, format string, text []byte) (api.ImportReply, error) {
-	read := history.ReadMLPerf // TEMP
+	read := history.ReadCSV
 	if format == "mlperf" {
 		read = history.ReadMLPerf
 	}
@@ -55,7 +54,7 @@ func (s *school) seed(ctx context.Context, format string, text []byte) (api.Impo
 	reply := api.ImportReply{Read: len(past)}
 	slices.SortStableFunc(past, func(a, b history.Past) int { return a.Finished.Compare(b.Finished) })
 	for i := range past {
-		past[i].Job = id.Job(fmt.Sprintf("import-%s-%d", format, i+1))
+		past[i].Job = "import-" + id.Job(format) + "-" + past[i].Job // never the name of a job of this yard
 	}
 	if len(past) > pastMost/2 { // the yard's own jobs need room too
 		past = past[len(past)-pastMost/2:]

@@ -92,6 +92,17 @@ print("ended at", trainer.state.global_step, trainyard.stopping())
             [("checkpoint_restored", STOP_AT), ("checkpoint_saved", 40)],
         )
 
+    def test_processes_of_torchrun_stop_at_the_same_step(self) -> None:
+        program = self.folder / "train.py"
+        # Only the second is told, after the fifth step; at the eighth they compare notes.
+        told = 'state.global_step == 5 and os.environ["RANK"] == "1"'
+        program.write_text(self.PROGRAM.replace('state.global_step == int(os.environ["STOP_AT"])', told))
+        arguments = ["torchrun", "--nproc-per-node=2", "--standalone", str(program)]
+        out = self.trained(f"import sys; sys.argv = {arguments}; from torch.distributed.run import main; main()")
+        self.assertIn("ended at 8 True", out)
+        self.assertIn("ended at 8 False", out)
+        self.assertEqual([(n["note"], n["step"]) for n in self.notes()], [("checkpoint_saved", 8)])
+
 
 class Lightning(Trained):
     PROGRAM = """

@@ -162,7 +162,7 @@ class Missing(FrameworkTest):
         for module, wanted in (
             ("huggingface", "transformers"),
             ("lightning", "pytorch_lightning"),
-            ("keras", "tensorflow"),
+            ("keras", "keras"),
         ):
             with self.subTest(module):
                 out = self.run_in_yard(

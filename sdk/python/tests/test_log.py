@@ -80,6 +80,35 @@ class Log(YardTest):
         self.assertEqual(self.lines(), [])
 
 
+class Anything(YardTest):
+    def test_no_value_ends_a_training_and_every_line_can_be_read(self) -> None:
+        self.run_in_yard(
+            """
+            import logging, math, random, trainyard
+            logging.disable()
+            class Odd:
+                def __init__(self, value): self.value = value
+                def item(self):
+                    if isinstance(self.value, Exception): raise self.value
+                    return self.value
+                def __repr__(self): raise ValueError("cannot even be shown")
+            chance = random.Random(7)
+            plain = [0, 1, -1, 0.5, 1e308, -1e-308, 2**70, 10**400, True, math.nan, math.inf, -math.inf]
+            plain += [None, "x", b"x", [], {}, (), 1j, object(), print, range(3), Exception]
+            values = plain + [Odd(v) for v in plain] + [Odd(ValueError("no")), Odd(Odd(1))]
+            names = ["a", "b/c", "\\u20ac", "\\ud800", "quote'\\"", "new\\nline", "\\0", ""]
+            names += ["n" * 128, "\\u20ac" * 43, 5, None, ()]
+            for step in range(3000):
+                trainyard.log(step, {chance.choice(names): chance.choice(values) for _ in range(chance.randrange(5))})
+            trainyard.log(3000, done=1)
+            """
+        )
+        self.assertEqual(self.points("done"), [(3000, 1.0)])
+        names = {name for line in self.lines() for name in line["metrics"]}
+        self.assertGreaterEqual(names, {"a", "b/c", "\u20ac", "new\nline", "n" * 128})
+        self.assertEqual(max(len(name.encode("utf-8", "replace")) for name in names), 128)
+
+
 class Rates(YardTest):
     def test_the_newest_of_many_arrives_at_the_end(self) -> None:
         self.run_in_yard(

@@ -20,8 +20,8 @@ const maxBusy = 32
 // handler routes requests.
 func (i *Intake) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/{run}/metrics", i.form(fromForm))
-	mux.HandleFunc("POST /v1/{run}/status", i.form(fromStatus))
+	mux.HandleFunc("POST /v1/{run}/metrics", i.form(func(_ *run, body []byte) ([]reading.Line, error) { return fromForm(body) }))
+	mux.HandleFunc("POST /v1/{run}/status", i.form((*run).fromStatus))
 	mux.HandleFunc("/v1/{run}/mlflow/", i.mlflow)
 	busy := make(chan struct{}, maxBusy)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -54,12 +54,12 @@ func (i *Intake) enter(w http.ResponseWriter, r *http.Request) (*run, []byte, er
 }
 
 // form takes requests whose body becomes lines.
-func (i *Intake) form(read func(body []byte) ([]reading.Line, error)) http.HandlerFunc {
+func (i *Intake) form(read func(from *run, body []byte) ([]reading.Line, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		run, body, err := i.enter(w, r)
 		var got []reading.Line
 		if err == nil {
-			got, err = read(body)
+			got, err = read(run, body)
 		}
 		if err == nil {
 			err = run.keep(got)
@@ -208,7 +208,8 @@ func number(n reading.Number) *reading.Float {
 
 // fromStatus reads a status message as Hugging Face's Trainer sends it: the share that is done, and as texts the
 // newest value of each metric, among them the step and how many there will be.
-func fromStatus(body []byte) ([]reading.Line, error) {
+// The last message has no step: then all of them are done.
+func (r *run) fromStatus(body []byte) ([]reading.Line, error) {
 	var in struct {
 		Status struct {
 			Progress *reading.Float `json:"progressPercentage"`
@@ -235,12 +236,23 @@ func fromStatus(body []byte) ([]reading.Line, error) {
 			line.Total = &n
 		case "current_epoch", "epoch":
 		default:
-			line.Metrics[m.Name] = n
+			if !lines.IsCount(m.Name) {
+				line.Metrics[m.Name] = n
+			}
 		}
 	}
-	if line.Total == nil && in.Status.Progress != nil && line.Step == nil && len(line.Metrics) == 0 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	progress := in.Status.Progress
+	switch {
+	case line.Total != nil:
+		r.total = *line.Total
+	case progress == nil || line.Step != nil:
+	case r.total == 0: // of a program that counts nothing else
 		hundred := reading.Float(100)
-		line.Done, line.Total = in.Status.Progress, &hundred
+		line.Done, line.Total = progress, &hundred
+	case *progress >= 100:
+		line.Step, line.Done = &r.total, &r.total
 	}
 	return []reading.Line{line}, nil
 }

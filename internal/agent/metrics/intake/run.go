@@ -31,6 +31,7 @@ type run struct {
 	mu     sync.Mutex
 	allow  float64 // lines that it may send now
 	filled time.Time
+	total  reading.Float // steps, as its status messages say
 	mlflow mlflowRuns
 }
 

@@ -55,13 +55,18 @@ func (s *bars) draw(d drawn) (r reading.Reading, counts bool) {
 	}
 	check := holds(d.name, checks)
 	b := s.find(d)
+	before := b.drawn
 	s.advance(b, d)
 	for _, v := range d.postfix {
-		name := v.Name
-		if check && !holds(strings.ToLower(name), checks) {
-			name = "val_" + name
+		checked := holds(strings.ToLower(v.Name), checks)
+		// What is told again is old: at the beginning of a lap everything, and what is measured once in a while always.
+		if old := slices.Contains(before.postfix, v); old && (d.n == 0 || checked) {
+			continue
 		}
-		r.Add(name, v.Value)
+		if check && !checked {
+			v.Name = "val_" + v.Name
+		}
+		r.Add(v.Name, v.Value)
 	}
 	fine := s.finest()
 	switch {
@@ -85,7 +90,8 @@ func (s *bars) find(d drawn) *bar {
 			return b
 		}
 	}
-	b := &bar{drawn: d}
+	b := &bar{}
+	b.name, b.total = d.name, d.total
 	if main := s.main(); main != nil {
 		b.around, b.inside = main.n, !main.complete()
 	}

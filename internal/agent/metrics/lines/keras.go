@@ -10,7 +10,7 @@ import (
 func (p *Parser) keras(line string) (reading.Reading, bool) {
 	var r reading.Reading
 	head, rest, ok := strings.Cut(line, " ")
-	if !ok || !strings.Contains(rest, " - ") || head[0] < '0' || head[0] > '9' {
+	if !ok || head == "" || !strings.Contains(rest, " - ") || head[0] < '0' || head[0] > '9' {
 		return r, false
 	}
 	first, last, ok := strings.Cut(head, "/")

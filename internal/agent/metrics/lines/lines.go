@@ -184,7 +184,7 @@ func (p *Parser) counter(r *reading.Reading) *counter {
 // clean takes colours, backspaces and white space off a line.
 func clean(text []byte) string {
 	if bytes.IndexByte(text, '\x1b') < 0 && bytes.IndexByte(text, '\b') < 0 {
-		return strings.ToValidUTF8(string(bytes.TrimSpace(text)), "")
+		return strings.TrimSpace(strings.ToValidUTF8(string(text), ""))
 	}
 	out := make([]byte, 0, len(text))
 	for i := 0; i < len(text); i++ {
@@ -198,5 +198,5 @@ func clean(text []byte) string {
 			out = append(out, c)
 		}
 	}
-	return strings.ToValidUTF8(string(bytes.TrimSpace(out)), "")
+	return strings.TrimSpace(strings.ToValidUTF8(string(out), ""))
 }

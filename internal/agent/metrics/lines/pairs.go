@@ -46,7 +46,7 @@ func scan(line string) []token {
 			t, end := scanNumber(line, i)
 			out = append(out, t)
 			i = end
-		case (c == '-' || c == '+') && strings.HasPrefix(strings.ToLower(line[i+1:]), "inf"):
+		case (c == '-' || c == '+') && strings.EqualFold(line[i+1:min(i+4, len(line))], "inf"):
 			end := wordEnd(line, i+1)
 			v, ok := reading.Parse(line[i:end])
 			out = append(out, token{kind: number, text: line[i:end], value: v, unit: !ok})
@@ -133,6 +133,8 @@ func (p *Parser) pairs(line string) (reading.Reading, bool) {
 	default:
 		if b := p.bars.finest(); b != nil {
 			r.Step = reading.Told(b.step())
+		} else if p.epochs.known { // a line before said which
+			r.Step, r.Done, r.Total = reading.Told(p.epochs.current), reading.Told(p.epochs.current), reading.Told(p.epochs.total)
 		}
 	}
 	return r, true

@@ -14,7 +14,7 @@ var (
 var counts = makeSet(stepNames, totalNames, epochNames, timeNames, []string{
 	"percentage", "percent", "progress", "elapsed", "elapsed_time", "remaining", "remaining_time", "eta", "_runtime", "runtime",
 	"total_epochs", "num_epochs", "max_epochs", "epochs", "v_num", "pid", "rank", "local_rank", "lineno", "line", "level", "seed",
-	"batch", "batch_idx", "num_input_tokens_seen",
+	"batch", "batch_idx", "num_input_tokens_seen", "total_flos",
 })
 
 // wrappers are names of inner objects that only say that metrics are there.
@@ -60,7 +60,11 @@ func makeSet(lists ...[]string) map[string]bool {
 }
 
 // IsCount says whether a name is one of steps, epochs, totals or times, which are no metrics.
-func IsCount(name string) bool { return counts[strings.ToLower(name)] }
+// Nor is how fast a program is.
+func IsCount(name string) bool {
+	name = strings.ToLower(name)
+	return counts[name] || strings.HasSuffix(name, "_per_second") || strings.HasSuffix(name, "_runtime")
+}
 
 func isWrapper(name string) bool { return wrappers[strings.ToLower(name)] }
 

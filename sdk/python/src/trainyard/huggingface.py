@@ -22,8 +22,9 @@ __all__ = ["Callback"]
 
 Callback: Any  # made when it is first asked for
 
-# Not measured by the training: they would look like curves.
+# What a Trainer logs beside what the training measures; it would look like curves.
 _NOT_METRICS = ("epoch", "total_flos", "step")
+_NOT_METRICS_ENDING = ("_runtime", "_per_second")
 
 
 def _make() -> type:
@@ -47,7 +48,9 @@ def _make() -> type:
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
             if state.is_world_process_zero:
-                trainyard.log(state.global_step, _framework.numbers(logs, _NOT_METRICS))
+                values = _framework.numbers(logs, _NOT_METRICS)
+                measured = {name: value for name, value in values.items() if not name.endswith(_NOT_METRICS_ENDING)}
+                trainyard.log(state.global_step, measured)
 
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             if state.is_world_process_zero:

@@ -1,4 +1,4 @@
-"""A callback for Keras 3, and for the Keras inside TensorFlow.
+"""A callback for Keras 3, whatever it computes with.
 
     from trainyard.keras import Callback
 
@@ -12,6 +12,7 @@ that a model that was loaded goes on where it was.
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import trainyard
@@ -24,9 +25,9 @@ Callback: Any  # made when it is first asked for
 
 
 def _make() -> type:
-    module: Any = _framework.first_of("keras", "tensorflow.keras")
+    base: Any = importlib.import_module("keras").callbacks.Callback
 
-    class Callback(module.callbacks.Callback):  # type: ignore[misc]
+    class Callback(base):  # type: ignore[misc]
         """Tells the yard what ``fit`` does, and ``fit`` when to stop."""
 
         def __init__(self, save_to: Any = None) -> None:

@@ -36,7 +36,13 @@ class Trainer:
             self.state.global_step += 1
             self._send("on_step_end")
             if self.state.global_step % 2 == 0:
-                logs = {"loss": 1 / self.state.global_step, "epoch": 0.5, "total_flos": 1e9, "note": "text"}
+                logs = {
+                    "loss": 1 / self.state.global_step,
+                    "epoch": 0.5,
+                    "total_flos": 1e9,
+                    "eval_runtime": 3.0,
+                    "note": "text",
+                }
                 self._send("on_log", logs=logs)
             if self.control.should_save:
                 self.control.should_save = False

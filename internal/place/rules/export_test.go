@@ -1,0 +1,15 @@
+package rules
+
+import "maps"
+
+// Twin returns a policy that remembers the same of the jobs it has met, which is part of
+// what it decides by, and has seen no view.
+func (p *Policy) Twin() *Policy {
+	t := New(p.cfg)
+	t.seen = p.seen
+	t.seen.of = maps.Clone(p.seen.of)
+	return t
+}
+
+// Shapes returns of how many shapes something is kept.
+func (p *Policy) Shapes() int { return len(p.line.shapes) }

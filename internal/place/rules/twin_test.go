@@ -1,0 +1,435 @@
+package rules_test
+
+import (
+	"fmt"
+	"math/bits"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+	"weak"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/place/rules"
+	"trainyard/internal/queue"
+	"trainyard/internal/tenant"
+)
+
+// life is a yard in which everything changes that a view shows.
+type life struct {
+	*yard
+	cfg     rules.Config
+	policy  *rules.Policy
+	past    queue.Past
+	all     []fleet.Offer // that there may be
+	borrows func(*queue.Item) bool
+	mute    bool // views do not say which rooms have changed
+	sharers int  // that have had a part of a GPU
+	asked   int  // leases
+}
+
+// drawLife draws a yard that is in use, where most nodes are alike and mostly jobs come
+// and go: a node that changes has everything worked out anew.
+func drawLife(t *rapid.T) *life {
+	y := drawYard(t)
+	kind := rapid.SampledFrom([]fleet.GPU{t4(), a100()}).Draw(t, "kind")
+	for i := range rapid.IntRange(1, 5).Draw(t, "alike") {
+		y.node(fmt.Sprintf("m%d", i), fleet.Local, rapid.SampledFrom([]int{2, 4}).Draw(t, "count"), kind)
+	}
+	cfg := rules.Defaults()
+	if rapid.Bool().Draw(t, "few visits") {
+		cfg.Visits = rapid.IntRange(0, 30).Draw(t, "visits")
+	}
+	l := &life{yard: y, cfg: cfg, policy: rules.New(cfg), all: y.offers, mute: rapid.IntRange(0, 5).Draw(t, "mute") == 0}
+	for range rapid.IntRange(0, 15).Draw(t, "jobs") {
+		l.submit(drawWant(t))
+	}
+	return l
+}
+
+// view is as the yardmaster shows the yard, or a copy, or one that says nothing of changes.
+func (l *life) view(t *rapid.T) *place.View {
+	v := l.yard.view()
+	v.Past, v.Borrows = &l.past, l.borrows
+	switch {
+	case l.mute:
+		for i := range v.Rooms {
+			v.Rooms[i].Mark = nil
+		}
+	case rapid.Bool().Draw(t, "own"):
+		v.Rooms = l.table.Own()
+	}
+	return v
+}
+
+// drawNode draws a node of the yard, "" if there is none.
+func (l *life) drawNode(t *rapid.T) (*fleet.Node, bool) {
+	rooms := l.table.Own()
+	if len(rooms) == 0 {
+		return nil, false
+	}
+	n := *rooms[rapid.IntRange(0, len(rooms)-1).Draw(t, "node")].Node
+	return &n, true
+}
+
+func (l *life) drawRun(t *rapid.T) (*place.Running, bool) {
+	if len(l.runs) == 0 {
+		return nil, false
+	}
+	return l.runs[rapid.IntRange(0, len(l.runs)-1).Draw(t, "run")], true
+}
+
+func (l *life) drawWaiting(t *rapid.T) (*queue.Item, bool) {
+	items := l.line.Items()
+	if len(items) == 0 {
+		return nil, false
+	}
+	return items[rapid.IntRange(0, len(items)-1).Draw(t, "item")], true
+}
+
+// happens lets one thing happen.
+func (l *life) happens(t *rapid.T) {
+	switch n := rapid.IntRange(0, 39).Draw(t, "what"); {
+	case n < 10:
+		l.submit(drawWant(t))
+	case n < 14:
+		if it, ok := l.drawWaiting(t); ok {
+			l.line.Remove(it)
+			if n > 10 { // and comes back with another need
+				it.Since = l.now
+				need := it.Shape.Need
+				need.CPUs += 500
+				it.Lasts = time.Duration(rapid.IntRange(1, 600).Draw(t, "minutes")) * time.Minute
+				l.line.Add(it, need)
+			}
+		}
+	case n < 18:
+		if r, ok := l.drawRun(t); ok {
+			for range rapid.SampledFrom([]int{1, 1, 20}).Draw(t, "times") {
+				l.past.Add(r.User, r.GPUs, max(l.now.Sub(r.Ordered), time.Minute))
+			}
+			l.leave(r)
+		}
+	case n < 28:
+		l.runChanges(t)
+	case n < 30:
+		l.nodeChanges(t)
+	case n < 32:
+		l.offersChange(t)
+	case n < 34:
+		l.leaseChanges(t)
+	case n < 36:
+		l.usage[rapid.SampledFrom([]id.User{"ada", "ben", "eve"}).Draw(t, "whose")] = rapid.Float64Range(0, 1e6).Draw(t, "usage")
+		l.projects[rapid.SampledFrom([]id.Project{"vision", "speech"}).Draw(t, "whose")] = rapid.Float64Range(0, 1e6).Draw(t, "usage")
+	case n < 38:
+		l.limitsChange(t)
+	default:
+		l.shareGPU(t)
+	}
+}
+
+func (l *life) runChanges(t *rapid.T) {
+	r, ok := l.drawRun(t)
+	if !ok {
+		return
+	}
+	switch rapid.IntRange(0, 4).Draw(t, "run changes") {
+	case 0:
+		r.Stopping = !r.Stopping
+	case 1:
+		r.Outlook.Resumes, r.Outlook.Every = !r.Outlook.Resumes, time.Duration(rapid.IntRange(0, 60).Draw(t, "every"))*time.Minute
+	case 2:
+		r.Began = l.now.Add(-time.Duration(rapid.IntRange(0, 60).Draw(t, "began")) * time.Minute)
+	case 3: // it will end at another time
+		for _, s := range r.Seats {
+			room, _ := l.table.Get(s.Node)
+			if at := slices.IndexFunc(room.Holds, func(h fleet.Hold) bool { return h.Run == r.Run }); at >= 0 {
+				h := room.Holds[at]
+				h.Ends = time.Time{}
+				if minutes := rapid.IntRange(-60, 300).Draw(t, "ends"); minutes != 0 {
+					h.Ends = l.now.Add(time.Duration(minutes) * time.Minute)
+				}
+				l.table.Book(s.Node, h)
+			}
+		}
+	case 4: // the yard writes its entry anew
+		it := *r.Item
+		o := *it.Outlook
+		o.Resumes = !o.Resumes
+		it.Outlook = &o
+		r.Item = &it
+	}
+}
+
+func (l *life) nodeChanges(t *rapid.T) {
+	n, ok := l.drawNode(t)
+	if !ok {
+		return
+	}
+	foreign := uint64(0)
+	switch rapid.IntRange(0, 6).Draw(t, "node changes") {
+	case 0:
+		n.Drained = !n.Drained
+	case 1:
+		n.State = rapid.SampledFrom([]fleet.State{fleet.Ready, fleet.Ready, fleet.Suspect}).Draw(t, "state")
+	case 2:
+		foreign = 1
+	case 3:
+		if len(n.Inventory.GPUs) > 0 {
+			n.Inventory.GPUs = slices.Clone(n.Inventory.GPUs)
+			n.Inventory.GPUs[0].Measured = rapid.Float64Range(10, 600).Draw(t, "measured")
+			n.Inventory.GPUs[0].Error = rapid.SampledFrom([]string{"", "Xid 79"}).Draw(t, "error")
+		}
+	case 4:
+		n.Inventory.CPUs = job.CPUs(rapid.IntRange(1, 64).Draw(t, "cpus")) * 1000
+	case 5: // another node comes
+		l.node(fmt.Sprintf("a%d", rapid.IntRange(0, 3).Draw(t, "name")), fleet.Local, rapid.IntRange(1, 8).Draw(t, "count"), a100())
+		return
+	case 6:
+		room, _ := l.table.Get(n.ID)
+		if len(room.Holds) == 0 {
+			l.table.Remove(n.ID)
+		}
+		return
+	}
+	l.table.Put(n, foreign)
+}
+
+func (l *life) offersChange(t *rapid.T) {
+	l.offers = nil
+	none := rapid.IntRange(0, 2).Draw(t, "nothing") == 0
+	for _, o := range l.all {
+		if !none && rapid.IntRange(0, 3).Draw(t, "offered") > 0 {
+			o.Hourly = job.Money(float64(o.Hourly) * rapid.Float64Range(0.2, 3).Draw(t, "dearer"))
+			l.offers = append(l.offers, o)
+		}
+	}
+	if rapid.IntRange(0, 3).Draw(t, "tariff") == 0 {
+		l.tariff = &fleet.Tariff{Energy: rapid.Float64Range(0, 1).Draw(t, "energy"), Nodes: []fleet.NodePrice{{Watts: []float64{300, 600, 900}}}}
+	}
+}
+
+func (l *life) leaseChanges(t *rapid.T) {
+	if len(l.leases) == 0 {
+		return
+	}
+	x := l.leases[rapid.IntRange(0, len(l.leases)-1).Draw(t, "lease")]
+	switch rapid.IntRange(0, 3).Draw(t, "lease changes") {
+	case 0:
+		x.State = fleet.LeaseReturning
+	case 1:
+		x.Offer.Hourly = job.Money(rapid.IntRange(1, 9).Draw(t, "hourly")) * 1e6
+	case 2:
+		if it, ok := l.drawWaiting(t); ok {
+			x.Job = it.Job
+		}
+	case 3:
+		l.leases = slices.DeleteFunc(slices.Clone(l.leases), func(o *fleet.Lease) bool { return o == x })
+	}
+}
+
+func (l *life) limitsChange(t *rapid.T) {
+	who := rapid.SampledFrom([]id.User{"ada", "ben", "eve"}).Draw(t, "who")
+	switch rapid.IntRange(0, 5).Draw(t, "limits change") {
+	case 0:
+		l.allow = nil
+	case 1:
+		a := tenant.Unlimited()
+		a.NoRent = rapid.Bool().Draw(t, "no rent")
+		a.Nodes, a.Money = rapid.IntRange(0, 2).Draw(t, "hired"), rapid.Float64Range(0, 20).Draw(t, "money")
+		if rapid.IntRange(0, 3).Draw(t, "hold") == 0 {
+			a.Hold = "enough for today"
+		}
+		l.allow = func(it *queue.Item) tenant.Allowance {
+			if it.User == who {
+				return a
+			}
+			return tenant.Unlimited()
+		}
+	case 2:
+		l.borrows = nil
+	case 3:
+		l.borrows = func(it *queue.Item) bool { return it.User == who }
+	case 4:
+		l.stage = nil
+	case 5:
+		d := time.Duration(rapid.IntRange(0, 60).Draw(t, "stage")) * time.Minute
+		l.stage = func(it *queue.Item, n *fleet.Node) (time.Duration, float64) {
+			if len(it.Spec.Data) == 0 || n.Class == fleet.Local {
+				return 0, 0
+			}
+			return d, 0.5
+		}
+	}
+}
+
+// carriesOut does all of a plan, some of it, or nothing: what has gone stale is dropped.
+func (l *life) carriesOut(t *rapid.T, p place.Plan) {
+	if rapid.IntRange(0, 3).Draw(t, "drops") == 0 {
+		return
+	}
+	for _, s := range p.Stops {
+		l.leave(s.Running)
+		s.Running.Outlook.Stops++
+		s.Running.Since = l.now
+		l.line.Add(s.Running.Item, s.Running.Shape.Need)
+	}
+	for _, s := range p.Starts {
+		if len(p.Stops) == 0 && rapid.IntRange(0, 4).Draw(t, "drops") == 0 {
+			continue
+		}
+		l.line.Remove(s.Item)
+		r := l.hold(s.Item, s.Seats, l.now)
+		if rapid.Bool().Draw(t, "starts") {
+			r.Began = time.Time{}
+		}
+	}
+	for _, h := range p.Hires {
+		at := slices.IndexFunc(l.offers, func(o fleet.Offer) bool { return o.Name == h.Offer })
+		for range h.Count {
+			l.asked++
+			l.leases = append(l.leases, &fleet.Lease{
+				ID: id.Lease(fmt.Sprintf("l%d", l.asked)), Offer: l.offers[at], State: fleet.LeaseBooting, Job: h.Item.Job, Asked: l.now, Granted: l.now,
+			})
+		}
+	}
+}
+
+// passes lets time pass. Not everybody who should have ended has.
+func (l *life) passes(t *rapid.T) {
+	d := rapid.SampledFrom([]time.Duration{0, time.Second, time.Minute, 20 * time.Minute, 5 * time.Hour}).Draw(t, "passes")
+	if rapid.IntRange(0, 2).Draw(t, "late") > 0 {
+		l.now = l.now.Add(d)
+		return
+	}
+	if rapid.IntRange(0, 19).Draw(t, "set back") == 0 {
+		l.now = l.now.Add(-time.Minute)
+		return
+	}
+	l.pass(d)
+}
+
+// TestPlansAreTheSameWithoutWhatIsKept: whatever has happened since the last round, a
+// policy that keeps what it knows decides, word by word, as one that sees the yard for
+// the first time and remembers the same of jobs.
+func TestPlansAreTheSameWithoutWhatIsKept(t *testing.T) {
+	t.Parallel()
+	check(t, func(t *rapid.T) {
+		l := drawLife(t)
+		for range rapid.IntRange(2, 12).Draw(t, "rounds") {
+			for range rapid.IntRange(0, 3).Draw(t, "events") {
+				l.happens(t)
+			}
+			v := l.view(t)
+			if rapid.Bool().Draw(t, "asks") {
+				l.asks(t, v)
+			}
+			twin := l.policy.Twin()
+			want := twin.Plan(v)
+			got := l.policy.Plan(v)
+			if diff := same(want, got); diff != "" {
+				t.Fatalf("-fresh +kept:\n%s", diff)
+			}
+			if len(l.all) == 0 { // nobody was priced: nothing is remembered
+				if diff := same(rules.New(l.cfg).Plan(v), got); diff != "" {
+					t.Fatalf("-new +kept:\n%s", diff)
+				}
+			}
+			l.carriesOut(t, got)
+			l.passes(t)
+		}
+	})
+}
+
+// shareGPU lets two jobs of which nobody decides have parts of a GPU.
+func (l *life) shareGPU(t *rapid.T) {
+	n, ok := l.drawNode(t)
+	if !ok {
+		return
+	}
+	room, _ := l.table.Get(n.ID)
+	gpu := fleet.Take(room.Free, 1)
+	if bits.OnesCount64(gpu) == 0 {
+		return
+	}
+	for i := range 2 {
+		l.sharers++
+		h := fleet.Hold{Run: id.Run(fmt.Sprintf("s%d", l.sharers)), Job: id.Job(fmt.Sprintf("s%d", l.sharers)), Owner: "zoe", GPUs: gpu, Share: 0.5, Since: l.now}
+		if i == 0 {
+			h.Ends = l.now.Add(time.Hour)
+		}
+		l.table.Book(n.ID, h)
+	}
+}
+
+// asks lets someone ask where a job could run: one that waits, or a new one.
+func (l *life) asks(t *rapid.T, v *place.View) {
+	it, ok := l.drawWaiting(t)
+	if !ok || rapid.Bool().Draw(t, "new") {
+		it = l.submit(drawWant(t))
+		l.line.Remove(it)
+	}
+	twin := l.policy.Twin()
+	want := twin.Options(v, it)
+	if diff := cmp.Diff(want, l.policy.Options(v, it)); diff != "" {
+		t.Fatalf("-fresh +kept:\n%s", diff)
+	}
+}
+
+// TestNothingIsKeptOfWhoIsGone: after a round in which a job is not there the policy
+// does not hold on to it.
+func TestNothingIsKeptOfWhoIsGone(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	policy := rules.New(rules.Defaults())
+	for i := range 3 {
+		y.node(fmt.Sprintf("n%d", i), fleet.Local, 4, a100())
+	}
+	y.offer("aws/a100", 1, a100(), 3.5, 3*time.Minute)
+	y.policy = policy
+	for i := range 40 {
+		y.submit(want{gpus: 1 + i%4, lasts: time.Duration(i+1) * time.Hour, objective: objectives()[i%3], resumes: true, user: id.User(fmt.Sprint("u", i))})
+		y.pass(20 * time.Minute)
+		y.round(t)
+	}
+	if y.line.Len() == 0 || len(y.runs) == 0 || len(y.leases) == 0 {
+		t.Fatalf("%d wait, %d run and %d nodes are hired: nothing to be forgotten", y.line.Len(), len(y.runs), len(y.leases))
+	}
+	var items []weak.Pointer[queue.Item]
+	var runs []weak.Pointer[place.Running]
+	for _, it := range y.items {
+		items = append(items, weak.Make(it))
+	}
+	for _, r := range y.runs {
+		runs = append(runs, weak.Make(r))
+		for _, s := range r.Seats {
+			y.table.Release(s.Node, r.Run)
+		}
+	}
+	for _, it := range y.line.Items() {
+		y.line.Remove(it)
+	}
+	y.items, y.runs = nil, nil
+	y.submit(want{gpus: 1, lasts: time.Hour})
+	y.plan(t)
+	runtime.GC()
+	for _, p := range items {
+		if it := p.Value(); it != nil {
+			t.Errorf("job %s is kept", it.Job)
+		}
+	}
+	for _, p := range runs {
+		if r := p.Value(); r != nil {
+			t.Errorf("run %s is kept", r.Run)
+		}
+	}
+	if n := policy.Shapes(); n != 1 {
+		t.Errorf("%d shapes are kept of one job", n)
+	}
+}

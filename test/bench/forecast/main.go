@@ -1,0 +1,164 @@
+// Command forecast measures how well the yard tells when a job will be done.
+//
+//	go run ./test/bench/forecast -out build/bench/bench-forecast.json
+//	go run ./test/bench/forecast -curves my-curves
+//	go run ./test/bench/forecast -scale -out build/bench/bench-forecast-scale.json
+//
+// It replays real training curves: at 20, 40, 60 and 80 % of the way to a goal only the points
+// so far are shown, and every method says when the goal will be reached. History is
+// always that of other organisations or families of runs. It prints tables, writes the figures as
+// one flat JSON object and asserts nothing. `make bench-forecast` and `make bench-forecast-scale` call it;
+// docs/benchmarks-forecast.md tells what the figures are and how the curves of a folder are written.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"trainyard/internal/clock"
+)
+
+func main() {
+	if err := run(os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			os.Exit(2)
+		}
+		_, _ = fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet("forecast", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	out := flags.String("out", "", "write the figures to `file`")
+	curves := flags.String("curves", "", "score the curves of a `folder` instead of the public ones")
+	half := flags.String("half", "", "score one half of the groups only: first, on which constants were chosen, or second")
+	scale := flags.Bool("scale", false, "measure instead what forecasts of very many jobs cost")
+	jobs := flags.Int("jobs", 10_000, "how many jobs that is")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	began := clock.Wall{}.Now()
+	if _, err := fmt.Fprintf(stdout, "bench-forecast: %d cores, %s, %s\n\n", runtime.NumCPU(), runtime.Version(), began.UTC().Format("2006-01-02 15:04 UTC")); err != nil {
+		return err
+	}
+	var figures map[string]float64
+	var err error
+	switch {
+	case *scale:
+		figures, err = measureScale(stdout, *jobs)
+	case *curves != "":
+		figures, err = scoreFolder(stdout, *curves)
+	default:
+		figures, err = scorePublic(stdout, dataFolder(), *half)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(stdout, "\nmeasured in %s\n", clock.Wall{}.Now().Sub(began).Round(1e8)); err != nil {
+		return err
+	}
+	return write(*out, figures)
+}
+
+// scorePublic scores the public curves that are there.
+func scorePublic(w io.Writer, dir, half string) (map[string]float64, error) {
+	list, left, err := readAll(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := say(w, left); err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return map[string]float64{}, nil
+	}
+	var names []string
+	for _, s := range sources() {
+		names = append(names, s.name)
+	}
+	parts := deal(list)
+	if err := keep(parts, half); err != nil {
+		return nil, err
+	}
+	figures, err := report(w, score(parts), names, together)
+	if err != nil {
+		return nil, err
+	}
+	if err := reportHopes(w, hopes(list), figures); err != nil {
+		return nil, err
+	}
+	return figures, reportDurations(w, dir, figures)
+}
+
+// scoreFolder scores the curves of a folder.
+func scoreFolder(w io.Writer, dir string) (map[string]float64, error) {
+	list, left, err := readFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := say(w, left); err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("no curve in %s reaches its target", dir)
+	}
+	var names []string
+	for i := range list {
+		names = append(names, list[i].source)
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	figures, err := report(w, score(deal(list)), names, names)
+	if err != nil {
+		return nil, err
+	}
+	for key, v := range figures {
+		if method, ok := strings.CutPrefix(key, "all_"); ok {
+			figures["curves_"+method] = v
+		}
+	}
+	return figures, nil
+}
+
+func say(w io.Writer, lines []string) error {
+	for _, l := range lines {
+		if _, err := fmt.Fprintln(w, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dataFolder returns where the public curves are.
+func dataFolder() string {
+	if dir := os.Getenv("TRAINYARD_DATA"); dir != "" {
+		return dir
+	}
+	return filepath.Join("..", "shared", "data")
+}
+
+// write writes the figures, by name.
+func write(path string, figures map[string]float64) error {
+	if path == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(figures, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write the figures: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return fmt.Errorf("write the figures: %w", err)
+	}
+	return os.WriteFile(path, append(bytes.TrimSpace(text), '\n'), 0o600)
+}

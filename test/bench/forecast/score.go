@@ -1,0 +1,124 @@
+package main
+
+import (
+	"math"
+
+	"trainyard/internal/forecast"
+	"trainyard/internal/forecast/curve"
+)
+
+// What the table is made of.
+const (
+	fewest  = 3   // points that a forecast needs to count
+	horizon = 30  // an end later than so many times the present is a failure
+	failure = 2.0 // and counts as this error
+)
+
+// reckoned is what one method said of a curve at one moment.
+type reckoned struct {
+	source, kind string
+	part         int // of forecast.Parts
+	method       string
+	err          float64 // of the end, relative to the true one
+	failed       bool
+	interval     bool // it gave one
+	guess        bool // too few finished jobs back it
+	held         bool
+	wide         float64 // upper over lower bound of what is left
+}
+
+// rivals are the methods in the order of the table.
+func rivals() []string {
+	out := []string{"blend", "history"}
+	all := curve.Methods()
+	for i := len(all) - 1; i >= 0; i-- {
+		out = append(out, all[i].Name)
+	}
+	return out
+}
+
+// score foretells every curve at every part of its way.
+func score(parts []*fold) []reckoned {
+	type task struct {
+		f *fold
+		s *sample
+	}
+	var tasks []task
+	for _, f := range parts {
+		for _, s := range f.asked {
+			tasks = append(tasks, task{f, s})
+		}
+	}
+	each := make([][]reckoned, len(tasks))
+	parallel(len(tasks), func(i int) { each[i] = tasks[i].f.foretell(tasks[i].s) })
+	var out []reckoned
+	for _, r := range each {
+		out = append(out, r...)
+	}
+	return out
+}
+
+// foretell asks all methods about one curve.
+func (f *fold) foretell(s *sample) []reckoned {
+	var out []reckoned
+	library := f.seen(s)
+	for part, share := range forecast.Parts {
+		c, ok := s.until(share)
+		if !ok {
+			continue
+		}
+		now := c.X[len(c.X)-1]
+		say := func(method string, end float64) *reckoned {
+			r := reckoned{source: s.source, kind: s.Features.Task, part: part, method: method, err: math.Abs(end-s.End) / s.End}
+			if !(end <= horizon*now) {
+				r.err, r.failed = failure, true
+			}
+			out = append(out, r)
+			return &out[len(out)-1]
+		}
+		for _, m := range curve.Methods() {
+			end := math.Inf(1)
+			if len(c.X) >= m.Points {
+				end = m.Estimate(&c).End
+			}
+			r := say(m.Name, end)
+			if m.Name == "nohistory" {
+				a := forecast.Ask(&forecast.Case{Job: s.Job, Curve: c, Features: s.Features}, nil, f.alone)
+				r.bound(&a, s.End-now)
+			}
+		}
+		a := forecast.Ask(&forecast.Case{Job: s.Job, Curve: c, Features: s.Features}, library, f.record)
+		history, blend := math.Inf(1), math.Inf(1)
+		for _, said := range a.Says {
+			if said.Method == forecast.MethodMatch {
+				history = now + said.Left
+			}
+		}
+		if a.Known() {
+			blend = now + a.Left.Mid
+		}
+		say("history", history)
+		say("blend", blend).bound(&a, s.End-now)
+	}
+	return out
+}
+
+// until returns a curve as it was when a share of its work was done, and false if that
+// were too few points.
+func (s *sample) until(share float64) (curve.Curve, bool) {
+	n := 0
+	for n < len(s.Curve.X) && s.Curve.X[n] <= share*s.End {
+		n++
+	}
+	return curve.Curve{X: s.Curve.X[:n], Y: s.Curve.Y[:n], Goal: s.Curve.Goal}, n >= fewest
+}
+
+// bound notes whether an interval held.
+func (r *reckoned) bound(a *forecast.Answer, left float64) {
+	if !a.Known() {
+		return
+	}
+	r.interval, r.guess = true, a.Guess
+	r.held = a.Left.Low <= left && left <= a.Left.High
+	r.wide = a.Left.High / a.Left.Low
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"text/tabwriter"
+
+	"trainyard/internal/forecast"
+)
+
+// together are the sources that count as all: those of the first study, so that figures compare.
+var together = []string{"nanogpt", "mlperf", "pollux"}
+
+// pick returns what was said by a method about a source's curves; all stands for several.
+func pick(list []reckoned, source, method string, main []string) []reckoned {
+	var out []reckoned
+	for _, r := range list {
+		if r.method == method && (r.source == source || source == "all" && slices.Contains(main, r.source)) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// line is what a method comes to on a source.
+type line struct {
+	count, failed      int
+	at                 [len(forecast.Parts)]int
+	median, p80        [len(forecast.Parts)]float64
+	covered, wide      float64
+	intervals, guesses int
+}
+
+func sum(list []reckoned) line {
+	var l line
+	var errs [len(forecast.Parts)][]float64
+	var wide []float64
+	var held int
+	for _, r := range list {
+		l.count++
+		if r.failed {
+			l.failed++
+		}
+		errs[r.part] = append(errs[r.part], 100*r.err)
+		if r.interval {
+			l.intervals++
+			wide = append(wide, r.wide)
+			if r.held {
+				held++
+			}
+			if r.guess {
+				l.guesses++
+			}
+		}
+	}
+	for k := range errs {
+		l.at[k], l.median[k], l.p80[k] = len(errs[k]), quantile(errs[k], 0.5), quantile(errs[k], 0.8)
+	}
+	l.covered, l.wide = math.NaN(), quantile(wide, 0.5)
+	if l.intervals > 0 {
+		l.covered = 100 * float64(held) / float64(l.intervals)
+	}
+	return l
+}
+
+// report prints the table of every source and returns the figures by name.
+func report(w io.Writer, list []reckoned, names, main []string) (map[string]float64, error) {
+	figures := map[string]float64{}
+	for _, source := range append([]string{"all"}, names...) {
+		if err := reportSource(w, list, source, main, figures); err != nil {
+			return nil, err
+		}
+	}
+	for _, key := range []string{"coverage80", "width80", "failures_pct"} {
+		figures[key] = figures["all_blend_"+key]
+	}
+	for key, v := range figures {
+		if math.IsNaN(v) {
+			delete(figures, key)
+		}
+	}
+	return figures, nil
+}
+
+func reportSource(w io.Writer, list []reckoned, source string, main []string, figures map[string]float64) error {
+	first := sum(pick(list, source, "blend", main))
+	if first.count == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintf(w, "%s: %d/%d/%d/%d forecasts at 20/40/60/80 %%\n", source, first.at[0], first.at[1], first.at[2], first.at[3]); err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', tabwriter.AlignRight)
+	say := func(format string, args ...any) { fmt.Fprintf(t, format, args...) } //nolint:errcheck // Flush reports it
+	say("20 %%\t40 %%\t60 %%\t80 %%\tfailures\tcoverage\twidth\t\n")
+	for _, method := range rivals() {
+		l := sum(pick(list, source, method, main))
+		prefix := source + "_" + method + "_"
+		for k, part := range forecast.Parts {
+			name := fmt.Sprintf("err%.0f", 100*part)
+			figures[prefix+name], figures[prefix+name+"_p80"] = l.median[k], l.p80[k]
+			if l.at[k] == 0 {
+				say("-\t")
+				continue
+			}
+			say("%.1f (%.0f)\t", l.median[k], l.p80[k])
+		}
+		failed := 100 * float64(l.failed) / float64(l.count)
+		figures[prefix+"failures_pct"] = failed
+		say("%.1f %%\t", failed)
+		if l.intervals > 0 {
+			figures[prefix+"coverage80"], figures[prefix+"width80"] = l.covered, l.wide
+			say("%.1f %%\t%.2f\t  %s", l.covered, l.wide, method)
+		} else {
+			say("\t\t  %s", method)
+		}
+		if l.guesses > 0 {
+			say(", %d of %d intervals are guesses", l.guesses, l.intervals)
+		}
+		say("\n")
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(w)
+	return err
+}
+
+// reportHopes prints how well reached goals are told from others.
+func reportHopes(w io.Writer, list []hope, figures map[string]float64) error {
+	if len(list) == 0 {
+		return nil
+	}
+	for _, told := range []bool{false, true} {
+		for _, margin := range margins {
+			var part []hope
+			for _, h := range list {
+				if h.told == told && (h.reached || h.beyond == margin) {
+					part = append(part, h)
+				}
+			}
+			area, brier := separation(part)
+			name, text := "never", "the program does not say when it ends"
+			if told {
+				name, text = "never_total", "the program says when it ends"
+			}
+			name = fmt.Sprintf("%s_beyond%.0f", name, 100*margin)
+			figures[name+"_auc"], figures[name+"_brier"] = area, brier
+			if _, err := fmt.Fprintf(w, "Goals that are reached from goals %.0f %% beyond: area %.3f, Brier %.3f, %d forecasts; %s\n", 100*margin, area, brier, len(part), text); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
