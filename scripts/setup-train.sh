@@ -2,7 +2,8 @@
 # Installs what the real trainings of the forecast tests need: Debian's PyTorch (without GPU
 # support: 130 MB to fetch where PyPI's is gigabytes), and beside it, once, into the user's
 # cache, the writer of TensorBoard's files and Hugging Face's transformers. Prints the
-# Python that has all of them and their versions. Nothing is started.
+# Python that has all of them and their versions. Nothing is started. With --check nothing is
+# installed either: it fails if something is missing.
 set -euo pipefail
 
 TRANSFORMERS=5.22.2
@@ -62,6 +63,12 @@ install() {
   touch "$target/.complete"
 }
 
+if [ "${1:-}" = --check ]; then
+  ready && [ -e "$target/.complete" ] || {
+    say "PyTorch, transformers or tensorboard is missing: run scripts/setup-train.sh"
+    exit 1
+  }
+fi
 mkdir -p "$cache"
 (
   flock 9

@@ -3,7 +3,8 @@
 #
 #   run    Go and python3: a yard on this machine and its examples
 #   test   + PostgreSQL, a C compiler (the race detector needs one), the solvers CBC and
-#          GLPK, moto (an EC2 API server), promtool, and in CI Slurm
+#          GLPK, moto (an EC2 API server), promtool, PyTorch and others for real trainings,
+#          and in CI Slurm
 #   check  + golangci-lint, built once into the user's cache
 #
 # As root on Debian or Ubuntu it installs packages by name; elsewhere it says what to
@@ -82,6 +83,7 @@ need_test() {
   have_solvers || packages coinor-cbc glpk-utils || true
   have_solvers || missing "CBC or GLPK" "tests and benchmarks that compare with a solver are skipped"
   scripts/setup-moto.sh >/dev/null || missing moto "tests of the AWS provider against an EC2 server are skipped"
+  scripts/setup-train.sh >/dev/null || missing "PyTorch, transformers or tensorboard" "tests of forecasts on real trainings are skipped"
   scripts/setup-promtool.sh >/dev/null || missing promtool "the alert rules in deploy/ are not checked"
   # The benchmark's opponent has a test too; elsewhere it is skipped where Slurm is not installed.
   if [ "${CI:-}" = true ]; then scripts/setup-slurm.sh; fi

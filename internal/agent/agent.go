@@ -74,6 +74,7 @@ type Config struct {
 	// Inventory looks at the machine; package inventory does if left out.
 	Inventory      func(context.Context) (inventory.Found, error)
 	InventoryEvery time.Duration // 30 seconds if left out
+	MetricsEvery   time.Duration // how often programs' metrics are looked for; 2 seconds if left out
 	FakeGPUs       string        // declared GPUs, see inventory.ParseFake; NoGPUs for none, whatever is there
 	Address        string        // how other nodes reach this one; found out if left out
 	CPUs           job.CPUs      // declared, for machines that are played; found out if left out
@@ -81,6 +82,9 @@ type Config struct {
 	Probe          string        // whether GPUs are measured at the start: ProbeAuto, also if left out, or ProbeOff
 	ProbePython    string        // measures them if it has PyTorch; python3 if left out
 	Version        string
+
+	// SDK is the wheel of the Python SDK, on the path of every program; none if left out.
+	SDK SDK
 
 	StoreLimit job.Bytes // of the content store; 20GB if left out
 	DataLimit  job.Bytes // of the datasets that are kept; as much as the disk has if left out
@@ -119,6 +123,7 @@ type Agent struct {
 	memory   memory
 	told     map[id.Run]*told // by runs whose first rank is here; the report loop's own
 	intake   *intake.Intake   // nil if this machine has no loopback address to listen at
+	sdk      string // the file of the Python SDK, "" if there is none
 	curves   curves
 
 	reconcileSoon chan struct{}
@@ -173,6 +178,7 @@ func New(cfg Config) (*Agent, error) {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
 	cfg.InventoryEvery = cmp.Or(cfg.InventoryEvery, 30*time.Second)
+	cfg.MetricsEvery = cmp.Or(cfg.MetricsEvery, 2*time.Second)
 	cfg.StoreLimit = cmp.Or(cfg.StoreLimit, 20<<30)
 	var boot [8]byte
 	if _, err := rand.Read(boot[:]); err != nil {
@@ -292,6 +298,7 @@ func (a *Agent) open() error {
 		return errors.Join(err, a.fence.close(), rt.Close())
 	}
 	a.openIntake()
+	a.trouble("placing of the Python SDK", a.placeSDK())
 	return nil
 }
 

@@ -2,13 +2,11 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"slices"
 	"time"
 
 	gather "trainyard/internal/agent/metrics"
-	"trainyard/internal/agent/metrics/intake"
 	"trainyard/internal/agent/runtime"
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
@@ -17,8 +15,6 @@ import (
 )
 
 const (
-	// pollCurves is how often programs' metrics are looked for.
-	pollCurves = 2 * time.Second
 	// pushTimeout bounds one report of metrics; one that takes longer is sent again.
 	pushTimeout = 30 * time.Second
 	// pushRounds is how many reports are sent one after the other before programs are looked at again.
@@ -52,7 +48,7 @@ func (a *Agent) curvesLoop(ctx context.Context) {
 		a.metrics.pollSeconds.Add(a.clk.Now().Sub(begun).Seconds())
 		a.pushCurves(ctx)
 		// A change alone is no reason to look at once, but an end is: its record waits for us.
-		for wait, waiting := a.clk.Now().Add(pollCurves), true; waiting && ctx.Err() == nil; {
+		for wait, waiting := a.clk.Now().Add(a.cfg.MetricsEvery), true; waiting && ctx.Err() == nil; {
 			left := wait.Sub(a.clk.Now())
 			if left <= 0 {
 				break
@@ -230,51 +226,4 @@ func (a *Agent) heardOut(st *runtime.Status) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.measured[st.Run]
-}
-
-// openIntake begins to listen for what programs send. Without it the rest works.
-func (a *Agent) openIntake() {
-	in, err := intake.Open(context.Background(), a.path("intake"), a.clk, a.log)
-	a.trouble("listening for metrics", err)
-	if err == nil {
-		a.intake = in
-	}
-}
-
-func (a *Agent) closeIntake() error {
-	if a.intake == nil {
-		return nil
-	}
-	return a.intake.Close()
-}
-
-// offer returns the variables by which a program finds the intake.
-func (a *Agent) offer(want api.Assignment) (map[string]string, error) {
-	if a.intake == nil || want.Rank != 0 {
-		return nil, nil
-	}
-	mlflow := slices.ContainsFunc(want.Launch.Metrics, func(r job.MetricRule) bool { return r.MLflow })
-	env, err := a.intake.Env(want.Run, want.Rank, mlflow)
-	if err != nil {
-		return nil, fmt.Errorf("make room for metrics: %w", err)
-	}
-	return env, nil
-}
-
-// forgetIntake drops what a rank has sent.
-func (a *Agent) forgetIntake(k key) error {
-	if a.intake == nil || k.rank != 0 {
-		return nil
-	}
-	return a.intake.Forget(k.run, k.rank)
-}
-
-// pruneIntake drops what ranks have sent that are not here any more.
-func (a *Agent) pruneIntake(here []runtime.Status) {
-	if a.intake == nil {
-		return
-	}
-	a.trouble("clearing of metrics", a.intake.Prune(func(name string) bool {
-		return slices.ContainsFunc(here, func(st runtime.Status) bool { return nameOf(key{st.Run, st.Rank}) == name })
-	}))
 }

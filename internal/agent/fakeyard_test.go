@@ -65,6 +65,7 @@ type fakeYard struct {
 	left     *int64           // seconds that the machine's lease still holds, nil if it is not hired
 	release  []api.GPURelease // what operators have let out of quarantine
 	purge    []job.DataCopy   // what the node may not keep
+	measured []api.MetricsReport
 	// meddle, if set, is asked before and after each request is carried out; if
 	// it says so the connection is cut there.
 	meddle func(when, path string) bool
@@ -105,6 +106,7 @@ func (y *fakeYard) start(addr string) {
 	mux.HandleFunc("POST /agent/v1/reports", y.report)
 	mux.HandleFunc("POST /agent/v1/logs/{run}/{rank}", y.upload)
 	mux.HandleFunc("GET /agent/v1/files/{digest}", y.file)
+	mux.HandleFunc("POST /agent/v1/metrics", y.measure)
 	server := &http.Server{TLSConfig: y.ca.ServerTLS(identity), Handler: y.between(mux), ErrorLog: discardLog()}
 	listener, err := listen(addr)
 	if err != nil {
@@ -170,7 +172,7 @@ func (y *fakeYard) between(next http.Handler) http.Handler {
 		y.mu.Unlock()
 		if refuse != nil {
 			if status := refuse(r.URL.Path); status != 0 {
-				kind := map[int]string{503: "unavailable", 403: "denied", 500: "internal", 429: "over_limit"}[status]
+				kind := map[int]string{503: "unavailable", 403: "denied", 404: "not_found", 500: "internal", 429: "over_limit"}[status]
 				w.WriteHeader(status)
 				answer(w, api.Problem{Status: status, Kind: kind, Code: code, Detail: "refused by the test"})
 				return

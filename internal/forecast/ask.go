@@ -2,6 +2,7 @@ package forecast
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"trainyard/internal/fault"
@@ -89,14 +90,7 @@ func ask(c *Case, l *Library, r *Record, before time.Time) Answer {
 }
 
 // met reports whether a curve has come to its goal.
-func met(c *curve.Curve) bool {
-	for _, y := range c.Y {
-		if c.Goal.Met(y) {
-			return true
-		}
-	}
-	return false
-}
+func met(c *curve.Curve) bool { return slices.ContainsFunc(c.Y, c.Goal.Met) }
 
 // hear asks every method that can answer.
 func (a *Answer) hear(c *Case, l *Library, before time.Time) {

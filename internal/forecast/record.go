@@ -11,7 +11,7 @@ import (
 
 // MaxJobs is how many finished jobs a record keeps: the newest. Four marks of each are
 // far more than an interval needs, and what was long ago says little about today.
-const MaxJobs = 600
+const MaxJobs = 1000
 
 // Scored is how wrong the yard would have been about a job that has ended.
 type Scored struct {

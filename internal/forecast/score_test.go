@@ -81,7 +81,7 @@ func TestReplayOfAJobWithoutACurve(t *testing.T) {
 type family struct {
 	name                 string
 	floor, height, power float64
-	goal, length, spread float64
+	length, spread       float64
 	drop                 float64 // the error falls by this factor at two thirds of the way
 	noise                float64
 }

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/yardmaster"
 )
 
 // decay is a loss that falls as step^-0.5 from 4, heard every second for so many steps.
@@ -171,4 +174,96 @@ func TestMetricsOfOthersRunsAreRefused(t *testing.T) {
 	_, err = holder.PushMetrics(t.Context(), api.MetricsReport{Runs: []api.RunMetrics{{Run: run, Series: []api.SeriesPoints{
 		{Name: "a", Points: many[:len(many)/2]}, {Name: "b", Points: many[len(many)/2:]}}}}})
 	wantFault(t, err, fault.Invalid, "too_large")
+}
+
+// A yard that has seen enough jobs of a kind answers for another before its first point, and with an
+// interval that is no guess; so does the yard that starts after it.
+func TestHistoryBacksForecasts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	silent := withYard(func(c *yardmaster.Config) { c.SuspectAfter = 0 })
+	const file = "name: tiny\nrun: a\nmodel: {kind: cnn, task: vision}\nparams: {lr: 0.1}\ntarget: {metric: loss, at_most: 0.4}\n"
+	t.Run("learn", func(t *testing.T) {
+		y := startYard(t, dir, silent)
+		ada, n := y.researcher("ada"), y.join("n1")
+		n.listen()
+		for range 24 {
+			j := y.submit(ada, file)[0].ID
+			run := n.awaitRun(j, 1)
+			began := y.clock.Now()
+			n.tell(api.RankReport{Run: run, State: job.RunRunning, Started: began})
+			n.measures(run, api.SeriesPoints{Name: "loss", Source: "SDK", Points: decay(0, 100, began)})
+			y.clock.advance(100 * time.Second)
+			n.tell(api.RankReport{Run: run, State: job.RunEnded, Started: began, Ended: y.clock.Now()})
+		}
+		y.clock.advance(time.Minute)
+		y.awaitRecord(ada, func(r *api.ForecastRecord) bool { return r.Jobs == 24 && r.Scored == 24 && r.Model != nil })
+	})
+	y := startYard(t, dir, silent)
+	y.clock.advance(24 * 100 * time.Second)
+	ada := y.researcher("ada")
+	record := y.awaitRecord(ada, func(r *api.ForecastRecord) bool { return r.Jobs == 24 && r.Model != nil })
+	if record.Model.Version < 1 || len(record.Model.Validation) == 0 || len(record.Methods) == 0 {
+		t.Errorf("the record is %+v, want a model with its errors, and methods with theirs", record)
+	}
+	waits := y.submit(ada, file+"resources: {gpus: 4}\n")[0].ID
+	if f := y.awaitForecast(ada, waits, "a forecast from history", func(f *api.Forecast) bool { return f.Basis == job.BasisHistory }); f.Remaining.Mid < 80 || f.Remaining.Mid > 125 {
+		t.Errorf("a job that waits is to take %+v, want about 100 s", f.Remaining)
+	}
+	y.do(yardmaster.Drain{Node: "n1", By: "root", On: true}) // nobody answers there
+	n := y.join("n2")
+	n.listen()
+	j := y.submit(ada, file)[0].ID
+	run := n.awaitRun(j, 1)
+	began := y.clock.Now()
+	n.tell(api.RankReport{Run: run, State: job.RunRunning, Started: began})
+	y.clock.advance(30 * time.Second)
+	n.measures(run, api.SeriesPoints{Name: "loss", Source: "SDK", Points: decay(0, 30, began)})
+	f := y.awaitForecast(ada, j, "a forecast by curve and history", func(f *api.Forecast) bool { return f.Metric == "loss" })
+	if f.Guess || f.Records == 0 || f.Remaining.Mid < 60 || f.Remaining.Mid > 80 {
+		t.Errorf("with history the forecast is %+v, want about 70 s, and no guess", f)
+	}
+}
+
+// awaitRecord waits until the record of forecasts is as it should be.
+func (y *yard) awaitRecord(c *api.Client, good func(*api.ForecastRecord) bool) *api.ForecastRecord {
+	y.t.Helper()
+	var last api.ForecastRecord
+	for range 1500 {
+		var err error
+		last, err = c.ForecastRecord(y.t.Context())
+		y.must(err)
+		if good(&last) {
+			return &last
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	y.t.Fatalf("the record stays %+v", last)
+	return nil
+}
+
+func TestEarlierJobsCanBeBroughtAlong(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	root := y.admin()
+	var table strings.Builder
+	table.WriteString("job,seconds,name,task,model,gpus,finished\n")
+	for i := range 30 {
+		fmt.Fprintf(&table, "old%d,%d,tiny,vision,cnn,1,2026-01-%02d\n", i, 95+i%10, 1+i%28)
+	}
+	for range 2 { // told again it is the same
+		reply, err := root.ImportHistory(t.Context(), "csv", []byte(table.String()))
+		y.must(err)
+		if reply.Read != 30 || reply.Kept != 30 {
+			t.Fatalf("reply = %+v, want 30 read and kept", reply)
+		}
+	}
+	if r := y.awaitRecord(root, func(r *api.ForecastRecord) bool { return r.Model != nil }); r.Jobs != 30 {
+		t.Errorf("%d jobs are remembered, want 30", r.Jobs)
+	}
+	_, err := root.ImportHistory(t.Context(), "csv", []byte("name\nx\n"))
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Kind != fault.Invalid {
+		t.Errorf("a table without seconds: %v, want it refused as invalid", err)
+	}
 }

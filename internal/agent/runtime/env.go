@@ -15,6 +15,9 @@ import (
 // rankDirVar marks every process of a rank, so that it can be found again.
 const rankDirVar = "TRAINYARD_RANK_DIR"
 
+// SDKVar names the wheel of the Python SDK, if the agent offers one. It is on the program's PYTHONPATH too.
+const SDKVar = "TRAINYARD_SDK"
+
 // agentAddress is where the agent hears what programs measure.
 const agentAddress = "127.0.0.1"
 
@@ -62,6 +65,9 @@ func environment(base map[string]string, s Spec, data, setupDir string) []string
 		env["TRAINYARD_SETUP_DIR"] = setupDir
 	}
 	reachAgent(env)
+	if sdk := env[SDKVar]; sdk != "" {
+		env["PYTHONPATH"] = strings.TrimPrefix(env["PYTHONPATH"]+":"+sdk, ":")
+	}
 	out := make([]string, 0, len(env))
 	for _, key := range slices.Sorted(maps.Keys(env)) {
 		out = append(out, key+"="+env[key])

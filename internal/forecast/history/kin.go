@@ -8,9 +8,8 @@ import (
 )
 
 // kinship is how much one job is like another by what is known of them: 0 is not at all,
-// 1 is the same kind of job. A metric, a task or a model that both name
-// and name differently sets them apart, whatever else they share; without any of these
-// they are known by their names and commands.
+// 1 is the same kind of job. A metric that both name and name differently sets them apart, and so do
+// task and model together. Jobs that say nothing of this are known by their names and commands.
 func kinship(a, b *traits) float64 {
 	if differ(a.metric, b.metric) || differ(a.task, b.task) && differ(a.model, b.model) {
 		return 0
@@ -32,6 +31,9 @@ func kinship(a, b *traits) float64 {
 	case same(a.metric, b.metric) && a.target != 0 && a.target == b.target:
 		kin = 0.25
 	}
+	if differ(a.task, b.task) {
+		kin *= otherTask
+	}
 	if kin > 0 && a.owner != "" && a.owner != b.owner {
 		kin *= 0.9
 	}
@@ -44,6 +46,9 @@ func kinship(a, b *traits) float64 {
 // otherTarget is what is left of kinship if jobs aim at different values: people change
 // the target mostly when they change the model or the data.
 const otherTarget = 0.3
+
+// otherTask is what is left of it if the same kind of model, or a job of the same name, does something else.
+const otherTask = 0.4
 
 // apart adds up how far the numbers of two jobs that shape a curve are from each other:
 // those that both name, as factors.

@@ -47,10 +47,11 @@ func (s *sight) layAll(kin []cousin, w way) []fit {
 	fits := make([]fit, len(kin))
 	misses := make([][coarse]float64, len(kin))
 	bests := make([]float64, len(kin))
+	grid := s.scales()
 	for i := range kin {
 		f := &fits[i]
 		f.cousin, f.reach = &kin[i], s.reach(&kin[i])
-		bests[i] = s.try(f, &misses[i])
+		bests[i] = s.try(f, grid, &misses[i])
 	}
 	// What the better ones miss is what can be expected; few points always fit.
 	slices.Sort(bests)
@@ -58,20 +59,34 @@ func (s *sight) layAll(kin []cousin, w way) []fit {
 	expected := max(bests[len(bests)/5]*n/max(n-1.5, 0.5), noise)
 	stiff := w.stiff * expected / n
 	for i := range fits {
-		s.choose(&fits[i], &misses[i], stiff)
+		s.choose(&fits[i], grid, &misses[i], stiff)
 	}
 	// A fit of one that is less alike has to be that much better.
 	slices.SortStableFunc(fits, func(a, b fit) int { return cmp.Compare(a.cost/a.kin, b.cost/b.kin) })
 	return fits
 }
 
-// grid returns the k-th of the scales that are tried, as the root of the part of the way.
-func grid(k int) float64 {
-	return math.Pow(least, 0.5-0.5*float64(k)/(coarse-1))
+// scales are those that are tried: for each the root of the part of the way that the job has come, and the
+// logarithm of the end that follows.
+type scales struct {
+	root, end [coarse]float64
+	ratio     float64 // from one root to the next
+}
+
+func (s *sight) scales() *scales {
+	g := &scales{ratio: math.Pow(least, -0.5/(coarse-1))}
+	root, now := math.Sqrt(least), math.Log(s.now)
+	for k := range coarse {
+		g.root[k] = min(root, 1)
+		g.end[k] = now - 2*math.Log(g.root[k])
+		root *= g.ratio
+	}
+	g.root[coarse-1], g.end[coarse-1] = 1, now
+	return g
 }
 
 // try compares a past curve at all scales of the grid and returns how much the best misses.
-func (s *sight) try(f *fit, misses *[coarse]float64) float64 {
+func (s *sight) try(f *fit, grid *scales, misses *[coarse]float64) float64 {
 	c := s.values(f.prepared)
 	whole := f.reach
 	if whole == 0 {
@@ -79,38 +94,40 @@ func (s *sight) try(f *fit, misses *[coarse]float64) float64 {
 	}
 	best := math.Inf(1)
 	for k := range coarse {
-		misses[k] = s.diff(&c, grid(k)*whole)
+		misses[k] = s.diff(&c, grid.root[k]*whole)
 		best = min(best, misses[k])
 	}
 	return best
 }
 
 // choose finds the best scale of a past curve between those of the grid.
-func (s *sight) choose(f *fit, misses *[coarse]float64, stiff float64) {
+func (s *sight) choose(f *fit, grid *scales, misses *[coarse]float64, stiff float64) {
 	c := s.values(f.prepared)
 	whole := f.reach
 	if whole == 0 {
 		whole = 1
 	}
 	past := math.Log(whole * whole * f.end)
-	strange := func(root float64) float64 {
-		z := (math.Log(s.now/(root*root)) - past) / near
-		return stiff * 1.5 * math.Log1p(z*z/2) // as Student's distribution has it: far is hardly worse than away
-	}
 	f.cost = math.Inf(1)
-	take := func(root, miss float64) {
-		if cost := miss + strange(root); cost < f.cost {
+	take := func(root, end, miss float64) {
+		z := (end - past) / near
+		cost := miss + stiff*1.5*math.Log1p(z*z/2) // as Student's distribution has it: far is hardly worse than away
+		if cost < f.cost {
 			f.root, f.miss, f.cost = root, miss, cost
 		}
 	}
 	for k := range coarse {
-		take(grid(k), misses[k])
+		if misses[k] < f.cost { // the scale only adds to it
+			take(grid.root[k], grid.end[k], misses[k])
+		}
 	}
-	ratio := grid(1) / grid(0)
+	ratio, now := grid.ratio, grid.end[coarse-1]
 	for range 4 {
 		ratio = math.Sqrt(ratio)
 		for _, root := range [2]float64{f.root / ratio, min(f.root*ratio, 1)} {
-			take(root, s.diff(&c, root*whole))
+			if miss := s.diff(&c, root*whole); miss < f.cost {
+				take(root, now-2*math.Log(root), miss)
+			}
 		}
 	}
 }

@@ -23,10 +23,9 @@ type Query struct {
 
 // Match is what past jobs say about where a curve reaches its goal.
 type Match struct {
-	curve.Estimate
-	Low, High float64 // where one in ten of the matches is below, and above
-	Fit       float64 // how far the matched curves are from this one: the root of the mean squared difference of logarithms
-	Like      []Like  // those that it goes by, the best first
+	curve.Estimate         // its interval is between the lowest and the highest tenth of the matches
+	Fit            float64 // how far the matched curves are from this one: the root of the mean squared difference of logarithms
+	Like           []Like  // those that it goes by, the best first
 }
 
 // Like is a past job that was matched.
@@ -40,8 +39,8 @@ type Like struct {
 }
 
 const (
-	points = 48 // of the running job's curve that are compared
-	tried  = 96 // past jobs whose curves are compared at most
+	points = 32 // of the running job's curve that are compared
+	tried  = 80 // past jobs whose curves are compared at most
 	shown  = 7  // past jobs that an answer names
 	// unlike is how far from all past curves a curve may be, as Fit, and still be said to go as they did.
 	unlike = 0.15
@@ -50,7 +49,11 @@ const (
 // Match lays the curve over those of its like, each stretched so that it fits best, and
 // says where they say the goal is.
 func (p *Pool) Match(q Query) (Match, error) {
-	return p.match(&q, p.ways[kindOf(&q.Features)])
+	w, ok := p.ways[kindOf(&q.Features)]
+	if !ok {
+		w = usual
+	}
+	return p.match(&q, w)
 }
 
 // match does so in one way of weighing.
@@ -157,8 +160,8 @@ func look(c *curve.Curve) sight {
 	if c.Goal.Set {
 		s.height = max(s.height, math.Abs(y[0]-c.Goal.Value))
 	}
-	if s.height == 0 {
-		s.height = max(math.Abs(y[0]), 1e-300)
+	if s.height < 1e-100 {
+		s.height = max(math.Abs(y[0]), 1e-100)
 	}
 	if positive {
 		for _, v := range y {

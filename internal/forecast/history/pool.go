@@ -109,13 +109,16 @@ func prepare(p *Past) (prepared, bool) {
 	return q, true
 }
 
+// huge is beyond all that is measured, and small enough to be squared.
+const huge = 1e100
+
 // clean returns the points of a curve that are numbers and go on, each value the
 // middle of itself and its neighbours: one outlier is not a shape.
 func clean(xs, ys []float64) (x, y []float64) {
 	n := min(len(xs), len(ys))
 	x, y = make([]float64, 0, n), make([]float64, 0, n)
 	for i := range n {
-		if finite(xs[i]) && finite(ys[i]) && xs[i] >= 0 && (len(x) == 0 || xs[i] > x[len(x)-1]) {
+		if math.Abs(xs[i]) < huge && math.Abs(ys[i]) < huge && xs[i] >= 0 && (len(x) == 0 || xs[i] > x[len(x)-1]) {
 			x, y = append(x, xs[i]), append(y, ys[i])
 		}
 	}

@@ -109,7 +109,10 @@ func (l *line) walk(e *engine) {
 }
 
 func newWait(it *queue.Item, s *shape, u *portion[id.User]) *wait {
-	return &wait{it: it, shape: s, user: u, priority: it.Priority, number: it.Number, plain: it.Outlook == nil || it.Outlook.Speed == nil}
+	return &wait{
+		it: it, shape: s, user: u, priority: it.Priority, number: it.Number,
+		plain: it.Outlook == nil || it.Outlook.Speed == nil, patient: it.Spec != nil && it.Spec.Objective == job.ObjectiveCost,
+	}
 }
 
 func (l *line) enter(it *queue.Item) *wait {

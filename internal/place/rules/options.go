@@ -49,7 +49,7 @@ func (e *engine) options(w *wait, s *shape) []option {
 	w.ready = 0
 	if hired {
 		hire.bar = barred(a, &hire)
-		if hire.bar == "" && !e.patient(w) {
+		if hire.bar == "" && !w.patient {
 			limit, w.ready = e.limit(w, &hire), hire.ready
 		}
 	}
@@ -111,11 +111,6 @@ func (e *engine) allowance(w *wait) *tenant.Allowance {
 		e.allow = e.view.Allow(w.it)
 	}
 	return &e.allow
-}
-
-// patient reports whether a job waits for what is paid for anyway before one thinks of hiring.
-func (e *engine) patient(w *wait) bool {
-	return w.it.Spec != nil && w.it.Spec.Objective == job.ObjectiveCost
 }
 
 // limit returns for how long at most a job waits rather than be hired for, from now.
@@ -183,7 +178,7 @@ func (e *engine) own(w *wait, s *shape, o *option, limit time.Duration) bool {
 // cost-sensitive one as few as it asked for, the others as many as are free.
 func (e *engine) widen(w *wait, s *shape, o *option) {
 	need := &s.match.Need
-	if need.MaxGPUs <= need.GPUs || e.patient(w) {
+	if need.MaxGPUs <= need.GPUs || w.patient {
 		return
 	}
 	most := need.MaxGPUs
@@ -311,7 +306,7 @@ func barred(a *tenant.Allowance, o *option) string {
 
 // best returns the option to take, nil if the job shall just wait.
 func (e *engine) best(w *wait, options []option) *option {
-	if e.patient(w) {
+	if w.patient {
 		if o := e.weakest(w, options); o != nil {
 			return o
 		}
@@ -325,7 +320,7 @@ func (e *engine) best(w *wait, options []option) *option {
 		case o.hire && w.cut:
 			e.ask(w.due) // it is not known how long it would wait: it goes first then
 			return nil
-		case o.hire && e.patient(w) && !e.outwaited(w, options):
+		case o.hire && w.patient && !e.outwaited(w, options):
 		default:
 			return o
 		}
@@ -371,7 +366,7 @@ func (e *engine) keep(w *wait, o *option) {
 		e.touch(at)
 		e.sheet(at).booked = true
 	}
-	if w.wait.share > 0 && !e.patient(w) {
+	if w.wait.share > 0 && !w.patient {
 		e.ask(w.since.Add(min(stopAt*w.wait.lasts, e.cfg.Ageing)))
 	}
 	if e.plan.Held == nil {

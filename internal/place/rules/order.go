@@ -130,7 +130,7 @@ func (e *engine) describe(w *wait) (open bool) {
 	}
 	w.due = w.since.Add(e.cfg.Ageing)
 	w.wait = patience{}
-	if len(e.view.Offers) > 0 && !e.patient(w) {
+	if len(e.view.Offers) > 0 && !w.patient {
 		settled := false
 		if w.wait, settled = e.patienceOf(w); w.wait.share > 0 && w.wait.lasts < e.cfg.Ageing {
 			w.due = w.since.Add(w.wait.lasts)

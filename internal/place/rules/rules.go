@@ -140,6 +140,8 @@ type wait struct {
 	aged     bool
 	gone     bool // it waits no more
 	plain    bool // it is as fast as its GPUs: nobody told how fast it is where
+	patient  bool // it waits for what is paid for anyway before one thinks of hiring
+	owns     bool // a room was hired for it and is there
 	hired    []*fleet.Lease
 
 	it    *queue.Item
@@ -165,16 +167,14 @@ func (e *engine) consider(w *wait) {
 		return // a job just like it, and no longer, found nothing, and there is less now
 	}
 	cut := e.spent() && len(s.able) > 0
-	if cut {
-		if !e.mayBeRoom(s) {
-			e.ask(w.due)
-			return
-		}
-		if e.futile(w, s) {
-			return
-		}
+	if cut && !e.mayBeRoom(s) {
+		e.ask(w.due)
+		return
 	}
 	w.cut, w.quick = cut, cut || len(w.hired) > 0 // its nodes are on their way
+	if w.quick && e.futile(w, s) {
+		return
+	}
 	options := e.options(w, s)
 	if len(options) == 0 {
 		return
@@ -195,11 +195,11 @@ func (e *engine) consider(w *wait) {
 	}
 }
 
-// futile reports whether looking for free rooms finds none for a job, because a job just
-// like it, and no longer, found none, and nothing comes of it otherwise: there will be
-// another look before it is due.
+// futile reports whether looking for free rooms finds none for a job that may only start
+// now, because a job just like it, and no longer, found none, and nothing comes of it
+// otherwise: its nodes are on their way, or there will be another look before it is due.
 func (e *engine) futile(w *wait, s *shape) bool {
-	if s.shut == 0 || s.freed != e.freed || w.lasts < s.shut || len(w.hired) > 0 || !w.plain || e.sooner(w.due) {
+	if s.shut == 0 || s.freed != e.freed || w.lasts < s.shut || w.owns || !w.plain || len(w.hired) == 0 && e.sooner(w.due) {
 		return false
 	}
 	for _, st := range s.able {

@@ -61,7 +61,7 @@ func newEngine(p *Policy, v *place.View) *engine {
 func (e *engine) reserveHired() {
 	for _, w := range e.line.hired {
 		clear(w.hired)
-		w.hired = w.hired[:0]
+		w.hired, w.owns = w.hired[:0], false
 	}
 	clear(e.line.hired)
 	e.line.hired = e.line.hired[:0]
@@ -86,7 +86,7 @@ func (e *engine) reserveHired() {
 		case w == nil: // the newest lease of a node counts
 			delete(e.mine, at)
 		case e.view.Rooms[at].Node.Lease != "" && len(e.view.Rooms[at].Holds) == 0:
-			e.mine[at] = l.Job
+			e.mine[at], w.owns = l.Job, true
 		}
 	}
 }

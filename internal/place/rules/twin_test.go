@@ -433,3 +433,22 @@ func TestNothingIsKeptOfWhoIsGone(t *testing.T) {
 		t.Errorf("%d shapes are kept of one job", n)
 	}
 }
+
+// TestTheRoomOfARunIsFoundAgain: a node comes whose name is before that of the one on
+// which a job runs that is to make room. The first plan was not carried out.
+func TestTheRoomOfARunIsFoundAgain(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.node("n0", fleet.Local, 4, a100())
+	y.occupy("n0", time.Hour, want{gpus: 4, lasts: 100 * time.Hour, objective: job.ObjectiveCost, resumes: true})
+	it := y.submit(want{gpus: 4, lasts: time.Hour, objective: job.ObjectiveTime})
+	for _, name := range []string{"", "a0"} {
+		if name != "" {
+			y.node(name, fleet.Local, 1, t4())
+		}
+		p := y.plan(t)
+		if got := where(p, it); len(p.Stops) != 1 || !slices.Equal(got, []id.Node{"n0"}) {
+			t.Fatalf("with %q it starts on %v after %d stops, want n0 and 1", name, got, len(p.Stops))
+		}
+	}
+}

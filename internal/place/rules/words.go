@@ -125,7 +125,7 @@ func (e *engine) because(w *wait, o *option, all []option) string {
 	if o.shown > 0 {
 		end += " for " + dollars(o.shown)
 	}
-	if e.patient(w) && !o.hire && o.stock.rent == 0 {
+	if w.patient && !o.hire && o.stock.rent == 0 {
 		return end + "; the weakest idle node that will do, because the job is cost-sensitive"
 	}
 	next := e.nextBest(o, all)
@@ -206,7 +206,7 @@ func (e *engine) advise(w *wait) []place.Option {
 			p.Verdict = "taken: " + e.because(w, o, options)
 		case o.bar != "":
 			p.Verdict, p.Barred = "not possible: "+o.bar, o.bar
-		case o.hire && e.patient(w):
+		case o.hire && w.patient:
 			p.Verdict = fmt.Sprintf("only if nothing that is paid for anyway is free within %s: the job is cost-sensitive", job.Duration(e.cfg.Patience))
 		case taken != nil && o.done() > taken.done() && o.shown >= taken.shown:
 			p.Verdict = "later and no cheaper"

@@ -36,6 +36,7 @@ type school struct {
 
 const (
 	pastMost   = 2000 // jobs that are remembered
+	fewPast    = 300  // with fewer each counts for the next at once
 	modelsKept = 5    // versions
 	trainEvery = 10 * time.Minute
 	growth     = 10 // percent more jobs before the model is trained again
@@ -103,7 +104,7 @@ func (s *school) lessons() (*forecast.Library, *forecast.Record) {
 // learn takes a job that has ended well into the history: it is replayed against what was known before it.
 func (s *school) learn(ctx context.Context, past []history.Past) error {
 	s.mu.Lock()
-	library, record := s.library, &forecast.Record{}
+	library, record, model := s.library, &forecast.Record{}, s.model
 	record.Merge(s.record)
 	all := slices.Clone(s.past)
 	s.mu.Unlock()
@@ -121,6 +122,9 @@ func (s *school) learn(ctx context.Context, past []history.Past) error {
 		}
 		docs = append(docs, store.Document{Kind: store.PastDocument, ID: string(p.Job), At: p.Finished, Text: string(text)})
 		all = append(all, *p)
+		if len(all) < fewPast && len(p.Curve.X) > 0 { // where there are few, the next may go by this one
+			library = forecast.NewLibrary(all, model)
+		}
 	}
 	slices.SortStableFunc(all, func(a, b history.Past) int { return a.Finished.Compare(b.Finished) })
 	if err := s.store.Keep(ctx, docs...); err != nil {

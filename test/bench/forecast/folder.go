@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -113,9 +112,6 @@ func (f *folder) index(dir string) error {
 
 // points reads one file: of one curve, which is called like the file, or of several.
 func (f *folder) points(path, base string) error {
-	if _, err := os.Stat(path); err != nil {
-		return err
-	}
 	return table(path, []string{"curve?", "group?", "step?", "value", "t_s?"}, func(cells []string) error {
 		name, at := cells[0], cells[2]
 		if name == "" {

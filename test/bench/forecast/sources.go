@@ -66,7 +66,7 @@ func readAll(dir string) (list []sample, left []string, err error) {
 
 // table calls row for each line of a CSV file, which may be compressed. The columns are found by name.
 func table(path string, columns []string, row func(cells []string) error) (err error) {
-	file, err := os.Open(path)
+	file, err := os.Open(path) //nolint:gosec // who runs the benchmark names the folder
 	if err != nil {
 		return err
 	}
@@ -115,6 +115,15 @@ func table(path string, columns []string, row func(cells []string) error) (err e
 			return fmt.Errorf("%s:%d: %w", path, line, err)
 		}
 	}
+}
+
+// find returns the files of a pattern; none is an error.
+func find(pattern string) ([]string, error) {
+	files, err := filepath.Glob(pattern)
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("%s: %w", pattern, fs.ErrNotExist)
+	}
+	return files, err
 }
 
 // number reads a number; nothing is 0.
@@ -251,11 +260,7 @@ func means(c curve.Curve, window int) curve.Curve {
 // readPollux reads validation curves of six models at several batch sizes, over progress in
 // units of the base batch. History is the model's other batch sizes: each run is a group of its own.
 func readPollux(dir string) ([]sample, error) {
-	dir = filepath.Join(dir, "pollux", "traces")
-	if _, err := os.Stat(dir); err != nil {
-		return nil, err
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "*", "validation-*.csv"))
+	files, err := find(filepath.Join(dir, "pollux", "traces", "*", "validation-*.csv"))
 	if err != nil {
 		return nil, err
 	}
@@ -292,11 +297,7 @@ func readPollux(dir string) ([]sample, error) {
 // readMorphling reads training loss of one large model under several parallel plans, as
 // means over 25 steps.
 func readMorphling(dir string) ([]sample, error) {
-	dir = filepath.Join(dir, "morphling", "loss")
-	if _, err := os.Stat(dir); err != nil {
-		return nil, err
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.csv.gz"))
+	files, err := find(filepath.Join(dir, "morphling", "loss", "*.csv.gz"))
 	if err != nil {
 		return nil, err
 	}
