@@ -37,7 +37,7 @@ var layers = []struct {
 		"internal/store", "internal/store/*", "internal/store/storetest/*", "internal/blob", "internal/runlog", "internal/engine", "internal/engine/*",
 		"internal/cloud", "internal/cloud/*", "internal/solver",
 	}},
-	{"edges", false, []string{"internal/api", "internal/auth", "internal/workdir", "internal/logbook", "internal/server", "internal/server/*", "internal/agent", "internal/agent/*", "internal/agent/*/*", "internal/cli", "internal/cli/*"}},
+	{"edges", false, []string{"internal/api", "internal/auth", "internal/workdir", "internal/logbook", "internal/server", "internal/server/*", "internal/agent", "internal/agent/*", "internal/agent/*/*", "internal/cli", "internal/cli/*", "sdk/python"}},
 	{"sim", false, []string{"internal/sim", "internal/sim/*", "internal/sim/*/*"}},
 	{"commands", false, []string{"cmd/*", "cmd/*/*"}},
 	{"tests", false, []string{"test", "test/*", "test/*/*"}},

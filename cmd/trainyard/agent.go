@@ -20,6 +20,7 @@ import (
 	"trainyard/internal/cli"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
+	sdk "trainyard/sdk/python"
 )
 
 func agentCommand(env cli.Env) *cobra.Command {
@@ -85,7 +86,12 @@ func runAgent(cmd *cobra.Command, env cli.Env, settings []setting, url string) e
 // runs is stopped when the agent is.
 func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopRuns bool) (*agent.Agent, error) {
 	dir := filepath.Join(c.data, "agent")
+	wheel, err := sdk.Build()
+	if err != nil {
+		return nil, err
+	}
 	return agent.New(agent.Config{
+		SDK: agent.SDK{Name: wheel.Name, Data: wheel.Data},
 		Dir: dir, Server: c.server, JoinToken: c.token, Name: c.name, Address: c.address, FakeGPUs: c.fakeGPUs, Version: version, Probe: c.probe, ProbePython: c.probePython, OnLeaseEnd: c.onLeaseEnd, CPUs: c.cpus, Memory: c.memory,
 		Log: log, Clock: clock.Wall{}, Metrics: registry, StopRunsOnExit: stopRuns,
 		NewRuntime: func(files runtime.Materialise) (agent.Runtime, error) {

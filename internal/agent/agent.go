@@ -123,7 +123,7 @@ type Agent struct {
 	memory   memory
 	told     map[id.Run]*told // by runs whose first rank is here; the report loop's own
 	intake   *intake.Intake   // nil if this machine has no loopback address to listen at
-	sdk      string // the file of the Python SDK, "" if there is none
+	sdk      string           // the file of the Python SDK, "" if there is none
 	curves   curves
 
 	reconcileSoon chan struct{}

@@ -19,6 +19,8 @@ const (
 	pushTimeout = 30 * time.Second
 	// pushRounds is how many reports are sent one after the other before programs are looked at again.
 	pushRounds = 20
+	// lastRounds is how often what a run has left is read before others have their turn.
+	lastRounds = 20
 	// heardOutAfter is how long after its end the record of a run is kept for metrics that the server has
 	// not taken. Output and end are worth waiting for without limit; the last point of a curve is not.
 	heardOutAfter = time.Minute
@@ -91,9 +93,7 @@ func (a *Agent) pollCurves(ctx context.Context) {
 			continue
 		}
 		c.ended = st.State == job.RunEnded // asked before reading: what is read after the end is the whole rest
-		more, err := c.gatherer.Poll(a.clk.Now(), c.ended)
-		a.trouble(metricsOf(st.Run), err)
-		c.complete = c.ended && !more
+		a.trouble(metricsOf(st.Run), a.read(ctx, c))
 	}
 	for run := range a.curves.runs {
 		if !here[run] {
@@ -103,6 +103,17 @@ func (a *Agent) pollCurves(ctx context.Context) {
 			a.mu.Unlock()
 		}
 	}
+}
+
+// read reads what is new of a run. Of one that has ended it reads the rest, which may be much.
+func (a *Agent) read(ctx context.Context, c *curve) error {
+	for range lastRounds {
+		more, err := c.gatherer.Poll(a.clk.Now(), c.ended)
+		if c.complete = c.ended && !more; !more || !c.ended || ctx.Err() != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // metricsOf names the place of trouble with a run's metrics.

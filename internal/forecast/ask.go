@@ -82,10 +82,7 @@ func ask(c *Case, l *Library, r *Record, before time.Time) Answer {
 		a.Met, own.Curve.Goal = true, curve.Goal{}
 	}
 	a.hear(&own, l, before)
-	rules := r.rules()
-	if a.weigh(rules, &own) {
-		a.Records, a.Covered = max(a.Records, 0), rules.held[classAt(a.Class)].share()
-	}
+	a.weigh(r.rules(), &own)
 	return a
 }
 
@@ -160,8 +157,8 @@ func (a *Answer) say(method string, left, never float64) {
 	a.Says = append(a.Says, s)
 }
 
-// weigh blends what was said; it returns false if nothing was.
-func (a *Answer) weigh(r *rule, c *Case) bool {
+// weigh blends what was said, if anything was.
+func (a *Answer) weigh(r *rule, c *Case) {
 	goal, total, kind := c.Curve.Goal.Set, c.Curve.Total, kindOf(&c.Features)
 	left := math.Inf(1) // until the program ends by itself
 	if total > 0 {
@@ -177,10 +174,13 @@ func (a *Answer) weigh(r *rule, c *Case) bool {
 			said[steps] = math.NaN()
 		}
 	}
+	if a.Class == ClassSteps {
+		a.wide = 0 // what other jobs did is no reason to doubt what this one says
+	}
 	class := classAt(a.Class)
 	w := r.beliefs.weights(class, a.quarter(firstBeliefs(), class, &said), &said)
 	if sum(w[:]) == 0 {
-		return false
+		return
 	}
 	mid := math.Exp(mix(&w, &said))
 	where := quarter(a.x / (a.x + mid))
@@ -188,7 +188,7 @@ func (a *Answer) weigh(r *rule, c *Case) bool {
 		where = begun
 	}
 	b := r.bounds(class, kind, where, doubt(a.wide))
-	a.Left, a.Guess, a.Records = b.apply(mid), b.guess, b.records
+	a.Left, a.Guess, a.Records, a.Covered = b.apply(mid), b.guess, b.records, r.held[class].share()
 	a.never(&w)
 	if goal && total > 0 {
 		a.endBy(left)
@@ -198,7 +198,6 @@ func (a *Answer) weigh(r *rule, c *Case) bool {
 		a.Says[i].Weight = w[at]
 		a.Says[i].Error = r.errorOf(at)
 	}
-	return true
 }
 
 // only reports whether a method alone has answered.

@@ -48,7 +48,11 @@ func (m *maker) basis(a *Answer) string {
 	case job.BasisSteps:
 		return "That is what the program says."
 	case job.BasisCurve:
-		return fmt.Sprintf("That is by its own curve of %s (%d points) alone: no job like it has ended.", m.f.Metric, len(m.v.curve.X))
+		text := fmt.Sprintf("That is by its own curve of %s (%d %s)", m.f.Metric, len(m.v.curve.X), plural(len(m.v.curve.X), "point"))
+		if len(a.Like) > 0 {
+			return text + "; finished jobs have told little about jobs like it so far."
+		}
+		return text + " alone: no job like it has ended."
 	case job.BasisHistory, job.BasisBoth:
 		text := "That is by what finished jobs of its kind took"
 		if n := len(a.Like); n > 0 {

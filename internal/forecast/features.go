@@ -60,6 +60,15 @@ func Features(j *job.Job, s Stretch) history.Features {
 	return f
 }
 
+// features returns what is known of a job, with the metric that it goes by if it has no target.
+func (v *view) features(in *Input, s Stretch) history.Features {
+	f := Features(in.Job, s)
+	if f.Metric == "" && v.series != nil {
+		f.Metric = v.series.Name
+	}
+	return f
+}
+
 // numeric returns a parameter as a number, if it is one.
 func numeric(v any) (float64, bool) {
 	switch v := v.(type) {
@@ -93,11 +102,8 @@ func Finished(in *Input) (history.Past, bool) {
 	v := look(in)
 	last := in.Runs[len(in.Runs)-1]
 	p := history.Past{
-		Job: in.Job.ID, Group: string(in.Job.Owner) + "/" + plainName(in.Job.Spec.Name), Features: Features(in.Job, last), Finished: in.Now,
+		Job: in.Job.ID, Group: string(in.Job.Owner) + "/" + plainName(in.Job.Spec.Name), Features: v.features(in, last), Finished: in.Now,
 		Seconds: in.elapsed(), Wait: max(in.Runs[0].From.Sub(in.Job.Submitted).Seconds(), 0), Start: last.Setup,
-	}
-	if p.Features.Metric == "" && v.series != nil {
-		p.Features.Metric = v.series.Name
 	}
 	p.Curve = v.curve
 	p.Curve.X, p.Curve.Y, p.At = v.thin(in)

@@ -16,7 +16,7 @@ const longest = 100 * 365 * 86400.0
 // have cost, and what that goes by. It is never nil.
 func Make(in *Input) *job.Forecast {
 	m := maker{in: in, v: look(in), f: &job.Forecast{At: in.Now}, here: in.here()}
-	m.features = Features(in.Job, m.here)
+	m.features = m.v.features(in, m.here)
 	if m.v.series != nil {
 		m.f.Metric, m.f.Source = m.v.series.Name, m.v.series.Source
 	}
@@ -138,7 +138,23 @@ func (m *maker) pace() (pace, string) {
 		p.spread = math.Hypot(p.spread, 0.2) // what hardware promises is not what programs get
 		return p, fmt.Sprintf("reckoned from %s %s", gpus(from.GPUs, from.GPU), why)
 	}
-	return pace{}, ""
+	return m.mean()
+}
+
+// mean returns the pace over all that the job has done, if it has told too little to see
+// how fast it was when.
+func (m *maker) mean() (pace, string) {
+	done, at := m.v.done()
+	worked := ran(m.in, at)
+	for i := range m.in.Runs {
+		if s := &m.in.Runs[i]; unix(s.From) < at {
+			worked -= s.Setup
+		}
+	}
+	if done <= 0 || worked <= 0 {
+		return pace{}, ""
+	}
+	return pace{perUnit: worked / done, interval: worked, points: 1}, "in the mean of all its runs"
 }
 
 // take enters what was answered, in units that take so many seconds.

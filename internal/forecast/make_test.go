@@ -131,6 +131,26 @@ func TestUnitsOfTheProgramsOwnAreTakenForWork(t *testing.T) {
 	wants(t, f, "12,800 of 64,000 units are done.")
 }
 
+func TestWorkIsNotStepsWhenTheBatchGrows(t *testing.T) {
+	t.Parallel()
+	in := trained(100) // 200 steps of 64 samples
+	in.Runs[0].To = after(100)
+	in.Runs = append(in.Runs, Stretch{Epoch: 2, GPU: "A100", GPUs: 8, From: after(100)})
+	in.Told.Marks = []metric.Point{{Step: 6400, At: unix(after(50))}, {Step: 12800, At: unix(after(100))}}
+	for step := 210.0; step <= 300; step += 10 { // 256 samples each, as long as before
+		at := after(step * 0.5)
+		in.Series[0].Add(2, metric.Point{Step: step, At: unix(at), Value: 10 / (1 + step/100)})
+		in.Told.Marks = append(in.Told.Marks, metric.Point{Step: 12800 + 256*(step-200), At: unix(at)})
+	}
+	in.Now = after(150)
+	in.Told.Done, in.Told.At, in.Told.Total = 12800+25600, in.Now, 64000
+	f := Make(in)
+	near(t, "what remains", f.Remaining.Mid, 25600.0/256*0.5, 0.05)
+	v := look(in)
+	near(t, "the work at step 100", v.curve.X[9], 6400, 0.01)
+	near(t, "the work at step 300", v.curve.X[len(v.curve.X)-1], 38400, 0.01)
+}
+
 func TestProgressWithoutMetricsIsEnough(t *testing.T) {
 	t.Parallel()
 	in := trained(0)
@@ -145,6 +165,19 @@ func TestProgressWithoutMetricsIsEnough(t *testing.T) {
 	in.Told.Total = 0
 	in.Speed = job.NewSpeed(50, 0, 0)
 	near(t, "with the total of the job file, what remains", Make(in).Remaining.Mid, 160, 0.01)
+}
+
+func TestOneWordAfterARestartIsTimedByAllRuns(t *testing.T) {
+	t.Parallel()
+	in := trained(0)
+	in.Series = nil
+	in.Runs[0].To, in.Runs[0].Setup = after(70), 20
+	in.Runs = append(in.Runs, Stretch{Epoch: 2, GPU: "A100", GPUs: 2, From: after(1000), Setup: 20})
+	in.Now = after(1070)
+	in.Told = Told{Total: 50, Done: 10, At: after(1070)}
+	f := Make(in) // 100 s for 10 units
+	near(t, "what remains", f.Remaining.Mid, 400, 0.3)
+	wants(t, f, "One of them takes 10 s on 2 A100, in the mean of all its runs.")
 }
 
 func TestTheCurveAloneComesToTheTarget(t *testing.T) {

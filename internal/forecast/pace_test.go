@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"math"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -66,11 +67,11 @@ func TestStepTime(t *testing.T) {
 func TestStepTimeFollowsTheClock(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		took := rapid.SliceOfN(rapid.Float64Range(0, 100), 2, 200).Draw(t, "took")
-		by := rapid.Float64Range(0.01, 100).Draw(t, "by")
-		slow := make([]float64, len(took))
-		for i := range took {
-			slow[i] = took[i] * by
+		millis := rapid.SliceOfN(rapid.IntRange(0, 100_000), 2, 200).Draw(t, "millis")
+		by := math.Exp2(float64(rapid.IntRange(-6, 6).Draw(t, "by")))
+		took, slow := make([]float64, len(millis)), make([]float64, len(millis))
+		for i, ms := range millis {
+			took[i], slow[i] = float64(ms)/1000, float64(ms)/1000*by
 		}
 		a, b := measure(ticks(5, took...)), measure(ticks(5, slow...))
 		if a.perUnit < 0 || a.spread < 0 {

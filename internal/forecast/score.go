@@ -128,7 +128,12 @@ func timeAt(p *history.Past, work float64) float64 {
 	return p.At[i-1] + part*(p.At[i]-p.At[i-1])
 }
 
-// kindOf returns what jobs that are alike share.
+// kindOf returns what jobs that are alike share: what they train, or their name if they do
+// not say that, and what they measure.
 func kindOf(f *history.Features) string {
-	return strings.ToLower(f.Task + "/" + f.Model + "/" + f.Metric)
+	what := f.Task + "/" + f.Model
+	if what == "/" {
+		what = "/" + plainName(f.Name)
+	}
+	return strings.ToLower(what + "/" + f.Metric)
 }

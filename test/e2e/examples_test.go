@@ -35,6 +35,7 @@ func TestExamples(t *testing.T) {
 	}{
 		{"digits", 1, 1, "val_acc="},
 		{"hybrid", 1, 1, "done=600"},
+		{"forecast", 1, 1, "done val_loss="},
 		{"pipeline", 3, 1, "| w0 | 2.000 |"},
 		{"go-sgd", 3, 1, "val_loss="},
 		{"retry", 1, 2, "starts at step=30"},

@@ -56,15 +56,23 @@ func newSeer(t *testing.T, flags ...string) *seer {
 	return s
 }
 
-// example returns a job file of examples/forecast as it is, but for the Python that it
-// uses, arguments that are added, and lines that are added.
-func example(t *testing.T, name, python, args string, lines ...string) string {
+// train submits a job file of examples/forecast as it is, but for the Python that it uses and
+// arguments that are added.
+func (s *seer) train(t *testing.T, name, python, args string) id.Job {
 	t.Helper()
-	folder, err := filepath.Abs(filepath.Join("..", "..", "examples", "forecast"))
+	examples, err := filepath.Abs(filepath.Join("..", "..", "examples", "forecast"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(folder, name))
+	text, err := os.ReadFile(filepath.Join(examples, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := os.Getenv("J_SDK"); v != "" { // JTEMP
+		python = "env PYTHONPATH=" + v + " " + python // JTEMP
+	} // JTEMP
+	folder := t.TempDir()
+	seen, err := filepath.Rel(folder, examples)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,14 +81,15 @@ func example(t *testing.T, name, python, args string, lines ...string) string {
 		if command, runs := strings.CutPrefix(strings.TrimSpace(line), "run: python3 "); runs {
 			line = fmt.Sprintf("run: %s %s %s\n", python, command, args)
 		} else if strings.HasPrefix(line, "workdir: .") {
-			line = fmt.Sprintf("workdir: %s\n", folder)
+			line = fmt.Sprintf("workdir: %s\n", seen)
 		}
 		out.WriteString(line)
 	}
-	for _, line := range lines {
-		out.WriteString(line + "\n")
+	file := filepath.Join(folder, name)
+	if err := os.WriteFile(file, []byte(out.String()), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	return out.String()
+	return id.Job(strings.TrimSpace(s.succeed(t, "submit", "-y", "-q", file).out))
 }
 
 // training is a job that is followed from its start to its end.
@@ -167,7 +176,7 @@ func TestForecastsOfRealTrainings(t *testing.T) {
 	for seed := range seeds {
 		for _, k := range kinds {
 			tr := &training{kind: k.file, seed: fmt.Sprint(seed + 1)}
-			tr.id = id.Job(s.submit(t, example(t, k.file, python, "--seed "+tr.seed)))
+			tr.id = s.train(t, k.file, python, "--seed "+tr.seed)
 			all = append(all, tr)
 		}
 	}

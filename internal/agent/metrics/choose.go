@@ -64,7 +64,7 @@ const maxStep = 1e15
 
 // take takes what a source says; at is when, if it does not say that itself.
 func (g *Gatherer) take(from *origin, r reading.Reading, at float64) {
-	if r.At > g.started-slack && r.At < g.now+slack {
+	if r.At > 0 && r.At > g.started-slack && r.At < g.now+slack {
 		at = r.At
 	}
 	if r.Step.Known && !(math.Abs(r.Step.Value) <= maxStep) {

@@ -12,8 +12,8 @@ import (
 // Limits on what one poll does with the output. All of it is read, since its frames lie one after the
 // other; a program that prints faster than lines are looked at is sampled.
 const (
-	outputRead  = 32 << 20
-	outputLook  = 1 << 20
+	outputRead  = 16 << 20
+	outputLook  = 512 << 10
 	outputRuled = outputLook / 4 // regular expressions are slow
 )
 

@@ -171,8 +171,8 @@ func (stateReader) decode(data []byte) (out []reading.Reading, used int, err err
 		MaxSteps   float64                      `json:"max_steps"`
 		History    []map[string]json.RawMessage `json:"log_history"`
 	}
-	if json.Unmarshal(data, &in) != nil {
-		return nil, len(data), nil // half written: it is read again when it changes
+	if err := json.Unmarshal(data, &in); err != nil {
+		return nil, len(data), nil //nolint:nilerr // half written: it is read again when it changes
 	}
 	for _, entry := range in.History {
 		if o, ok := lines.FromMap(entry); ok {

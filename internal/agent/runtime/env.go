@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"trainyard/internal/agent/runtime/environ"
 	"trainyard/internal/api"
 )
 
@@ -17,39 +18,6 @@ const rankDirVar = "TRAINYARD_RANK_DIR"
 
 // SDKVar names the wheel of the Python SDK, if the agent offers one. It is on the program's PYTHONPATH too.
 const SDKVar = "TRAINYARD_SDK"
-
-// agentAddress is where the agent hears what programs measure.
-const agentAddress = "127.0.0.1"
-
-// inherited are the variables of the agent that describe the machine and that
-// a program may need. Everything else of the agent's environment stays its own.
-var inherited = []string{
-	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR",
-	"SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
-	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
-	"LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "PYENV_ROOT",
-	"CONDA_EXE", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_PYTHON_EXE", "MAMBA_EXE", "MAMBA_ROOT_PREFIX",
-}
-
-// inheritedPrefixes begin further variables that are passed on: locale and how
-// this machine talks to the others of a run.
-var inheritedPrefixes = []string{"LC_", "NCCL_", "GLOO_"}
-
-// baseEnv picks from the agent's environment what programs get.
-func baseEnv(environ []string) map[string]string {
-	env := map[string]string{"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-	for _, e := range environ {
-		key, value, ok := strings.Cut(e, "=")
-		if !ok {
-			continue
-		}
-		hasPrefix := func(p string) bool { return strings.HasPrefix(key, p) }
-		if slices.Contains(inherited, key) || slices.ContainsFunc(inheritedPrefixes, hasPrefix) {
-			env[key] = value
-		}
-	}
-	return env
-}
 
 // environment returns the whole environment of a rank, sorted: what the machine
 // gives, over it what the job asks for, over that what the yard says. So a job
@@ -60,11 +28,11 @@ func environment(base map[string]string, s Spec, data, setupDir string) []string
 	maps.Copy(env, s.Offered)
 	maps.Copy(env, s.Launch.Env)
 	maps.Copy(env, yardEnv(s, data))
-	maps.Copy(env, distributedEnv(s))
+	maps.Copy(env, environ.Distributed(s.Rank, max(1, len(devices(s))), s.Launch.Nodes, s.Launch.MasterPort))
 	if setupDir != "" {
 		env["TRAINYARD_SETUP_DIR"] = setupDir
 	}
-	reachAgent(env)
+	environ.Reach(env)
 	if sdk := env[SDKVar]; sdk != "" {
 		env["PYTHONPATH"] = strings.TrimPrefix(env["PYTHONPATH"]+":"+sdk, ":")
 	}
@@ -73,26 +41,6 @@ func environment(base map[string]string, s Spec, data, setupDir string) []string
 		out = append(out, key+"="+env[key])
 	}
 	return out
-}
-
-// reachAgent keeps what a program tells the agent on this machine from being sent to a proxy.
-func reachAgent(env map[string]string) {
-	has := func(name string) bool { return env[name] != "" }
-	if !slices.ContainsFunc([]string{"HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"}, has) {
-		return
-	}
-	// Of two that are set programs read one only, so that none is added beside another.
-	names := slices.DeleteFunc([]string{"NO_PROXY", "no_proxy"}, func(name string) bool { return !has(name) })
-	if len(names) == 0 {
-		names = []string{"NO_PROXY", "no_proxy"}
-	}
-	for _, name := range names {
-		if list := env[name]; list == "" {
-			env[name] = agentAddress
-		} else if list != "*" && !slices.Contains(strings.Split(list, ","), agentAddress) {
-			env[name] = list + "," + agentAddress
-		}
-	}
 }
 
 // yardEnv says who the rank is, which GPUs it has and where it may tell how it fares.
@@ -145,26 +93,4 @@ func devices(s Spec) []string {
 		names[i] = strconv.Itoa(index)
 	}
 	return names
-}
-
-// distributedEnv are the names that distributed frameworks read.
-func distributedEnv(s Spec) map[string]string {
-	nodes := strconv.Itoa(max(1, len(s.Launch.Nodes)))
-	rank := strconv.Itoa(s.Rank)
-	perNode := strconv.Itoa(max(1, len(devices(s))))
-	port := strconv.Itoa(s.Launch.MasterPort)
-	return map[string]string{
-		"NODE_RANK": rank, "RANK": rank, "WORLD_SIZE": nodes, "NNODES": nodes, "NPROC_PER_NODE": perNode,
-		"MASTER_ADDR": masterAddr(s.Launch), "MASTER_PORT": port,
-		"PET_NNODES": nodes, "PET_NODE_RANK": rank, "PET_NPROC_PER_NODE": perNode,
-		"PET_MASTER_ADDR": masterAddr(s.Launch), "PET_MASTER_PORT": port,
-	}
-}
-
-// masterAddr is where the first rank is.
-func masterAddr(l api.Launch) string {
-	if len(l.Nodes) == 0 || l.Nodes[0] == "" {
-		return "127.0.0.1"
-	}
-	return l.Nodes[0]
 }

@@ -2,14 +2,18 @@ package runtime
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"trainyard/internal/agent/runtime/environ"
 	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/api"
 	"trainyard/internal/job"
@@ -87,21 +91,26 @@ func TestAllProcessesAreLimited(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
-	base := baseEnv([]string{"PATH=/bin", "HOME=/root", "LC_ALL=C", "NCCL_DEBUG=INFO", "SLURM_JOB_ID=1", "TRAINYARD_TOKEN=secret", "odd"})
+	base := environ.Inherited([]string{"PATH=/bin", "HOME=/root", "LC_ALL=C", "NCCL_DEBUG=INFO", "SLURM_JOB_ID=1", "TRAINYARD_TOKEN=secret", "odd"})
 	s := Spec{Run: "j4.2", Job: "j4", Epoch: 2, Rank: 1, Launch: api.Launch{
-		Name: "train", GPUs: []int{2, 5}, Nodes: []string{"10.0.0.1", "10.0.0.2"}, MasterPort: 29500,
+		Name: "train", GPUs: []int{2, 5}, Nodes: []string{"10.0.0.1", "10.0.0.2"}, MasterPort: 29500, Grace: job.Duration(90 * time.Second),
 		Env: map[string]string{"HOME": "/home/ada", "LR": "0.1", "PYTHONUNBUFFERED": "0", "RANK": "77", "CUDA_VISIBLE_DEVICES": "0"},
 	}}
 	want := []string{
 		"CUDA_VISIBLE_DEVICES=2,5", "HOME=/home/ada", "LC_ALL=C", "LR=0.1", "MASTER_ADDR=10.0.0.1", "MASTER_PORT=29500",
 		"NCCL_DEBUG=INFO", "NNODES=2", "NODE_RANK=1", "NPROC_PER_NODE=2", "NVIDIA_VISIBLE_DEVICES=2,5", "PATH=/bin",
 		"PET_MASTER_ADDR=10.0.0.1", "PET_MASTER_PORT=29500", "PET_NNODES=2", "PET_NODE_RANK=1", "PET_NPROC_PER_NODE=2",
-		"PYTHONUNBUFFERED=0", "RANK=1", "TRAINYARD_CHECKPOINT_DIR=/data/checkpoints/j4", "TRAINYARD_EPOCH=2", "TRAINYARD_GPU_SHARE=", "TRAINYARD_JOB_ID=j4",
-		"TRAINYARD_JOB_NAME=train", "TRAINYARD_PROGRESS=/data/runs/j4.2.1/progress.json", "TRAINYARD_RANK_DIR=/data/runs/j4.2.1", "TRAINYARD_RUN=j4.2",
+		"PYTHONUNBUFFERED=0", "RANK=1", "TRAINYARD_CHECKPOINT_DIR=/data/checkpoints/j4", "TRAINYARD_EPOCH=2", "TRAINYARD_GPU_SHARE=", "TRAINYARD_GRACE=90", "TRAINYARD_JOB_ID=j4",
+		"TRAINYARD_JOB_NAME=train", "TRAINYARD_METRICS_FILE=/data/runs/j4.2.1/metrics.jsonl", "TRAINYARD_PROGRESS=/data/runs/j4.2.1/progress.json", "TRAINYARD_RANK_DIR=/data/runs/j4.2.1", "TRAINYARD_RUN=j4.2",
 		"TRAINYARD_SETUP_DIR=/s", "WORLD_SIZE=2",
 	}
 	if diff := cmp.Diff(want, environment(base, s, "/data", "/s")); diff != "" {
 		t.Error(diff)
+	}
+	most := 0.5
+	s.Launch.Target = &job.Target{Metric: "val_loss", AtMost: &most}
+	if got := strings.Join(environment(base, s, "/data", ""), "\n"); !strings.Contains(got, `TRAINYARD_TARGET={"metric":"val_loss","at_most":0.5}`+"\n") {
+		t.Errorf("the target is not told:\n%s", got)
 	}
 	s.Devices = []string{"GPU-a", "GPU-b"}
 	if got := strings.Join(environment(base, s, "/data", ""), "\n"); !strings.Contains(got, "CUDA_VISIBLE_DEVICES=GPU-a,GPU-b\n") {
@@ -117,6 +126,41 @@ func TestEnvironment(t *testing.T) {
 		if !strings.Contains(got, e) {
 			t.Errorf("%q is not in\n%s", e, got)
 		}
+	}
+}
+
+func TestWhatTheAgentOffersIsBelowWhatTheJobSets(t *testing.T) {
+	t.Parallel()
+	s := Spec{Run: "j4.2", Job: "j4", Epoch: 2, Offered: map[string]string{"A": "offered", "B": "offered", SDKVar: "/sdk.whl", "TRAINYARD_RUN": "j9.9"}}
+	for _, test := range []struct {
+		name      string
+		base, job map[string]string
+		want      []string
+	}{
+		{"the job's own goes before", nil, map[string]string{"A": "own"}, []string{"A=own", "B=offered", "TRAINYARD_RUN=j4.2"}},
+		{"the SDK is on the path", nil, nil, []string{"PYTHONPATH=/sdk.whl"}},
+		{"behind the job's own path", nil, map[string]string{"PYTHONPATH": "/a:/b"}, []string{"PYTHONPATH=/a:/b:/sdk.whl"}},
+		{"no proxy stands between program and agent", map[string]string{"HTTP_PROXY": "p"}, nil, []string{"NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1"}},
+		{"nor one whose exceptions are listed", map[string]string{"http_proxy": "p", "no_proxy": "x"}, nil, []string{"no_proxy=x,127.0.0.1"}},
+		{"nor one that knows it", map[string]string{"http_proxy": "p", "no_proxy": "127.0.0.1,x"}, nil, []string{"no_proxy=127.0.0.1,x"}},
+		{"nor one that is for nothing", map[string]string{"http_proxy": "p", "no_proxy": "*"}, nil, []string{"no_proxy=*"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			spec := s
+			spec.Launch.Env = test.job
+			base := map[string]string{"PATH": "/bin"}
+			maps.Copy(base, test.base)
+			got := environment(base, spec, "/data", "")
+			for _, want := range test.want {
+				if !slices.Contains(got, want) {
+					t.Errorf("%q is not in %q", want, got)
+				}
+			}
+			if test.base["no_proxy"] != "" && slices.ContainsFunc(got, func(e string) bool { return strings.HasPrefix(e, "NO_PROXY=") }) {
+				t.Errorf("a second list hides the first: %q", got)
+			}
+		})
 	}
 }
 

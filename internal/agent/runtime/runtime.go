@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trainyard/internal/agent/runtime/cgroup"
+	"trainyard/internal/agent/runtime/environ"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
@@ -94,7 +95,7 @@ func New(opt Options) (*Runtime, error) {
 		}
 	}
 	r := &Runtime{
-		opt: opt, dir: opt.Dir, log: opt.Log, clk: opt.Clock, base: baseEnv(opt.Environ),
+		opt: opt, dir: opt.Dir, log: opt.Log, clk: opt.Clock, base: environ.Inherited(opt.Environ),
 		ranks: map[string]*rank{}, changed: make(chan struct{}),
 	}
 	limits, err := cgroup.Find()

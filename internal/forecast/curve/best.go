@@ -24,8 +24,8 @@ import (
 const (
 	pinned  = 0.3  // a slope is known when its error is this part of it
 	recent  = 0.2  // part of the points that it is measured on at least
-	steeper = 0.18 // how much steeper it gets, as a logarithm: most runs lower the learning rate
-	unlike  = 0.5  // how far the slope to come is from the present one, as a logarithm: one standard deviation
+	steeper = 0.15 // how much steeper it gets, as a logarithm: most runs lower the learning rate
+	unlike  = 0.4  // how far the slope to come is from the present one, as a logarithm: one standard deviation
 	doubt   = 0.1  // chance that a goal is never reached, before any point is seen
 )
 

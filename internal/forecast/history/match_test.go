@@ -180,6 +180,27 @@ func TestMatchRefusesWithASentence(t *testing.T) {
 	}
 }
 
+func TestMatchSeesTheShapeBehindTheNoise(t *testing.T) {
+	t.Parallel()
+	chance := rand.New(rand.NewPCG(9, 9))
+	noisy := func(u float64) float64 { return drop(u) * (1 + 0.03*chance.NormFloat64()) }
+	past := family(24, drop, curve.Goal{}, gpt)
+	for i := range past {
+		past[i].Curve = shape(noisy, past[i].End, 1, 900)
+	}
+	pool := history.NewPool(past)
+	for _, part := range []float64{0.4, 0.6, 0.8} {
+		c := shape(noisy, 1000, part, 900)
+		m, err := pool.Match(history.Query{Curve: &c, Features: gpt})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if math.Abs(m.End/1000-1) > 0.15 {
+			t.Errorf("at %g it says %.0f (%.0f to %.0f), want 1000", part, m.End, m.Low, m.High)
+		}
+	}
+}
+
 func TestMatchKnowsJobsByNameAndCommandWhereNothingElseIsSaid(t *testing.T) {
 	t.Parallel()
 	goal := curve.Goal{Value: drop(1), Set: true}

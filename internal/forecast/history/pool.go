@@ -91,8 +91,7 @@ func prepare(p *Past) (prepared, bool) {
 	positive := true
 	at := 0
 	for k := range q.plain {
-		part := float64(k) / cells
-		q.plain[k] = lookup(x, y, end*part*part, &at)
+		q.plain[k] = around(x, y, end, k, &at)
 		positive = positive && q.plain[k] > 0
 	}
 	if positive {
@@ -130,6 +129,26 @@ func clean(xs, ys []float64) (x, y []float64) {
 		smooth[i] = max(min(y[i-1], y[i]), min(max(y[i-1], y[i]), y[i+1]))
 	}
 	return x, smooth
+}
+
+// around returns the value of a curve at the end of a stretch: the mean of the points between the middles of this stretch and
+// the next if there are several, so that noise is not taken for shape.
+func around(x, y []float64, end float64, k int, at *int) float64 {
+	part := float64(k) / cells
+	before, after := max(part-0.5/cells, 0), part+0.5/cells
+	first := *at
+	for first < len(x) && x[first] < end*before*before {
+		first++
+	}
+	sum, n := 0.0, 0
+	for i := first; i < len(x) && x[i] < end*after*after; i++ {
+		sum += y[i]
+		n++
+	}
+	if n >= 3 {
+		return sum / float64(n)
+	}
+	return lookup(x, y, end*part*part, at)
 }
 
 // lookup returns the value of a curve at a place, along straight lines between its points;

@@ -53,14 +53,14 @@ func (e *engine) options(w *wait, s *shape) []option {
 			limit, w.ready = e.limit(w, &hire), hire.ready
 		}
 	}
-	all, now := true, false
+	all, now, none := true, false, e.barren(w, s)
 	for _, st := range s.able {
 		if st.rent > 0 && a.NoRent {
 			all = false
 			continue
 		}
 		list = append(list, option{stock: st})
-		if o := &list[len(list)-1]; e.own(w, s, o, limit) {
+		if o := &list[len(list)-1]; e.own(w, s, o, limit, none) {
 			now = now || o.wait == 0
 		} else {
 			list = list[:len(list)-1]
@@ -149,12 +149,14 @@ func classRank(o *option) int {
 }
 
 // own completes an option: the soonest way to run a job on nodes of its stock, now or
-// later. It reports whether there is one.
-func (e *engine) own(w *wait, s *shape, o *option, limit time.Duration) bool {
+// later. It reports whether there is one. If none is set, nothing is free now.
+func (e *engine) own(w *wait, s *shape, o *option, limit time.Duration, none bool) bool {
 	need := &s.match.Need
 	o.gpus = need.GPUs
 	o.runs = e.takes(w, o.stock, need.GPUs, need.Nodes, s)
-	if o.rooms = e.fitNow(w, s, o.stock, o.runs); o.rooms != nil {
+	if none {
+		e.tidy(o.stock, need.GPUs)
+	} else if o.rooms = e.fitNow(w, s, o.stock, o.runs); o.rooms != nil {
 		e.widen(w, s, o)
 		e.price(w, o)
 		return true

@@ -150,7 +150,8 @@ func (e *engine) spent() bool {
 
 // takes returns how long a job takes on GPUs of a stock, so many of them on so many nodes.
 func (e *engine) takes(w *wait, st *stock, gpus, nodes int, s *shape) time.Duration {
-	if o := w.it.Outlook; o != nil && o.Speed != nil {
+	if !w.plain {
+		o := w.it.Outlook
 		var model string
 		var memory job.Bytes
 		if len(st.sample.Node.Inventory.GPUs) > 0 {
@@ -164,7 +165,11 @@ func (e *engine) takes(w *wait, st *stock, gpus, nodes int, s *shape) time.Durat
 	if s.match.Need.MaxGPUs == 0 {
 		return w.lasts // GPUs that it does not use make it no faster
 	}
-	return scaled(w.lasts, e.reference(s), st.tflops, s.match.Need.GPUs*s.match.Need.Nodes, gpus*nodes)
+	reference := s.base
+	if !s.based {
+		reference = e.reference(s)
+	}
+	return scaled(w.lasts, reference, st.tflops, s.match.Need.GPUs*s.match.Need.Nodes, gpus*nodes)
 }
 
 // scaled returns how long something takes at another speed, with more GPUs than it

@@ -138,6 +138,7 @@ const maxHosts = 256
 func (e *engine) hostsOf(s *shape) []*host {
 	list, listed := e.suiting[s]
 	if !listed {
+		list = make([]*host, 0, maxHosts+1)
 		for _, h := range e.hosts() {
 			if r := &e.view.Rooms[h.room]; r.Open && slices.Contains(s.able, h.stock) && s.match.Eligible(r) {
 				if list = append(list, h); len(list) > maxHosts {
@@ -157,8 +158,8 @@ func (e *engine) hosts() []*host {
 		return e.hosting
 	}
 	e.listed = true
-	var list []host
-	of := make([]int32, len(e.view.Rooms)) // one more than its place in the list
+	list := make([]host, 0, e.policy.hosts) // as many as the last time, mostly
+	of := make([]int32, len(e.view.Rooms))  // one more than its place in the list
 	e.victimed = make([]victim, 0, len(e.line.cheap))
 	e.loosest(func(r *place.Running, at int32, gpus uint64, takes size) {
 		if of[at] == 0 {
@@ -179,6 +180,7 @@ func (e *engine) hosts() []*host {
 		h.least = min(h.least, v.loss)
 		h.most = h.most.plus(takes)
 	})
+	e.policy.hosts = len(list) + len(list)/8
 	e.hosting = make([]*host, len(list))
 	for i := range list {
 		e.hosting[i] = &list[i]

@@ -65,6 +65,8 @@ type Policy struct {
 	floor  floor
 	line   line
 
+	hosts int // how many rooms had jobs that could be stopped
+
 	// used again
 	near []candidate
 	ways []option
@@ -195,17 +197,20 @@ func (e *engine) consider(w *wait) {
 	}
 }
 
-// futile reports whether looking for free rooms finds none for a job that may only start
-// now, because a job just like it, and no longer, found none, and nothing comes of it
-// otherwise: its nodes are on their way, or there will be another look before it is due.
+// futile reports whether nothing comes of a job that may only start now: nothing is free
+// for it, and its nodes are on their way, or there will be another look before it is due.
 func (e *engine) futile(w *wait, s *shape) bool {
-	if s.shut == 0 || s.freed != e.freed || w.lasts < s.shut || w.owns || !w.plain || len(w.hired) == 0 && e.sooner(w.due) {
+	if !e.barren(w, s) || len(w.hired) == 0 && e.sooner(w.due) {
 		return false
 	}
 	for _, st := range s.able {
-		if st.stood != 0 {
-			e.tidy(st, s.match.Need.GPUs)
-		}
+		e.tidy(st, s.match.Need.GPUs)
 	}
 	return true
+}
+
+// barren reports whether it is known that nothing is free for a job: a job just like it,
+// and no longer, found no room, and nothing was made free since.
+func (e *engine) barren(w *wait, s *shape) bool {
+	return s.shut > 0 && s.freed == e.freed && w.lasts >= s.shut && w.plain && !w.owns
 }

@@ -80,8 +80,11 @@ const maxGangTries = 64
 // is known when they have how many GPUs, and that they keep them.
 func (e *engine) nearest(w *wait, s *shape, st *stock, lasts, limit time.Duration, count int) []candidate {
 	e.policy.near = e.policy.near[:0]
+	soonest := limit
 	for _, x := range st.planned {
-		e.look(w, s, st, x, lasts, limit)
+		if t := e.look(w, s, st, x, lasts, soonest); count == 1 && t > 0 && t < soonest {
+			soonest = t // later ones are of no use
+		}
 	}
 	e.among(w, s, st, lasts, limit, count)
 	return e.policy.near

@@ -208,7 +208,13 @@ const maxFits = 16
 // tidy drops rooms of a stock from where they no longer stand, as looking for so many
 // free GPUs in vain does.
 func (e *engine) tidy(st *stock, gpus int) {
-	for ; st.stood != 0 && gpus < len(st.free); gpus++ {
+	if st.stood != 0 {
+		e.sweep(st, gpus)
+	}
+}
+
+func (e *engine) sweep(st *stock, gpus int) {
+	for ; gpus < len(st.free); gpus++ {
 		if st.stood&numbered(gpus) == 0 {
 			continue
 		}

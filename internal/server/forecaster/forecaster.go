@@ -58,7 +58,7 @@ const (
 	linePass    = 100              // of those in a pass
 	passMost    = 500              // forecasts in a pass, so that it never takes long
 	flushEvery  = 30 * time.Second // between writings of a job's curves
-	settleAfter = 10 * time.Second // from a job's end until its last points have come
+	settleAfter = 20 * time.Second // from a job's end until its last points have come
 )
 
 // Forecaster watches live jobs.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"trainyard/internal/api"
-	"trainyard/internal/id"
 	"trainyard/internal/metric"
 	"trainyard/internal/yardmaster"
 )
@@ -20,7 +19,7 @@ func (f *Forecaster) Take(ctx context.Context, r *api.MetricsReport) error {
 	for i := range r.Runs {
 		j, epoch, ok := r.Runs[i].Run.Split()
 		if w := f.jobs[j]; ok && w != nil {
-			if notices := w.take(j, epoch, &r.Runs[i], f.Clock.Now()); len(notices) > 0 {
+			if notices := w.take(epoch, &r.Runs[i], f.Clock.Now()); len(notices) > 0 {
 				said = append(said, yardmaster.Foreseen{Job: j, Notices: notices})
 			}
 		}
@@ -30,7 +29,7 @@ func (f *Forecaster) Take(ctx context.Context, r *api.MetricsReport) error {
 }
 
 // take adds what a run has measured, and returns what the feed is to be told.
-func (w *watched) take(j id.Job, epoch int, r *api.RunMetrics, now time.Time) (said []yardmaster.Notice) {
+func (w *watched) take(epoch int, r *api.RunMetrics, now time.Time) (said []yardmaster.Notice) {
 	for i := range r.Series {
 		in := &r.Series[i]
 		s, known := w.series[in.Name]
@@ -48,9 +47,9 @@ func (w *watched) take(j id.Job, epoch int, r *api.RunMetrics, now time.Time) (s
 			}
 		}
 	}
-	w.takeProgress(epoch, r, now)
+	w.takeProgress(r, now)
 	for _, n := range r.Notes {
-		key := note{epoch, n.Kind, n.Step}
+		key := note{n.Kind, n.At}
 		if w.notes[key] || len(w.notes) >= maxNotes {
 			continue
 		}
@@ -65,7 +64,7 @@ func (w *watched) take(j id.Job, epoch int, r *api.RunMetrics, now time.Time) (s
 const maxNotes = 1000 // of a job that are told
 
 // takeProgress remembers how far the program says it is.
-func (w *watched) takeProgress(epoch int, r *api.RunMetrics, now time.Time) {
+func (w *watched) takeProgress(r *api.RunMetrics, now time.Time) {
 	if r.Total != nil && usable(*r.Total) && *r.Total != w.told.Total { // 0 takes back what it said
 		w.told.Total, w.news = *r.Total, true
 	}

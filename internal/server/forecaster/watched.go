@@ -40,11 +40,10 @@ type stretch struct {
 	hourly  float64 // what it costs
 }
 
-// note names something that a program said of itself.
+// note names something that a program said of itself: what, and when.
 type note struct {
-	epoch int
-	kind  string
-	step  float64
+	kind string
+	at   float64
 }
 
 const maxMarks = 256 // of how far a program was, and when

@@ -83,15 +83,11 @@ func scorePublic(w io.Writer, dir, half string) (map[string]float64, error) {
 	if len(list) == 0 {
 		return map[string]float64{}, nil
 	}
-	var names []string
-	for _, s := range sources() {
-		names = append(names, s.name)
-	}
 	parts := deal(list)
 	if err := keep(parts, half); err != nil {
 		return nil, err
 	}
-	figures, err := report(w, score(parts), names, together)
+	figures, err := report(w, score(parts), sources, together)
 	if err != nil {
 		return nil, err
 	}

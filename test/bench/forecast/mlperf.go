@@ -14,39 +14,37 @@ type quality struct {
 	goal   float64
 	rising bool
 	since  string // the goal is that of rounds from this one
+	other  bool   // it was not in the first study
+}
+
+// qualities are the goals by benchmark.
+var qualities = map[string]quality{
+	"resnet": {goal: 0.759, rising: true}, "bert": {goal: 0.72, rising: true}, "rnnt": {goal: 0.058}, "unet3d": {goal: 0.908, rising: true},
+	"dlrm": {goal: 0.8025, rising: true}, "dlrm_dcnv2": {goal: 0.80275, rising: true}, "minigo": {goal: 0.5, rising: true},
+	"gnn": {goal: 0.72, rising: true}, "llama2_70b_lora": {goal: 0.925}, "gpt3": {goal: 2.69},
+	"ssd":  {goal: 0.34, rising: true, since: "v2.0", other: true},
+	"gnmt": {goal: 0.24, rising: true, other: true}, "transformer": {goal: 0.25, rising: true, other: true},
 }
 
 // perBenchmark are the runs of a benchmark that are taken at most.
 const perBenchmark = 40
 
-// readMLPerf reads evaluation curves over seconds of ten benchmarks: one run a system. A run
-// is not shown those of its organisation, nor those on a system of the same name.
+// readMLPerf reads evaluation curves over seconds: one run a system, ten benchmarks as one source and the others
+// as another. A run is not shown those of its organisation, nor those on a system of the same name.
 func readMLPerf(dir string) ([]sample, error) {
-	return mlperf(dir, map[string]quality{
-		"resnet": {goal: 0.759, rising: true}, "bert": {goal: 0.72, rising: true}, "rnnt": {goal: 0.058}, "unet3d": {goal: 0.908, rising: true},
-		"dlrm": {goal: 0.8025, rising: true}, "dlrm_dcnv2": {goal: 0.80275, rising: true}, "minigo": {goal: 0.5, rising: true},
-		"gnn": {goal: 0.72, rising: true}, "llama2_70b_lora": {goal: 0.925}, "gpt3": {goal: 2.69},
-	})
-}
-
-// readMLPerfOther reads the benchmarks on which nothing was chosen.
-func readMLPerfOther(dir string) ([]sample, error) {
-	return mlperf(dir, map[string]quality{
-		"ssd": {goal: 0.34, rising: true, since: "v2.0"}, "gnmt": {goal: 0.24, rising: true}, "transformer": {goal: 0.25, rising: true},
-	})
-}
-
-func mlperf(dir string, goals map[string]quality) ([]sample, error) {
 	dir = filepath.Join(dir, "mlperf-training")
 	runs := map[string]*sample{}
 	columns := []string{"run_id", "round", "org", "system", "benchmark", "status", "accelerator", "framework", "global_batch_size", "nodes", "accel_per_node"}
 	err := table(filepath.Join(dir, "runs.csv.gz"), columns, func(cells []string) error {
 		benchmark := cells[4]
-		q, ok := goals[benchmark]
+		q, ok := qualities[benchmark]
 		if !ok || cells[5] != "success" || cells[1] < q.since {
 			return nil
 		}
-		s := &sample{name: benchmark + " " + cells[2] + " " + cells[3] + " " + cells[1], shut: cells[3]}
+		s := &sample{source: "mlperf", name: benchmark + " " + cells[2] + " " + cells[3] + " " + cells[1], shut: cells[3]}
+		if q.other {
+			s.source = "mlperf_other"
+		}
 		s.Group = cells[2]
 		// What a submitter wrote as a number is not always one; then it is unknown.
 		batch, _ := number(cells[8])

@@ -26,38 +26,23 @@ type sample struct {
 	whole  curve.Curve // the curve beyond its end, for runs that went on; its Total is where the program ended
 }
 
-// source is one place that curves come from.
-type source struct {
-	name string
-	read func(dir string) ([]sample, error)
-}
-
-// sources are the public ones, in the order of the table.
-func sources() []source {
-	return []source{
-		{"nanogpt", readNanoGPT},
-		{"mlperf", readMLPerf},
-		{"pollux", readPollux},
-		{"morphling", readMorphling},
-		{"mlperf_other", readMLPerfOther},
-		{"nanogpt_train", readNanoTrain},
-	}
-}
+// sources are the public places that curves come from, in the order of the table. Nothing was
+// chosen on those that do not count as all.
+var sources = []string{"nanogpt", "mlperf", "pollux", "morphling", "mlperf_other", "nanogpt_train"}
 
 // readAll reads every source that is there. Those that are not are named in left.
 func readAll(dir string) (list []sample, left []string, err error) {
-	for _, s := range sources() {
-		got, err := s.read(dir)
+	for _, read := range []func(dir string) ([]sample, error){readNanoGPT, readNanoTrain, readMLPerf, readPollux, readMorphling} {
+		got, err := read(dir)
 		if errors.Is(err, fs.ErrNotExist) {
-			left = append(left, fmt.Sprintf("%s is left out: %v", s.name, err))
+			left = append(left, fmt.Sprintf("left out: %v", err))
 			continue
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("read %s: %w", s.name, err)
+			return nil, nil, err
 		}
 		for i := range got {
-			got[i].source = s.name
-			got[i].Job = id.Job(s.name + "/" + got[i].name)
+			got[i].Job = id.Job(got[i].source + "/" + got[i].name)
 		}
 		list = append(list, got...)
 	}
@@ -179,15 +164,15 @@ func near(c curve.Curve, rising bool) curve.Goal {
 // readNanoGPT reads validation curves of language models. The goal is the run's own final
 // loss. Runs of one record folder are one family, whatever lies below it.
 func readNanoGPT(dir string) ([]sample, error) {
-	return nano(dir, "nanogpt_val.csv.gz", "val_loss", 0)
+	return nano(dir, "nanogpt", "nanogpt_val.csv.gz", "val_loss", 0)
 }
 
 // readNanoTrain reads the training loss of some of the same runs, as means over 25 steps.
 func readNanoTrain(dir string) ([]sample, error) {
-	return nano(dir, "nanogpt_train.csv.gz", "train_loss", 25)
+	return nano(dir, "nanogpt_train", "nanogpt_train.csv.gz", "train_loss", 25)
 }
 
-func nano(dir, file, metric string, window int) ([]sample, error) {
+func nano(dir, source, file, metric string, window int) ([]sample, error) {
 	dir = filepath.Join(dir, "loss-curves")
 	record := map[string]string{}
 	err := table(filepath.Join(dir, "nanogpt_index.csv"), []string{"curve", "record"}, func(cells []string) error {
@@ -211,7 +196,7 @@ func nano(dir, file, metric string, window int) ([]sample, error) {
 		}
 		if runs[name] == nil {
 			names = append(names, name)
-			runs[name] = &sample{name: name}
+			runs[name] = &sample{source: source, name: name}
 		}
 		runs[name].add(x, y)
 		return nil
@@ -271,7 +256,7 @@ func readPollux(dir string) ([]sample, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
-		s := sample{name: fmt.Sprintf("%s-%v", model, batch)}
+		s := sample{source: "pollux", name: fmt.Sprintf("%s-%v", model, batch)}
 		s.Group = s.name
 		s.Features = history.Features{Name: model, Task: model, Model: model, Metric: "validation", Batch: batch}
 		err = table(file, []string{"progress", "metric"}, func(cells []string) error {
@@ -303,7 +288,7 @@ func readMorphling(dir string) ([]sample, error) {
 	}
 	var list []sample
 	for _, file := range files {
-		s := sample{name: strings.TrimSuffix(filepath.Base(file), ".csv.gz")}
+		s := sample{source: "morphling", name: strings.TrimSuffix(filepath.Base(file), ".csv.gz")}
 		s.Group = s.name
 		s.Features = history.Features{Name: "llama7b", Task: "language", Model: "llama7b", Metric: "lm_loss"}
 		err := table(file, []string{"consumed_samples", "lm_loss"}, func(cells []string) error {

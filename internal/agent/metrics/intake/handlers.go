@@ -99,6 +99,7 @@ func statusOf(err error) int {
 		return http.StatusNotFound
 	case fault.OverLimit:
 		return http.StatusTooManyRequests
+	case fault.Conflict, fault.Denied, fault.Unavailable, fault.Internal: // not said here
 	}
 	return http.StatusInternalServerError
 }

@@ -46,6 +46,7 @@ type Parser struct {
 	counts map[string]*counter // of lines and of Keras's bars, by the first metric on them
 	newest *counter            // the one that was used last
 	epochs epochs
+	tokens []token // of the line that was read last, to be used again
 	// A dictionary without a step waits for the bar that is drawn after it.
 	waiting  *reading.Reading
 	byEpochs bool // dictionaries came before any bar, so that epochs are their steps

@@ -1,6 +1,7 @@
 package lines
 
 import (
+	"slices"
 	"strings"
 
 	"trainyard/internal/agent/metrics/reading"
@@ -26,9 +27,8 @@ type token struct {
 // maxTokens bounds the work on a line.
 const maxTokens = 200
 
-// scan cuts a line into words, numbers and marks. White space only separates.
-func scan(line string) []token {
-	var out []token
+// scan cuts a line into words, numbers and marks, and puts them into out. White space only separates.
+func scan(out []token, line string) []token {
 	for i := 0; i < len(line) && len(out) < maxTokens; {
 		c := line[i]
 		switch {
@@ -109,7 +109,8 @@ func (p *Parser) pairs(line string) (reading.Reading, bool) {
 	if !strings.ContainsAny(line, "=:/ ") {
 		return reading.Reading{}, false
 	}
-	found := p.collect(scan(line))
+	p.tokens = scan(p.tokens[:0], line)
+	found := collect(p.tokens)
 	var r reading.Reading
 	counted := found.step.Known || found.epoch.Known
 	for _, v := range found.values {
@@ -120,7 +121,8 @@ func (p *Parser) pairs(line string) (reading.Reading, bool) {
 	if found.epoch.Known {
 		p.epochs.tell(found.epoch.Value, found.epochs.Value)
 	}
-	if len(r.Values) == 0 && !(found.step.Known && found.total.Known && found.named) {
+	progress := found.named && found.step.Known && found.total.Known
+	if len(r.Values) == 0 && !progress {
 		return r, false
 	}
 	switch {
@@ -148,16 +150,16 @@ type collected struct {
 }
 
 // collect finds counts and metrics among the tokens of a line.
-func (p *Parser) collect(tokens []token) collected {
+func collect(tokens []token) collected {
 	var c collected
 	for i := 0; i < len(tokens); i++ {
 		t := tokens[i]
 		switch {
-		case t.kind == word && epochWords[strings.ToLower(t.text)] && !c.epoch.Known:
+		case t.kind == word && slices.Contains(epochWords, strings.ToLower(t.text)) && !c.epoch.Known:
 			if n, total, after := countAfter(tokens, i+1); n.Known {
 				c.epoch, c.epochs, i = n, total, after-1
 			}
-		case t.kind == word && stepWords[strings.ToLower(t.text)] && !c.named:
+		case t.kind == word && slices.Contains(stepWords, strings.ToLower(t.text)) && !c.named:
 			if n, total, after := countAfter(tokens, i+1); n.Known {
 				c.step, c.total, c.named, i = n, total, true, after-1
 			}
@@ -215,7 +217,7 @@ func metricName(tokens []token, i int) string {
 	if !looksLikeMetric(name) {
 		return ""
 	}
-	for j := i - 1; j >= 0 && i-j <= 2 && tokens[j].kind == word && qualifiers[strings.ToLower(tokens[j].text)]; j-- {
+	for j := i - 1; j >= 0 && i-j <= 2 && tokens[j].kind == word && slices.Contains(qualifiers, strings.ToLower(tokens[j].text)); j-- {
 		name = strings.ToLower(tokens[j].text) + "_" + name
 	}
 	return name

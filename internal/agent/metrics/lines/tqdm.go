@@ -1,6 +1,7 @@
 package lines
 
 import (
+	"slices"
 	"strings"
 
 	"trainyard/internal/agent/metrics/reading"
@@ -39,12 +40,12 @@ func parseBar(line string) (drawn, bool) {
 		}
 		b.name = strings.TrimRight(before[:at], "0123456789 ")
 	} else {
-		before, ok := strings.CutSuffix(before, "it")
-		space := strings.LastIndexByte(before, ' ')
-		if !ok || !scaled(before[space+1:], &b.n) {
+		count, ok := strings.CutSuffix(before, "it")
+		space := strings.LastIndexByte(count, ' ')
+		if !ok || !scaled(count[space+1:], &b.n) {
 			return b, false
 		}
-		b.name = strings.TrimSpace(before[:max(space, 0)])
+		b.name = strings.TrimSpace(count[:max(space, 0)])
 	}
 	b.name = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(b.name), ":"))
 	if !strings.Contains(inside, ":") { // the time that has passed
@@ -75,9 +76,9 @@ func (b *drawn) inside(text string) {
 // next epoch has the same name.
 func (b *drawn) named() {
 	lower := strings.ToLower(b.name)
-	tokens := scan(lower)
+	tokens := scan(nil, lower)
 	for i, t := range tokens {
-		if t.kind == word && epochWords[t.text] {
+		if t.kind == word && slices.Contains(epochWords, t.text) {
 			b.epoch, b.epochs, _ = countAfter(tokens, i+1)
 			break
 		}

@@ -1,6 +1,9 @@
 package lines
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // The names under which programs tell how far they are, the surest first.
 var (
@@ -11,14 +14,14 @@ var (
 )
 
 // counts are names that are no metrics though they stand beside them.
-var counts = makeSet(stepNames, totalNames, epochNames, timeNames, []string{
+var counts = []string{
 	"percentage", "percent", "progress", "elapsed", "elapsed_time", "remaining", "remaining_time", "eta", "_runtime", "runtime",
 	"total_epochs", "num_epochs", "max_epochs", "epochs", "v_num", "pid", "rank", "local_rank", "lineno", "line", "level", "seed",
 	"batch", "batch_idx", "num_input_tokens_seen", "total_flos",
-})
+}
 
 // wrappers are names of inner objects that only say that metrics are there.
-var wrappers = makeSet([]string{"metrics", "metric", "logs", "log", "scalars", "values", "data", "results"})
+var wrappers = []string{"metrics", "metric", "logs", "log", "scalars", "values", "data", "results"}
 
 // metricParts are what the names of metrics have in them. They decide whether a pair of name and
 // number in free text is a metric.
@@ -28,45 +31,40 @@ var metricParts = []string{
 }
 
 // metricWords are whole words of which the same is true, between the marks that join words in names.
-var metricWords = makeSet([]string{
+var metricWords = []string{
 	"acc", "err", "ppl", "mse", "mae", "rmse", "nll", "kl", "f1", "auc", "auroc", "map", "ap", "iou", "miou", "wer", "cer", "psnr", "ssim",
 	"fid", "bpc", "bpb", "lr", "r2", "mrr", "ndcg", "top1", "top5", "acc1", "acc5", "acc@1", "acc@5", "mfu", "ce", "mape", "gnorm", "objective",
-})
+}
 
 // strongParts are those by which a name is a metric's even on a line that counts nothing.
 var strongParts = []string{"loss", "accuracy", "perplexity", "_acc", "ppl"}
 
 // qualifiers are words that stand before a metric's name and belong to it.
-var qualifiers = makeSet([]string{
+var qualifiers = []string{
 	"train", "training", "val", "valid", "validation", "test", "eval", "evaluation", "dev", "avg", "average", "mean", "running", "best", "smoothed", "total",
-})
+}
 
 // stepWords and epochWords are what counts are called in free text.
 var (
-	stepWords = makeSet([]string{
+	stepWords = []string{
 		"step", "steps", "iter", "iters", "iteration", "iterations", "it", "itr", "batch", "batches", "update", "updates", "global_step", "minibatch", "num_updates",
-	})
-	epochWords = makeSet([]string{"epoch", "epochs", "ep"})
-)
-
-func makeSet(lists ...[]string) map[string]bool {
-	set := map[string]bool{}
-	for _, list := range lists {
-		for _, word := range list {
-			set[word] = true
-		}
 	}
-	return set
-}
+	epochWords = []string{"epoch", "epochs", "ep"}
+)
 
 // IsCount says whether a name is one of steps, epochs, totals or times, which are no metrics.
 // Nor is how fast a program is.
 func IsCount(name string) bool {
 	name = strings.ToLower(name)
-	return counts[name] || strings.HasSuffix(name, "_per_second") || strings.HasSuffix(name, "_runtime")
+	for _, list := range [][]string{counts, stepNames, totalNames, epochNames, timeNames} {
+		if slices.Contains(list, name) {
+			return true
+		}
+	}
+	return strings.HasSuffix(name, "_per_second") || strings.HasSuffix(name, "_runtime")
 }
 
-func isWrapper(name string) bool { return wrappers[strings.ToLower(name)] }
+func isWrapper(name string) bool { return slices.Contains(wrappers, strings.ToLower(name)) }
 
 // looksLikeMetric says whether a name is one that metrics have.
 func looksLikeMetric(name string) bool {
@@ -77,7 +75,7 @@ func looksLikeMetric(name string) bool {
 		}
 	}
 	for _, word := range strings.FieldsFunc(name, func(c rune) bool { return c == '_' || c == '/' || c == '-' || c == '.' || c == ' ' }) {
-		if metricWords[word] {
+		if slices.Contains(metricWords, word) {
 			return true
 		}
 	}

@@ -30,11 +30,9 @@ const (
 // can be found.
 var ErrFraming = errors.New("the length of a record does not fit its checksum")
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // masked is the checksum as the format has it.
 func masked(data []byte) uint32 {
-	crc := crc32.Checksum(data, castagnoli)
+	crc := crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)) // the table is made once
 	return (crc>>15 | crc<<17) + 0xa282ead8
 }
 

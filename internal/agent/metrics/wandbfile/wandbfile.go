@@ -5,7 +5,6 @@
 package wandbfile
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -27,7 +26,8 @@ const (
 	maxMessage = 1 << 20
 )
 
-var fileHead = []byte(":W&B\xe1\xbe\x00")
+// fileHead begins every file.
+const fileHead = ":W&B\xe1\xbe\x00"
 
 // ErrFormat says that a file is none of W&B's, or damaged so that nothing behind the place can be read.
 var ErrFormat = errors.New("not a W&B file, or damaged")
@@ -49,7 +49,7 @@ func (d *Decoder) Decode(data []byte) (readings []reading.Reading, used int, err
 		if len(data) < len(fileHead) {
 			return nil, 0, nil
 		}
-		if !bytes.Equal(data[:len(fileHead)], fileHead) {
+		if string(data[:len(fileHead)]) != fileHead {
 			return nil, 0, ErrFormat
 		}
 		d.pos = int64(len(fileHead))

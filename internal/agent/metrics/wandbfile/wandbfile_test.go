@@ -72,7 +72,7 @@ func message(step int, value string) []byte {
 // Records are filled up at the end of a block, and a message may go over several.
 func TestBlocks(t *testing.T) {
 	t.Parallel()
-	data := append([]byte(nil), fileHead...)
+	data := []byte(fileHead)
 	want := []string{}
 	for step := 0; len(data) < 3*blockSize; step++ {
 		msg := message(step, "0.5")
@@ -113,7 +113,7 @@ func TestDamage(t *testing.T) {
 	bad := record(1, message(2, "2"))
 	bad[0] ^= 1
 	join := func(parts ...[]byte) []byte {
-		out := append([]byte(nil), fileHead...)
+		out := []byte(fileHead)
 		for _, p := range parts {
 			out = append(out, p...)
 		}
@@ -130,7 +130,7 @@ func TestDamage(t *testing.T) {
 		{"no message", join(record(1, []byte{0xff}), record(1, message(3, "3"))), "3 loss=3", 1, nil},
 		{"another file", []byte("something else"), "", 0, ErrFormat},
 		{"a kind of record that does not exist", join(record(1, message(1, "1")), record(9, nil)), "1 loss=1", 0, ErrFormat},
-		{"only the beginning", fileHead[:3], "", 0, nil},
+		{"only the beginning", []byte(fileHead[:3]), "", 0, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -152,7 +152,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(message(1, "NaN"), true)
 	f.Fuzz(func(t *testing.T, data []byte, framed bool) {
 		if framed {
-			data = append(append([]byte(nil), fileHead...), record(1, data[:min(len(data), 1000)])...)
+			data = append([]byte(fileHead), record(1, data[:min(len(data), 1000)])...)
 		}
 		var d Decoder
 		_, used, err := d.Decode(data)

@@ -65,7 +65,7 @@ def log(step: Any, metrics: Mapping[str, Any] | None = None, **values: Any) -> N
     """
     if type(step) is not int:
         _numbers.check("step", step)
-    if metrics is not None and not isinstance(metrics, Mapping):
+    if metrics is not None and type(metrics) is not dict and not isinstance(metrics, Mapping):
         raise TypeError(f"metrics must be a mapping from names to numbers, not {type(metrics).__name__}")
     if _here is not None:
         _here.log(step, {**metrics, **values} if metrics else values)
@@ -95,7 +95,7 @@ def _note(what: str, path: str | os.PathLike[str] | None, step: Any) -> None:
     text = "" if path is None else os.fspath(path)
     if not isinstance(text, str):
         raise TypeError(f"path must be text or a path, not {type(path).__name__}")
-    if step is not None:
+    if step is not None and type(step) is not int:
         _numbers.check("step", step)
     if _here is not None:
         _here.note(what, step, text)

@@ -1,0 +1,166 @@
+package history
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// some makes examples of so many words and amounts.
+func some(n, words, amounts int, chance *rand.Rand) []example {
+	xs := make([]example, n)
+	for i := range xs {
+		for w := range words {
+			if chance.Float64() < 0.3 {
+				xs[i].on = append(xs[i].on, w)
+			}
+		}
+		for range amounts {
+			xs[i].z = append(xs[i].z, chance.NormFloat64())
+		}
+	}
+	return xs
+}
+
+func TestNetworkKnowsItsSlope(t *testing.T) {
+	t.Parallel()
+	chance := rand.New(rand.NewPCG(1, 2))
+	const words, amounts = 5, 3
+	n, g := newNetwork(words+amounts, chance), newNetwork(words+amounts, chance)
+	for _, w := range g.parts() {
+		clear(w)
+	}
+	x := &some(1, words, amounts, chance)[0]
+	x.on = []int{1, 4}
+	var p pass
+	n.run(x, words, &p)
+	n.back(g, x, words, &p, 1)
+	const step = 1e-2
+	for k, w := range n.parts() {
+		for i := 0; i < len(w); i += 1 + len(w)/50 {
+			was := w[i]
+			w[i] = was + step
+			up := n.run(x, words, &p)
+			w[i] = was - step
+			down := n.run(x, words, &p)
+			w[i] = was
+			want, got := (up-down)/(2*step), float64(g.parts()[k][i])
+			if math.Abs(want-got) > 0.02*(1+math.Abs(want)) {
+				t.Errorf("weight %d of part %d moves the answer by %.4f, the gradient says %.4f", i, k, want, got)
+			}
+		}
+	}
+}
+
+// TestLearnersLearn shows each learner something it can learn and asks about examples it has not seen.
+func TestLearnersLearn(t *testing.T) {
+	t.Parallel()
+	chance := rand.New(rand.NewPCG(3, 4))
+	const words, amounts = 4, 3
+	xs := some(600, words, amounts, chance)
+	bent := make([]float64, len(xs))
+	straight := make([]float64, len(xs))
+	for i := range xs {
+		straight[i] = 0.8*xs[i].z[0] - 0.5*xs[i].z[1]
+		if slices.Contains(xs[i].on, 2) {
+			straight[i]++
+		}
+		bent[i] = straight[i] + 0.7*math.Abs(xs[i].z[2])
+	}
+	var p pass
+	n := trainNetwork(xs[:500], bent[:500], words+amounts, words, chance)
+	f := trainForest(xs[:500], bent[:500], words, chance)
+	l := trainLine(xs[:500], straight[:500], words+amounts, words)
+	if len(n) != stops {
+		t.Fatalf("%d networks, want one for each of %d stops", len(n), stops)
+	}
+	for name, tc := range map[string]struct {
+		says  func(x *example) float64
+		truth []float64
+		most  float64
+	}{
+		"network": {func(x *example) float64 { return n[stops-1].run(x, words, &p) }, bent, 0.15},
+		"forest":  {func(x *example) float64 { return f.run(x, words) }, bent, 0.3},
+		"line":    {func(x *example) float64 { return l.run(x, words) }, straight, 0.02},
+	} {
+		sum := 0.0
+		for i := 500; i < 600; i++ {
+			sum += math.Abs(tc.says(&xs[i])-tc.truth[i]) / 100
+		}
+		if sum > tc.most {
+			t.Errorf("the %s is off by %.3f, want at most %.3f", name, sum, tc.most)
+		}
+	}
+}
+
+func TestCutsPartValuesThatDiffer(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		values := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) float32 { return float32(rapid.IntRange(0, 60).Draw(t, "value")) }), 0, 400).Draw(t, "values")
+		slices.Sort(values)
+		cuts := cutsOf(values)
+		if len(cuts) >= bins || !slices.IsSorted(cuts) {
+			t.Fatalf("cuts %v", cuts)
+		}
+		distinct := slices.Compact(slices.Clone(values))
+		if len(distinct) <= bins && len(cuts) != max(len(distinct)-1, 0) {
+			t.Fatalf("%d values are parted by %d cuts", len(distinct), len(cuts))
+		}
+	})
+}
+
+func TestQuantileLiesBetweenTheValues(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 12).Draw(t, "n")
+		list := make([]weighed, n)
+		for i := range list {
+			list[i] = weighed{rapid.Float64Range(-5, 5).Draw(t, "value"), rapid.Float64Range(1e-6, 1).Draw(t, "weight")}
+		}
+		slices.SortFunc(list, func(a, b weighed) int {
+			if a.value < b.value {
+				return -1
+			}
+			return 1
+		})
+		last := math.Inf(-1)
+		for part := 0.0; part <= 1; part += 0.05 {
+			v := quantile(list, part)
+			if v < last || v < list[0].value || v > list[n-1].value {
+				t.Fatalf("at %g it is %g after %g", part, v, last)
+			}
+			last = v
+		}
+	})
+}
+
+func TestKinshipIsGreatestOfTheSameKind(t *testing.T) {
+	t.Parallel()
+	me := Features{Name: "gpt-7", Owner: "ada", Task: "language", Model: "gpt2", Metric: "val_loss", Target: 3.28, Batch: 64}
+	with := func(change func(*Features)) Features { f := me; change(&f); return f }
+	// From the most alike to the least.
+	order := []Features{
+		me,
+		with(func(f *Features) { f.Owner = "bob" }),
+		with(func(f *Features) { f.Batch = 128 }),
+		with(func(f *Features) { f.Target = 2.9 }),
+		with(func(f *Features) { f.Model, f.Name, f.Target = "llama", "run", 2.9 }),
+		with(func(f *Features) { f.Metric = "accuracy" }),
+	}
+	mine := traitsOf(&me)
+	last := 2.0
+	for i := range order {
+		theirs := traitsOf(&order[i])
+		k := kinship(&mine, &theirs)
+		if k > 1 || k >= last {
+			t.Errorf("%+v is %.3f alike, the one before %.3f", order[i], k, last)
+		}
+		last = k
+	}
+	if last != 0 {
+		t.Errorf("with another metric it is %.3f alike", last)
+	}
+}
