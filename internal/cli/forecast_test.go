@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"math"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -305,5 +307,32 @@ func TestTheShellIsToldWhichMetricsThereAre(t *testing.T) {
 		if code := p.types(t.Context(), args...); code != exit.OK || !strings.HasPrefix(p.stdout.String(), want) {
 			t.Errorf("%v: exit code %d, suggests %q, want %q", args, code, p.stdout, want)
 		}
+	}
+}
+
+func TestEarlierJobsAreHandedIn(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.answer("POST /api/v1/forecasts/history", api.ImportReply{Read: 1500, Kept: 1000})
+	table := filepath.Join(t.TempDir(), "old.csv")
+	if err := os.WriteFile(table, []byte("seconds\n10\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"forecast", "import", table, "--format", "mlperf"}, exit.OK, "1500 jobs read, the newest 1000 remembered"},
+		{[]string{"forecast", "import"}, exit.Usage, "say which file"},
+		{[]string{"forecast", "import", table + ".gone"}, exit.Refused, "no such file"},
+	} {
+		p := newPerson(t).at(t, y)
+		if code := p.types(t.Context(), tt.args...); code != tt.code || !strings.Contains(p.stdout.String()+p.stderr.String(), tt.says) {
+			t.Errorf("%v: exit code %d, want %d; says %q %q, want %q", tt.args, code, tt.code, p.stdout, p.stderr, tt.says)
+		}
+	}
+	if diff := cmp.Diff([]string{"POST /api/v1/forecasts/history?format=mlperf"}, y.called()); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 }

@@ -129,7 +129,7 @@ func noise(x, y []float64) float64 {
 		off := y[i-1] - (1-t)*y[i-2] - t*y[i]
 		d = append(d, math.Abs(off)/math.Sqrt(1+t*t+(1-t)*(1-t)))
 	}
-	return 1.4826 * median(d[len(d)-(2*len(d)+1)/3:])
+	return 1.4826 * median(d)
 }
 
 // thin returns a curve with at most so many points: means over stretches of equal count.
