@@ -59,6 +59,10 @@ test-crash: ## Kill server and agent at random while jobs flow: KILLS=2000 SEED=
 test-leases: ## Try random histories of providers, crashes and lost answers on the leases: HISTORIES=100000 SEED=7 make test-leases
 	go test ./test/leases -run TestLeaseChaos -count=1 -timeout 120m -v -histories $(or $(HISTORIES),10000) -seed $(SEED)
 
+.PHONY: test-sdk-frameworks
+test-sdk-frameworks: ## Test the Python callbacks with the real frameworks, as far as they are installed (PYTHON=python3)
+	cd sdk/python && $(or $(PYTHON),python3) -B -m unittest -v tests.real_frameworks
+
 .PHONY: test-openstack
 test-openstack: ## Test the OpenStack provider against real Keystone and Nova (heavy, needs root; RECORD=1 renews the record)
 	@scripts/setup-openstack.sh >/dev/null

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks what tests do not: format, vet, linters, modules, generated files, and a brief fuzz
+# Checks what tests do not: format, vet, linters, modules, generated files, the Python package, and a brief fuzz
 # of every target. Runs all of them and names those that failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -67,10 +67,21 @@ check_generated() {
   fi
 }
 
+# The Python package: ruff and mypy, where they can be had.
+check_python() {
+  local bin
+  if ! bin=$(scripts/setup-pylint.sh); then
+    [ "${CI:-}" != true ] || return 1
+    echo "skipped: ruff and mypy cannot be installed here"
+    return 0
+  fi
+  (cd sdk/python && "$bin/ruff" check . && "$bin/ruff" format --check . && "$bin/mypy")
+}
+
 check_fuzz() { scripts/fuzz.sh "${FUZZTIME:-2s}"; }
 
 failed=()
-for step in format vet vet_nvml modules generated lint fuzz; do
+for step in format vet vet_nvml modules generated python lint fuzz; do
   start=$SECONDS
   echo "== $step"
   if "check_$step" </dev/null; then
