@@ -70,6 +70,9 @@ func progressOf(run id.Run) string { return "progress of " + string(run) }
 // that it is no mistake before it has stayed so from one report to the next.
 func (a *Agent) readProgress(t *told, r *api.RankReport) error {
 	path, err := a.rt.ProgressFile(r.Run, r.Rank)
+	if fault.KindOf(err) == fault.NotFound {
+		return nil // forgotten since the report was made up
+	}
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,10 @@ func (m *maker) explain(a *Answer, done float64, p pace, paceWhy string) {
 		m.tell("It should end after about %s %s; %s are done.", number(done+a.Left.Mid), m.v.unit(), number(done))
 	}
 	m.tell("%s", m.basis(a))
-	step := fmt.Sprintf("One of them takes %s on %s", span(p.perUnit), gpus(m.here.GPUs, m.here.GPU))
+	step := "One of them takes " + span(p.perUnit)
+	if m.here.GPUs > 0 {
+		step += " on " + gpus(m.here.GPUs, m.here.GPU)
+	}
 	if paceWhy != "" {
 		step += ", " + paceWhy
 	}
@@ -36,10 +39,21 @@ func (m *maker) explain(a *Answer, done float64, p pace, paceWhy string) {
 	}
 	switch {
 	case a.Guess:
-		m.tell("The interval is a guess: %d of the %d finished jobs that it takes are there.", a.Records, Enough)
+		m.tell("The interval is a guess until %d jobs like it have ended; %s.", Enough, sofar(a.Records))
 	case a.Covered > 0:
 		m.tell("Intervals like this one have held in %.0f %% of cases.", 100*a.Covered)
 	}
+}
+
+// sofar says how many jobs have ended.
+func sofar(n int) string {
+	switch n {
+	case 0:
+		return "none has so far"
+	case 1:
+		return "one has so far"
+	}
+	return fmt.Sprintf("%d have so far", n)
 }
 
 // basis names what the answer was taken from.

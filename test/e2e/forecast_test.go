@@ -68,9 +68,6 @@ func (s *seer) train(t *testing.T, name, python, args string) id.Job {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := os.Getenv("J_SDK"); v != "" { // JTEMP
-		python = "env PYTHONPATH=" + v + " " + python // JTEMP
-	} // JTEMP
 	folder := t.TempDir()
 	seen, err := filepath.Rel(folder, examples)
 	if err != nil {
@@ -97,10 +94,10 @@ type training struct {
 	kind, seed string
 	id         id.Job
 	said       []api.Forecast // as they were made
-	began, end time.Time
+	began, end time.Time      // from the first thing it told
 }
 
-// follow asks about a job until it has ended.
+// followAll asks about trainings until all have ended.
 func (s *seer) followAll(t *testing.T, all []*training) {
 	t.Helper()
 	s.await(t, "all trainings have ended", func() bool {
@@ -113,7 +110,7 @@ func (s *seer) followAll(t *testing.T, all []*training) {
 			f, err := s.client.Forecast(t.Context(), tr.id)
 			switch n := len(tr.said); {
 			case ended(err):
-				tr.began, tr.end = s.spanOf(t, tr.id)
+				tr.end = s.endOf(t, tr.id)
 			case err != nil:
 				t.Fatal(err)
 			case n == 0 || !f.At.Equal(tr.said[n-1].At):
@@ -123,6 +120,9 @@ func (s *seer) followAll(t *testing.T, all []*training) {
 		time.Sleep(300 * time.Millisecond)
 		return left == 0
 	})
+	for _, tr := range all {
+		tr.began = s.firstOf(t, tr.id)
+	}
 }
 
 // ended reports whether nothing is foretold because the job has ended.
@@ -131,24 +131,41 @@ func ended(err error) bool {
 	return errors.As(err, &f) && f.Code == "job_state"
 }
 
-// spanOf returns from when to when the only run of a job ran, which must have ended well.
-func (s *seer) spanOf(t *testing.T, j id.Job) (from, to time.Time) {
+// endOf returns when the only run of a job ended, which must have been well.
+func (s *seer) endOf(t *testing.T, j id.Job) time.Time {
 	t.Helper()
 	d, err := s.client.Job(t.Context(), j)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.State != job.Succeeded || len(d.Runs) != 1 || d.Runs[0].Started == nil || d.Runs[0].Ended == nil {
+	if d.State != job.Succeeded || len(d.Runs) != 1 || d.Runs[0].Ended == nil {
 		t.Fatalf("%s is %s after %d runs (%s):\n%s", j, d.State, len(d.Runs), d.Reason, s.succeed(t, "logs", string(j)).out)
 	}
-	return *d.Runs[0].Started, *d.Runs[0].Ended
+	return *d.Runs[0].Ended
 }
 
-// at returns the first forecast that was made when a part of the training had gone by.
+// firstOf returns when a job first told anything of itself. What was before, imports above
+// all, is long on a machine that does other things too, and says nothing of the training.
+func (s *seer) firstOf(t *testing.T, j id.Job) time.Time {
+	t.Helper()
+	first := s.curve(t, j, "loss").Points[0].At
+	return time.Unix(0, int64(first*1e9))
+}
+
+// awaitAll waits until all trainings have told something.
+func (s *seer) awaitAll(t *testing.T, all []*training) {
+	t.Helper()
+	for _, tr := range all {
+		s.awaitCurve(t, tr.id, "loss", 1)
+	}
+}
+
+// at returns the first forecast that was made when a part of the training had gone by and
+// its program had told enough.
 func (tr *training) at(part float64) (api.Forecast, bool) {
 	mark := tr.began.Add(job.Seconds(part * tr.end.Sub(tr.began).Seconds()))
 	for _, f := range tr.said {
-		if !f.At.Before(mark) {
+		if !f.At.Before(mark) && f.Informed() {
 			return f, true
 		}
 	}
@@ -165,16 +182,19 @@ func TestForecastsOfRealTrainings(t *testing.T) {
 		file, metric, source string
 		basis                job.Basis
 	}{
+		{"huggingface.yaml", "loss", "Hugging Face's status messages", job.BasisSteps},
 		{"cosine.yaml", "val_loss", "output (lines)", job.BasisCurve},
-		{"job.yaml", "", "output (lines)", job.BasisSteps},
-		{"huggingface.yaml", "", "Hugging Face's status messages", job.BasisSteps},
 		{"events.yaml", "val_loss", "TensorBoard (runs)", job.BasisCurve},
-		{"sdk.yaml", "", "SDK", job.BasisSteps},
+		{"sdk.yaml", "val_loss", "SDK", job.BasisSteps},
+		{"job.yaml", "val_loss", "output (lines)", job.BasisSteps},
 	}
 	const seeds = 4
 	var all []*training
-	for seed := range seeds {
-		for _, k := range kinds {
+	for i, k := range kinds {
+		if i == 2 { // two have heavy imports, which would slow the others down
+			s.awaitAll(t, all)
+		}
+		for seed := range seeds {
 			tr := &training{kind: k.file, seed: fmt.Sprint(seed + 1)}
 			tr.id = s.train(t, k.file, python, "--seed "+tr.seed)
 			all = append(all, tr)
@@ -182,29 +202,33 @@ func TestForecastsOfRealTrainings(t *testing.T) {
 	}
 	s.followAll(t, all)
 
-	held, asked := 0, 0
-	table := fmt.Sprintf("%-18s %4s %6s %5s  %5s %5s %5s  %5s  %s\n", "training", "seed", "took", "part", "low", "mid", "high", "truth", "by")
+	held := 0
+	table := fmt.Sprintf("%-12s %4s %6s %5s %6s %6s %6s %6s\n", "training", "seed", "took", "part", "low", "mid", "high", "truth")
 	for i, tr := range all {
-		k := kinds[i%len(kinds)]
+		k := kinds[i/seeds]
 		f, ok := tr.at(0.3)
-		if asked++; !ok || !f.Informed() {
-			t.Logf("%s with seed %s: nothing was foretold from 30 %% on (%d forecasts, the last: %+v)", tr.kind, tr.seed, len(tr.said), f.Forecast)
+		if !ok {
+			t.Errorf("%s with seed %s: nothing was foretold from 30 %% on, in %d forecasts", tr.kind, tr.seed, len(tr.said))
 			continue
 		}
-		if f.Source != k.source || f.Basis != k.basis || k.metric != "" && f.Metric != k.metric {
+		if f.Source != k.source || f.Basis != k.basis || f.Metric != k.metric {
 			t.Errorf("%s with seed %s is foretold by %s of %s from %q (%s), want %s from %q", tr.kind, tr.seed, f.Basis, f.Metric, f.Source, f.Why, k.basis, k.source)
 		}
-		whole, truth := tr.end.Sub(tr.began).Seconds(), tr.end.Sub(f.At).Seconds()
-		mark := "missed"
+		took, truth, mark := tr.end.Sub(tr.began).Seconds(), tr.end.Sub(f.At).Seconds(), "missed"
 		if f.Remaining.Low <= truth && truth <= f.Remaining.High {
 			held++
-			mark = "held"
+			mark = ""
 		}
-		table += fmt.Sprintf("%-18s %4s %6.1f %4.0f%%  %5.1f %5.1f %5.1f  %5.1f  %s %s, %s\n", strings.TrimSuffix(tr.kind, ".yaml"), tr.seed, whole,
-			100*(whole-truth)/whole, f.Remaining.Low, f.Remaining.Mid, f.Remaining.High, truth, f.Basis, f.Source, mark)
+		table += fmt.Sprintf("%-12s %4s %5.1fs %4.0f%% %5.1fs %5.1fs %5.1fs %5.1fs %s\n", strings.TrimSuffix(tr.kind, ".yaml"), tr.seed, took,
+			100*(took-truth)/took, f.Remaining.Low, f.Remaining.Mid, f.Remaining.High, truth, mark)
+		if v := os.Getenv("J_DEBUG"); v != "" { // JTEMP
+			for _, f := range tr.said { // JTEMP
+				t.Logf("   %s %s %.0f%% %.1f %.1f %.1f of %.1f %s done %.2f never %.2f", tr.kind, tr.seed, 100*f.At.Sub(tr.began).Seconds()/took, f.Remaining.Low, f.Remaining.Mid, f.Remaining.High, tr.end.Sub(f.At).Seconds(), f.Basis, f.Done, f.Never) // JTEMP
+			} // JTEMP
+		} // JTEMP
 	}
-	t.Logf("%d of %d intervals held what happened:\n%s", held, asked, table)
-	if 10*held < 7*asked {
-		t.Errorf("%d of %d intervals held, want 70 %%", held, asked)
+	t.Logf("%d of %d intervals held what was left (part: of the time since the first point, when it was foretold):\n%s", held, len(all), table)
+	if 10*held < 7*len(all) {
+		t.Errorf("%d of %d intervals held what was left, want 70 %%", held, len(all))
 	}
 }

@@ -16,6 +16,7 @@ const (
 	byGuess                    // what is printed
 	byPrinted                  // JSON lines on the output
 	byStatus                   // Hugging Face's status messages: steps are only near
+	byLogged                   // what Hugging Face's Trainer prints: each value, with its step
 	byMLruns                   // MLflow's files
 	byWandb                    // W&B's files
 	byJSON                     // files of JSON lines

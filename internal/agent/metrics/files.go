@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"trainyard/internal/agent/metrics/lines"
 	"trainyard/internal/agent/metrics/reading"
 	"trainyard/internal/agent/metrics/tfevents"
 	"trainyard/internal/agent/metrics/wandbfile"
@@ -185,6 +186,9 @@ func (w *watched) deliver(g *Gatherer, p *piece, readings []reading.Reading) {
 	for i, r := range readings {
 		if dated && r.At > 0 && r.At < g.started-slack {
 			continue // of an earlier run
+		}
+		if w.format == events {
+			r.Values = slices.DeleteFunc(r.Values, func(v reading.Value) bool { return lines.IsCount(v.Name) })
 		}
 		if w.prefix != "" {
 			for j := range r.Values {

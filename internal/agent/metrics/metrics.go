@@ -6,10 +6,11 @@
 // Several sources may tell the same metric. One is heeded at a time, the one that is trusted most:
 //
 //	the SDK; the user's rules; what was sent to us; TensorBoard; tables; JSON lines; W&B; MLflow's files;
-//	Hugging Face's status messages; JSON on the output; the guesses about other output; trainer_state.json
+//	what Hugging Face's Trainer prints; its status messages; JSON on the output; the guesses about other output;
+//	trainer_state.json
 //
-// Status messages come behind the files because they come every few seconds and tell the last value that was
-// logged with the newest step; trainer_state.json comes last because it is written only with each checkpoint.
+// Status messages come behind what is written and printed because they come every few seconds and tell the last value
+// that was logged with the newest step; trainer_state.json comes last because it is written only with each checkpoint.
 //
 // A Gatherer is polled by the agent, which sends what is new to the server. It remembers nothing over a restart
 // of the agent: it reads everything again, and the server takes what it has as told before.

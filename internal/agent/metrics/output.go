@@ -28,12 +28,13 @@ type output struct {
 }
 
 var outputs = map[lines.Kind]*origin{
-	lines.Rule:  {trust: byRule, label: "output (rule)"},
-	lines.JSON:  {trust: byPrinted, label: "output (JSON lines)"},
-	lines.Dict:  {trust: byGuess, label: "output (dictionary)"},
-	lines.Bar:   {trust: byGuess, label: "output (tqdm)"},
-	lines.Keras: {trust: byGuess, label: "output (Keras)"},
-	lines.Pairs: {trust: byGuess, label: "output (lines)"},
+	lines.Rule:   {trust: byRule, label: "output (rule)"},
+	lines.JSON:   {trust: byPrinted, label: "output (JSON lines)"},
+	lines.Dict:   {trust: byGuess, label: "output (dictionary)"},
+	lines.Logged: {trust: byLogged, label: "output (Trainer's log)"},
+	lines.Bar:    {trust: byGuess, label: "output (tqdm)"},
+	lines.Keras:  {trust: byGuess, label: "output (Keras)"},
+	lines.Pairs:  {trust: byGuess, label: "output (lines)"},
 }
 
 // poll reads what was printed since the last time. It reports whether there is more.

@@ -30,8 +30,12 @@
 // A rank has ended when none of its processes is left: the supervisor is the
 // reaper of all its descendants, so that a process that forks twice and takes a
 // session of its own still comes back to it. It also looks into the run's cgroup and for
-// the variable TRAINYARD_RANK_DIR in the environment of all processes. First
-// everything gets SIGTERM, then after the grace period SIGKILL until nothing is
+// the variable TRAINYARD_RANK_DIR in the environment of all processes.
+//
+// SIGTERM goes to the program that the job's script started, and not to the processes that the program started
+// itself: it needs them to save itself, and passes the signal on if they are to know. Who loses
+// its parent over that is told next. At half of the grace period everything that is left and was
+// there when the stop came gets SIGTERM, and after it everything gets SIGKILL until nothing is
 // left. When the program ends by itself what it left behind gets a quarter of a
 // second. Only then is the end written to state.json. If the supervisor itself
 // is killed the agent does the same from outside; there a process that cleared

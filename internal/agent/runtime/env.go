@@ -1,7 +1,6 @@
 package runtime
 
 import (
-	"encoding/json"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"trainyard/internal/agent/runtime/environ"
-	"trainyard/internal/api"
 )
 
 // rankDirVar marks every process of a rank, so that it can be found again.
@@ -65,22 +63,10 @@ func yardEnv(s Spec, data string) map[string]string {
 		"CUDA_VISIBLE_DEVICES":   gpus,
 		"NVIDIA_VISIBLE_DEVICES": gpus,
 	}
-	if goal := target(s.Launch); goal != "" {
+	if goal := environ.Target(s.Launch.Target); goal != "" {
 		env["TRAINYARD_TARGET"] = goal
 	}
 	return env
-}
-
-// target is what the job is to reach, as JSON; empty if it says nothing.
-func target(l api.Launch) string {
-	if l.Target == nil {
-		return ""
-	}
-	text, err := json.Marshal(l.Target)
-	if err != nil {
-		return "" // a number that JSON does not have: nothing can reach it
-	}
-	return string(text)
 }
 
 // devices names the GPUs of a rank as its program is told them.

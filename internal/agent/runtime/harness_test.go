@@ -24,10 +24,13 @@ import (
 	"trainyard/internal/runlog"
 )
 
-// TestMain lets the test binary be its own supervisor, as main does.
+// TestMain lets the test binary be its own supervisor, as main does, and the programs of some tests.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == Subcommand {
 		os.Exit(Supervise(context.Background(), os.Args[2], os.Stderr))
+	}
+	if len(os.Args) == 3 && os.Args[1] == "play" {
+		os.Exit(play(os.Args[2]))
 	}
 	os.Exit(m.Run())
 }

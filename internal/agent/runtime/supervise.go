@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trainyard/internal/agent/runtime/cgroup"
+	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/clock"
 	"trainyard/internal/job"
 )
@@ -164,19 +166,17 @@ func (s *supervisor) record() {
 	}
 }
 
-// clear ends every process of the run and returns when none is left: SIGTERM, the
-// grace period, then SIGKILL as often as it takes. An order to kill cuts the grace short. It
-// reports whether anything had to be killed.
+// clear ends every process of the run and returns when none is left: SIGTERM to those that nobody
+// in the run looks after, see process.Stopping, and at half of the grace period to all; at its end SIGKILL as often
+// as it takes. An order to kill cuts the grace short. It reports whether anything had to be killed.
 func (s *supervisor) clear(grace time.Duration) (killed bool) {
 	q := quarry{dir: s.dir, group: s.group, root: os.Getpid()}
 	if s.gone(q) {
 		return false
 	}
-	if s.stop.mode != job.StopKill && grace > 0 {
-		s.signal(q, unix.SIGTERM)
-	}
-	begun := s.clk.Now()
-	deadline := begun.Add(grace)
+	deadline := s.clk.Now().Add(grace)
+	var stopping process.Stopping
+	looked := false
 	wait, warned := time.Millisecond, false
 	for !s.gone(q) {
 		now := s.clk.Now()
@@ -186,6 +186,10 @@ func (s *supervisor) clear(grace time.Duration) (killed bool) {
 			s.signal(q, unix.SIGKILL)
 			left = wait
 			wait = min(2*wait, 50*time.Millisecond)
+		} else {
+			all := left <= grace/2
+			s.tell(q, &stopping, !looked || all, all)
+			looked = true
 		}
 		if !warned && now.Sub(deadline) > 10*time.Second {
 			warned = true
@@ -206,6 +210,18 @@ func (s *supervisor) gone(q quarry) bool {
 		s.complain(err)
 	}
 	return err == nil && len(outside) == 0
+}
+
+// tell sends SIGTERM to those whose turn it is.
+func (s *supervisor) tell(q quarry, stopping *process.Stopping, deep, all bool) {
+	procs, err := q.find(deep)
+	errs := []error{err}
+	for _, p := range stopping.Next(procs, process.Process.Shell, all) {
+		errs = append(errs, p.Signal(unix.SIGTERM), p.Signal(unix.SIGCONT)) // a stopped process must see it
+	}
+	if err := errors.Join(errs...); err != nil {
+		s.complain(err)
+	}
 }
 
 // signal sends a signal to all processes of the run.

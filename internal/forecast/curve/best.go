@@ -42,6 +42,7 @@ const (
 type slope struct {
 	fall, err float64 // the error of fall is infinite if there is none
 	level     float64
+	noise     float64 // of one point
 }
 
 // slope measures on as few of the last points as pin it down.
@@ -51,7 +52,6 @@ func (v *view) slope() slope {
 	if n < 2 {
 		return last
 	}
-	sd := v.noise / math.Sqrt(v.mean)
 	var sx, sy, sxx, sxy float64
 	least, next := max(3, int(recent*float64(n))), 3
 	for m := 1; m <= n; m++ {
@@ -64,7 +64,8 @@ func (v *view) slope() slope {
 		k := float64(m)
 		wide := sxx - sx*sx/k
 		b := (sxy - sx*sy/k) / wide
-		last = slope{fall: -b, level: (sy - b*sx) / k, err: sd / math.Sqrt(wide)}
+		noise := v.noise(m)
+		last = slope{fall: -b, level: (sy - b*sx) / k, err: noise / math.Sqrt(v.mean*wide), noise: noise}
 		if last.err < pinned*math.Abs(b) {
 			break
 		}
@@ -187,11 +188,11 @@ func (b *belief) within(l float64) float64 {
 // curve does, the sooner the more points come while the curve falls by as much as the noise.
 func (v *view) far(s slope) float64 {
 	far := s.level - v.goal
-	if v.noise > 0 {
-		tries := max(1, 1/(max(1, s.fall/v.noise)*v.step))
-		far -= v.noise * math.Sqrt(2*math.Log(tries)) // about the best of so many
+	if s.noise > 0 {
+		tries := max(1, 1/(max(1, s.fall/s.noise)*v.step))
+		far -= s.noise * math.Sqrt(2*math.Log(tries)) // about the best of so many
 	}
-	return max(far, 0.3*v.noise, 1e-9*math.Abs(v.goal), 1e-12)
+	return max(far, 0.3*s.noise, 1e-9*math.Abs(v.goal), 1e-12)
 }
 
 // Best is our answer without history. It has one for every curve with a goal and a point; one that has met its

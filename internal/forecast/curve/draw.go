@@ -30,6 +30,7 @@ func FitTo(c *Curve, e Estimate, until float64, points int) Drawing {
 	}
 	first := v.now * math.Exp(v.x[0])
 	until = max(until, first)
+	reach := 1.28 * v.noise(len(v.x))
 	var d Drawing
 	for k := range points {
 		x := first + (until-first)*float64(k)/float64(points-1)
@@ -42,7 +43,6 @@ func FitTo(c *Curve, e Estimate, until float64, points int) Drawing {
 			low, high = mid, mid
 			d.Past++
 		}
-		reach := 1.28 * v.noise
 		ends := []float64{v.back(low - reach), v.back(high + reach)}
 		slices.Sort(ends)
 		d.X, d.Mid = append(d.X, x), append(d.Mid, v.back(mid))

@@ -18,7 +18,7 @@ type view struct {
 	goal  float64                 // the error to come down to
 	step  float64                 // log of work over work done at the point to come, if points keep coming at the same distance
 	now   float64                 // work at the last point
-	noise float64                 // of one point as the program reported it
+	off   []float64               // how far the last points as reported lie beside the chord between their neighbours
 	mean  float64                 // points that went into one of e
 	since int                     // the first of the points after the last jump; 0 if there was none
 	logs  bool                    // the errors are logarithms
@@ -44,7 +44,7 @@ func look(c *Curve) *view {
 	}
 	x, y = x[from:], y[from:]
 	v.step = math.Log1p(gap(x))
-	v.noise = noise(x, y)
+	v.off = offChord(x, y)
 	v.x, v.e = thin(x, y, most)
 	v.mean = float64(len(x)) / float64(len(v.x))
 	median3(v.e)
@@ -116,20 +116,28 @@ func gap(logs []float64) float64 {
 	return median(d)
 }
 
-// noise returns how far a point lies beside the chord between its neighbours, by the median of the last ones, as
-// the standard deviation of one point. Less than three points show none.
-func noise(x, y []float64) float64 {
+// offChord returns how far points lie beside the chord between their neighbours, each as the
+// deviation of a single point.
+func offChord(x, y []float64) []float64 {
 	n := len(x)
-	if n < 3 {
-		return 0
-	}
-	d := make([]float64, 0, 64)
-	for i := max(2, n-64); i < n; i++ {
+	d := make([]float64, 0, min(n, most))
+	for i := max(2, n-most); i < n; i++ {
 		t := (x[i-1] - x[i-2]) / (x[i] - x[i-2])
 		off := y[i-1] - (1-t)*y[i-2] - t*y[i]
 		d = append(d, math.Abs(off)/math.Sqrt(1+t*t+(1-t)*(1-t)))
 	}
-	return 1.4826 * median(d)
+	return d
+}
+
+// noise returns the standard deviation of one point as reported, by the last so many points as looked at. Less than
+// three points show none. A curve bends most at its beginning, and that is no noise: so
+// the noise of a stretch is told by that stretch alone, and a few points before it.
+func (v *view) noise(points int) float64 {
+	n := min(len(v.off), max(3, int(float64(points)*v.mean)-2))
+	if n == 0 {
+		return 0
+	}
+	return 1.4826 * median(slices.Clone(v.off[len(v.off)-n:]))
 }
 
 // thin returns a curve with at most so many points: means over stretches of equal count.

@@ -44,12 +44,15 @@ const (
 )
 
 // amounts returns the amounts of a job by name, and the ratios that matter for how long
-// it takes; those that are not told are not there.
-func amounts(f *Features) map[string]float64 {
+// it takes, as logarithms; those that are not told are not there.
+func amounts(f *Features, p Progress) map[string]float64 {
 	all := map[string]float64{
 		"params": f.Params, "batch": f.Batch, "rate": f.Rate, "amount": f.Amount,
 		"tflops": f.TFLOPS, "gpus": f.GPUs, "nodes": f.Nodes,
 		"batch per gpu": ratio(f.Batch, f.GPUs), "tflops in all": f.TFLOPS * f.GPUs, "samples": f.Batch * f.Amount,
+	}
+	if p.told() {
+		all["elapsed"], all["done"], all["pace"] = p.Elapsed, p.Done, p.Elapsed/p.Done
 	}
 	for name, v := range f.Hyper {
 		all["hyper "+name] = math.Abs(v)
@@ -83,15 +86,16 @@ func fields(f *Features) map[string][]string {
 
 // learnEncoder learns words and amounts from past jobs. A column that is the same in nearly all of
 // them teaches nothing and is left out.
-func learnEncoder(past []*Past) *encoder {
+func learnEncoder(past []sample) *encoder {
 	e := &encoder{}
 	values := map[string][]float64{}
 	seen := map[wordColumn]int{}
 	groups := map[wordColumn]map[string]bool{} // that have it
 	all := map[string]bool{}
-	for _, p := range past {
+	for _, s := range past {
+		p := s.past
 		all[groupOf(p)] = true
-		for name, v := range amounts(&p.Features) {
+		for name, v := range amounts(&p.Features, s.progress) {
 			values[name] = append(values[name], v)
 		}
 		for column := range wordsOf(&p.Features) {
@@ -157,9 +161,9 @@ func (e *encoder) prepare() {
 }
 
 // encode returns a job as the learners see it.
-func (e *encoder) encode(f *Features) example {
+func (e *encoder) encode(f *Features, p Progress) example {
 	x := example{z: make([]float64, len(e.Amounts))}
-	have := amounts(f)
+	have := amounts(f, p)
 	for i, c := range e.Amounts {
 		if v, ok := have[c.Name]; ok {
 			x.z[i] = min(max((v-c.Mean)/c.Scale, -maxZ), maxZ)

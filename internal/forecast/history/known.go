@@ -67,7 +67,7 @@ func learnKnown(records []*Past) *known {
 		}
 		kind.Count++
 		k.Kinds[sortOf(f)] = kind
-		have := amounts(f)
+		have := amounts(f, Progress{})
 		for _, name := range checked {
 			if v, ok := have[name]; ok {
 				widen(k.All, name, v)
@@ -151,7 +151,7 @@ func (k *known) named(f *Features) bool {
 
 // beyond says which amounts are far outside of what was seen.
 func (k *known) beyond(f *Features) []string {
-	have := amounts(f)
+	have := amounts(f, Progress{})
 	kind := k.Kinds[sortOf(f)]
 	var why []string
 	for _, name := range checked {
@@ -213,7 +213,7 @@ func (m *Model) doubts(records []*Past) map[string]float64 {
 			}
 			less := r.Features
 			part.forget(&less)
-			d := m.parts.say(&less) - m.parts.say(&r.Features)
+			d := m.parts.say(&less, Progress{}) - m.parts.say(&r.Features, Progress{})
 			sum += d * d
 			n++
 		}

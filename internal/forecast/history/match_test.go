@@ -242,23 +242,31 @@ func TestMatchSaysHowManyOfItsLikeNeverGotThere(t *testing.T) {
 func TestMatchDoesNotDependOnTheOrderOfPastJobs(t *testing.T) {
 	t.Parallel()
 	goal := curve.Goal{Value: drop(1), Set: true}
-	past := family(12, drop, goal, gpt)
-	rapid.Check(t, func(t *rapid.T) {
-		c := shape(drop, 1000, rapid.Float64Range(0.05, 0.95).Draw(t, "part"), 60)
+	check := func(t rapid.TB, past, shuffled []history.Past, part float64) {
+		c := shape(drop, 1000, part, 60)
 		c.Goal = goal
 		query := history.Query{Curve: &c, Features: gpt}
 		want, err := history.NewPool(past).Match(query)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := history.NewPool(rapid.Permutation(past).Draw(t, "past")).Match(query)
+		got, err := history.NewPool(shuffled).Match(query)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("another order gives (-want +got)\n%s", diff)
 		}
+	}
+	few := family(7, drop, goal, gpt)
+	rapid.Check(t, func(t *rapid.T) {
+		check(t, few, rapid.Permutation(few).Draw(t, "past"), rapid.Float64Range(0.05, 0.95).Draw(t, "part"))
 	})
+	// From so many it is learned how they are best compared.
+	many := family(20, drop, goal, gpt)
+	backward := slices.Clone(many)
+	slices.Reverse(backward)
+	check(t, many, backward, 0.4)
 }
 
 func TestMatchScalesWithTheUnitOfWork(t *testing.T) {

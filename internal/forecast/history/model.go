@@ -40,6 +40,7 @@ type Card struct {
 	Groups     int       `json:"groups"`     // that were held out as a whole to judge it; 0 if single jobs were
 	Newest     time.Time `json:"newest"`     // when the last of them ended
 	Validation []Score   `json:"validation"` // how wrong each learner, and their blend, was about jobs that it had not seen
+	Running    []Score   `json:"running"`    // and about such jobs some way on; empty if too few past jobs tell that
 }
 
 // Score is how wrong a learner was about jobs that it had not seen, relative to how long they took.
@@ -67,42 +68,63 @@ type parts struct {
 	Known     *known     `json:"known"`
 	Mean      float64    `json:"mean"`
 	Scale     float64    `json:"scale"`
-	Weights   [3]float64 `json:"weights"` // of networks, forests, lines
 	Networks  []*network `json:"networks"`
 	Forests   []*forest  `json:"forests"`
 	Lines     []*line    `json:"lines"`
+	Begin     verdict    `json:"begin"` // on jobs that begin
+	Run       verdict    `json:"run"`   // on jobs that run; without residuals if too few past jobs tell their progress
+}
+
+// verdict is what the learners' words are worth.
+type verdict struct {
+	Weights   [3]float64 `json:"weights"`   // of networks, forests, lines
 	Residuals []float64  `json:"residuals"` // logarithm of the truth over the answer, in order
 }
 
 // Predict says how long a job takes in all of which elapsed seconds have been run. It refuses to
 // answer about a job that is unlike those that it has learned from.
 func (m *Model) Predict(f Features, elapsed float64) (Duration, error) {
+	return m.PredictAt(f, Progress{Elapsed: elapsed})
+}
+
+// PredictAt does so for a job of which it is also known how far it has come.
+func (m *Model) PredictAt(f Features, p Progress) (Duration, error) {
 	if err := m.parts.Known.check(&f); err != nil {
 		return Duration{}, err
 	}
 	d := Duration{Like: m.parts.Known.like(&f)}
 	var doubt float64
 	d.Unknown, doubt = m.parts.Known.untold(&f)
-	m.parts.band(&d, m.parts.say(&f), doubt, elapsed)
+	v := &m.parts.Begin
+	if !p.told() || len(m.parts.Run.Residuals) == 0 {
+		v.band(&d, m.parts.say(&f, Progress{}), doubt, p.Elapsed)
+		return d, nil
+	}
+	v = &m.parts.Run
+	v.band(&d, m.parts.say(&f, p), doubt, p.Elapsed)
 	return d, nil
 }
 
-// say returns the logarithm of the seconds.
-func (p *parts) say(f *Features) float64 {
-	x := p.Encoder.encode(f)
+// say returns the logarithm of the seconds. Of a job whose progress is told the verdict on running jobs counts.
+func (p *parts) say(f *Features, at Progress) float64 {
+	x := p.Encoder.encode(f, at)
+	w := p.Begin.Weights
+	if at.told() {
+		w = p.Run.Weights
+	}
 	words := len(p.Encoder.Words)
 	var way pass
 	sum := 0.0
 	for k := range p.Lines {
 		part := 0.0
-		if p.Weights[0] > 0 {
-			part += p.Weights[0] * p.Networks[k].run(&x, words, &way)
+		if w[0] > 0 {
+			part += w[0] * p.Networks[k].run(&x, words, &way)
 		}
-		if p.Weights[1] > 0 {
-			part += p.Weights[1] * p.Forests[k].run(&x, words)
+		if w[1] > 0 {
+			part += w[1] * p.Forests[k].run(&x, words)
 		}
-		if p.Weights[2] > 0 {
-			part += p.Weights[2] * p.Lines[k].run(&x, words)
+		if w[2] > 0 {
+			part += w[2] * p.Lines[k].run(&x, words)
 		}
 		sum += part / float64(len(p.Lines))
 	}
@@ -114,8 +136,8 @@ const longest = 25.0
 
 // band puts the interval around an answer: by how much answers were wrong, given that the job is not done
 // yet. doubt is the variance that comes from what is not known of the job.
-func (p *parts) band(d *Duration, mid, doubt, elapsed float64) {
-	r := p.Residuals
+func (v *verdict) band(d *Duration, mid, doubt, elapsed float64) {
+	r := v.Residuals
 	_, deviation := moments(r)
 	wider := math.Sqrt(1 + doubt/max(deviation*deviation, 1e-6))
 	at := func(k int) float64 {
@@ -133,7 +155,7 @@ func (p *parts) band(d *Duration, mid, doubt, elapsed float64) {
 	}
 	left := len(r) - first
 	if left < max(5, len(r)/50) {
-		p.late(d, elapsed, wider)
+		v.late(d, elapsed, wider)
 		return
 	}
 	// The (n+1)th parts of the list, so that one more job would fall between with the chance that is said.
@@ -148,8 +170,8 @@ func (p *parts) band(d *Duration, mid, doubt, elapsed float64) {
 
 // late is for a job that runs longer than nearly all were wrong by: the more it is over, the longer
 // it may still take, as the worst of the past residuals had it.
-func (p *parts) late(d *Duration, elapsed, wider float64) {
-	r := p.Residuals
+func (v *verdict) late(d *Duration, elapsed, wider float64) {
+	r := v.Residuals
 	tail := r[len(r)-max(len(r)/10, 2):]
 	over, _ := moments(tail)
 	over = max((over-tail[0])*wider, 0.05)
@@ -192,8 +214,8 @@ func (m *Model) UnmarshalJSON(text []byte) error {
 
 // sound reports whether all parts are there and fit together.
 func (p *parts) sound() bool {
-	if p.Encoder == nil || p.Known == nil || len(p.Residuals) == 0 || len(p.Lines) == 0 ||
-		len(p.Networks) != len(p.Lines) || len(p.Forests) != len(p.Lines) || !slices.IsSorted(p.Residuals) {
+	if p.Encoder == nil || p.Known == nil || len(p.Begin.Residuals) == 0 || len(p.Lines) == 0 ||
+		len(p.Networks) != len(p.Lines) || len(p.Forests) != len(p.Lines) || !slices.IsSorted(p.Begin.Residuals) || !slices.IsSorted(p.Run.Residuals) {
 		return false
 	}
 	inputs := p.Encoder.width()

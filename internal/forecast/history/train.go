@@ -20,13 +20,15 @@ const (
 // Train learns how long jobs take from those that have ended. Past jobs are split by
 // their groups into four parts; every learner is trained four times, each time without one
 // part, on which it is then judged. What the four say together is the model's answer, weighted by
-// that judgement. The same past jobs, in any order, and the same seed give the same model.
+// that judgement. A past job that has a curve and of which it is known when its points came is shown also as it
+// was some way on, so that the learners can go by the progress of a running job. The same past jobs, in any order, and the same seed give the same model.
 func Train(past []Past, seed uint64) (*Model, error) {
 	records := usable(past)
 	if len(records) < MinRecords {
 		return nil, fault.New(fault.NotFound, "no_history", "no history yet: %d of %d finished jobs", len(records), MinRecords)
 	}
-	t := &training{records: records, seed: seed, encoder: learnEncoder(records)}
+	t := &training{records: records, seed: seed, samples: samples(records)}
+	t.encoder = learnEncoder(t.samples)
 	t.split()
 	t.encode()
 	t.refuse()
@@ -59,10 +61,13 @@ type training struct {
 	encoder     *encoder
 	fold        []int // of each record
 	groups      int   // that are held out as a whole; 0 if records are
-	xs          []example
+	samples     []sample
+	xs          []example // of each sample
 	ys          []float64 // logarithms of seconds, with mean 0 and deviation 1
 	mean, scale float64
-	asked       []int // records about which a model that has not seen their fold would not refuse to answer
+	// Samples about which a model that has not seen their fold would not refuse to answer: of jobs
+	// that begin, and of jobs that run.
+	asked, running []int
 }
 
 // split deals the groups out to the folds, the large ones first, so that each fold gets about as many records.
@@ -119,9 +124,9 @@ func groupOf(p *Past) string {
 
 // encode prepares what the learners see.
 func (t *training) encode() {
-	for _, r := range t.records {
-		t.xs = append(t.xs, t.encoder.encode(&r.Features))
-		t.ys = append(t.ys, math.Log(r.Seconds))
+	for _, s := range t.samples {
+		t.xs = append(t.xs, t.encoder.encode(&s.past.Features, s.progress))
+		t.ys = append(t.ys, math.Log(s.past.Seconds))
 	}
 	t.mean, t.scale = moments(t.ys)
 	t.scale = max(t.scale, 1e-6) // all took equally long
@@ -130,9 +135,10 @@ func (t *training) encode() {
 	}
 }
 
-// refuse finds the records that are like those of other folds. By the others nobody is judged: about their
+// refuse finds the samples that are like those of other folds. By the others nobody is judged: about their
 // like the model will not answer.
 func (t *training) refuse() {
+	var strange [folds]*known
 	for k := range folds {
 		var others []*Past
 		for i, r := range t.records {
@@ -140,20 +146,28 @@ func (t *training) refuse() {
 				others = append(others, r)
 			}
 		}
-		known := learnKnown(others)
-		for i, r := range t.records {
-			if t.fold[i] == k && known.check(&r.Features) == nil {
-				t.asked = append(t.asked, i)
-			}
-		}
+		strange[k] = learnKnown(others)
 	}
-	if len(t.asked) < MinRecords { // all are unlike each other: then all count
-		t.asked = t.asked[:0]
-		for i := range t.records {
+	var all []int
+	for i, s := range t.samples {
+		refused := strange[t.fold[s.record]].check(&s.past.Features) != nil
+		switch {
+		case s.progress.told():
+			if !refused {
+				t.running = append(t.running, i)
+			}
+			continue
+		case !refused:
 			t.asked = append(t.asked, i)
 		}
+		all = append(all, i)
 	}
-	slices.Sort(t.asked)
+	if len(t.asked) < MinRecords { // all are unlike each other: then all count
+		t.asked = all
+	}
+	if len(t.running) < MinRecords {
+		t.running = nil
+	}
 }
 
 // learn trains all learners and judges them on what they were not shown.
@@ -183,7 +197,7 @@ func (t *training) learn(m *Model) {
 	// Training is stopped when the networks together were best.
 	best := 0
 	for s := range stopped {
-		if t.wrong(stopped[s]) < t.wrong(stopped[best]) {
+		if t.wrong(stopped[s], t.asked) < t.wrong(stopped[best], t.asked) {
 			best = s
 		}
 	}
@@ -191,13 +205,16 @@ func (t *training) learn(m *Model) {
 	for k := range folds {
 		m.parts.Networks = append(m.parts.Networks, networks[k][best])
 	}
-	t.judge(m, held)
+	m.Validation, m.parts.Begin = t.judge(held, t.asked)
+	if t.running != nil {
+		m.Running, m.parts.Run = t.judge(held, t.running)
+	}
 }
 
 // without returns the examples and targets that are not in a fold, and the numbers of those that are.
 func (t *training) without(fold int) (xs []example, ys []float64, out []int) {
-	for i, k := range t.fold {
-		if k == fold {
+	for i, s := range t.samples {
+		if t.fold[s.record] == fold {
 			out = append(out, i)
 			continue
 		}
@@ -206,13 +223,12 @@ func (t *training) without(fold int) (xs []example, ys []float64, out []int) {
 	return xs, ys, out
 }
 
-// judge weighs the learners by what they said of jobs that they had not seen, and keeps by how much
+// judge weighs the learners by what they said of samples that they had not seen, and returns by how much
 // they were wrong.
-func (t *training) judge(m *Model, held map[string][]float64) {
-	names := []string{mlp, trees, linear}
+func (t *training) judge(held map[string][]float64, which []int) ([]Score, verdict) {
 	blend := make([]float64, len(t.ys))
 	mix := func(w [3]float64) {
-		for i := range blend {
+		for _, i := range which {
 			blend[i] = w[0]*held[mlp][i] + w[1]*held[trees][i] + w[2]*held[linear][i]
 		}
 	}
@@ -222,22 +238,22 @@ func (t *training) judge(m *Model, held map[string][]float64) {
 		for b := range quarters + 1 - a {
 			w := [3]float64{float64(a) / quarters, float64(b) / quarters, float64(quarters-a-b) / quarters}
 			mix(w)
-			if e := t.wrong(blend); e < least {
+			if e := t.wrong(blend, which); e < least {
 				best, least = w, e
 			}
 		}
 	}
 	mix(best)
-	for i, name := range names {
-		m.Validation = append(m.Validation, t.score(name, held[name], best[i]))
+	var scores []Score
+	for i, name := range []string{mlp, trees, linear} {
+		scores = append(scores, t.score(name, held[name], which, best[i]))
 	}
-	m.Validation = append(m.Validation, t.score(Blend, blend, 1))
-	m.parts.Weights = best
-	residuals := make([]float64, 0, len(t.asked))
-	for _, i := range t.asked {
+	scores = append(scores, t.score(Blend, blend, which, 1))
+	residuals := make([]float64, 0, len(which))
+	for _, i := range which {
 		residuals = append(residuals, (t.ys[i]-blend[i])*t.scale)
 	}
-	m.parts.Residuals = thinned(residuals)
+	return scores, verdict{Weights: best, Residuals: thinned(residuals)}
 }
 
 // thinned puts residuals in order and keeps a thousand of them.
@@ -254,21 +270,21 @@ func thinned(r []float64) []float64 {
 	return out
 }
 
-// wrong is the mean of how far answers are from the truth, as factors. Those that are far off count as such, but not more:
+// wrong is the mean of how far answers about some samples are from the truth, as factors. Those that are far off count as such, but not more:
 // a few jobs that nobody could have told must not decide who is right about the others.
-func (t *training) wrong(said []float64) float64 {
+func (t *training) wrong(said []float64, which []int) float64 {
 	sum := 0.0
-	for _, i := range t.asked {
+	for _, i := range which {
 		sum += min(math.Abs(said[i]-t.ys[i])*t.scale, 0.5)
 	}
-	return sum / float64(len(t.asked))
+	return sum / float64(len(which))
 }
 
 // score sums up how wrong a learner was.
-func (t *training) score(name string, said []float64, weight float64) Score {
-	errs := make([]float64, 0, len(t.asked))
+func (t *training) score(name string, said []float64, which []int, weight float64) Score {
+	errs := make([]float64, 0, len(which))
 	within := 0
-	for _, i := range t.asked {
+	for _, i := range which {
 		e := math.Abs(math.Exp(min((said[i]-t.ys[i])*t.scale, 50)) - 1)
 		if e <= 0.25 {
 			within++

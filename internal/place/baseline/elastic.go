@@ -105,11 +105,6 @@ func (e Elastic) Plan(v *place.View) place.Plan {
 	if plan.Again = again; calm {
 		plan.Again = sooner(plan.Again, until)
 	}
-	if len(plan.Stops) > 0 && slices.ContainsFunc(pools, func(p *pool) bool { return p.out }) {
-		// Who was taken out had no room beside what is stopped now, and may stand before
-		// what is started instead: that is not left to run for as long as it likes.
-		plan.Again = sooner(plan.Again, v.Now.Add(time.Second))
-	}
 	return plan
 }
 

@@ -242,9 +242,18 @@ func TestEverythingEndsThatCan(t *testing.T) {
 				for _, r := range w.runs {
 					r.Stopping = false
 				}
+				// Nobody asks the policy while a job runs that never ends and nothing else
+				// happens. That one had the nodes for the whole year, also if the last plan,
+				// at the very end, gives them to another.
+				end, held := w.now.AddDate(1, 0, 0), 0
+				w.after = func(place.Plan) {
+					if w.now.Before(end) {
+						held = endless(w)
+					}
+				}
 				w.live(t)
 				for _, it := range w.line.Items() {
-					if onOneKind(w.table.Rooms(), it.Shape.Need) && endless(w) == 0 {
+					if onOneKind(w.table.Rooms(), it.Shape.Need) && held+endless(w) == 0 {
 						t.Fatalf("%s never ran", it.Job)
 					}
 				}

@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/place/offers"
 	"trainyard/internal/tenant"
 )
 
@@ -248,7 +249,7 @@ func (e *engine) hiring(w *wait, s *shape) (option, bool) {
 		return *w.hire, w.hire.hire
 	}
 	q := e.query(w, s)
-	best, ok := e.offers().first(&s.match.Need, &q)
+	best, ok := e.policy.offers.First(&s.match.Need, &q)
 	o := option{}
 	if ok {
 		o = e.hireOption(&best)
@@ -263,6 +264,15 @@ func (e *engine) hiring(w *wait, s *shape) (option, bool) {
 func (e *engine) hireOption(h *hire.Option) option {
 	return option{
 		hire: true, offer: h, nodes: h.Nodes, gpus: h.GPUs, ready: h.Start.Sub(e.view.Now), runs: h.Finish.Sub(h.Start), money: h.Money, shown: h.Money,
+	}
+}
+
+// takeOffers takes up what can be hired now. What was worked out for jobs with other
+// offers is dropped.
+func (e *engine) takeOffers() {
+	if o := e.policy.offers; o == nil || !o.Are(e.view.Offers) {
+		e.policy.offers = offers.New(e.view.Offers)
+		e.line.unprice()
 	}
 }
 

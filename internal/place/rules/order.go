@@ -15,8 +15,8 @@ import (
 // if there is one that is not in line.
 func (e *engine) inOrder(more *queue.Item) []*wait {
 	l := e.line
-	l.users.weigh(e.view.Usage)
-	l.projects.weigh(e.view.ProjectUsage)
+	l.users.Weigh(e.view.Usage)
+	l.projects.Weigh(e.view.ProjectUsage)
 	order := l.order
 	if more != nil && l.jobs[more.Job] == nil {
 		order = append(slices.Clone(order), e.more(more))
@@ -32,9 +32,9 @@ func (e *engine) inOrder(more *queue.Item) []*wait {
 // more describes a job that is not in line.
 func (e *engine) more(it *queue.Item) *wait {
 	l := e.line
-	w := newWait(it, &shape{of: it.Shape}, l.users.alien(it.User))
+	w := newWait(it, &shape{of: it.Shape}, l.users.Of(it.User))
 	if it.Project != "" {
-		w.project = l.projects.alien(it.Project)
+		w.project = l.projects.Of(it.Project)
 	}
 	for _, x := range e.view.Leases {
 		if x.Live() && x.Job == it.Job && it.Job != "" {
@@ -85,9 +85,9 @@ func compareWaits(a, b *wait) int {
 // less: between a quarter and four times. The fair share is the mean of all who have a
 // job here; each doubles what it counts for each share that was had beyond one's own.
 func (w *wait) weigh() {
-	over := w.user.over
+	over := w.user.Over
 	if w.project != nil {
-		over += w.project.over
+		over += w.project.Over
 	}
 	if over != w.over || w.excess == 0 {
 		w.over, w.excess = over, math.Exp2(min(max(over, -2), 2))
@@ -131,9 +131,9 @@ func (e *engine) describe(w *wait) (open bool) {
 	w.due = w.since.Add(e.cfg.Ageing)
 	w.wait = patience{}
 	if len(e.view.Offers) > 0 && !w.patient {
-		settled := false
-		if w.wait, settled = e.patienceOf(w); w.wait.share > 0 && w.wait.lasts < e.cfg.Ageing {
-			w.due = w.since.Add(w.wait.lasts)
+		p, settled := e.patienceOf(w)
+		if w.wait = p; p.share > 0 && p.lasts < e.cfg.Ageing {
+			w.due = w.since.Add(p.lasts)
 		}
 		open = open || !settled
 	}
@@ -199,7 +199,7 @@ func (e *engine) reference(s *shape) float64 {
 		}
 	}
 	if weakest == 0 && len(e.view.Offers) > 0 {
-		weakest = e.offers().fit(&s.match.Need).Slowest() / float64(max(s.match.Need.GPUs, 1))
+		weakest = e.policy.offers.Fit(&s.match.Need).Slowest() / float64(max(s.match.Need.GPUs, 1))
 	}
 	s.base, s.based = weakest, true
 	return weakest

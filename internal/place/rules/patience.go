@@ -39,7 +39,7 @@ type memory struct {
 // not settled as long as nothing can be hired for it: an offer may come.
 func (e *engine) patienceOf(w *wait) (p patience, settled bool) {
 	m := &e.policy.seen
-	if p, ok := m.of[w.it.Number]; ok {
+	if p, settled = m.of[w.it.Number]; settled {
 		return p, true
 	}
 	h, ok := e.hiring(w, e.shapeOf(w))

@@ -121,8 +121,8 @@ type host struct {
 // cheapest lists the jobs of a host, the one whose stop costs least for each of its GPUs first.
 func (e *engine) cheapest(h *host) []*victim {
 	if h.runs == nil {
-		for at := h.first; at > 0; at = e.victimed[at-1].next {
-			h.runs = append(h.runs, &e.victimed[at-1])
+		for at := h.first; at > 0; at = e.stoppable[at-1].next {
+			h.runs = append(h.runs, &e.stoppable[at-1])
 		}
 		slices.SortStableFunc(h.runs, func(a, b *victim) int {
 			return cmp.Compare(a.loss/float64(bits.OnesCount64(a.gpus)), b.loss/float64(bits.OnesCount64(b.gpus)))
@@ -160,7 +160,7 @@ func (e *engine) hosts() []*host {
 	e.listed = true
 	list := make([]host, 0, e.policy.hosts) // as many as the last time, mostly
 	of := make([]int32, len(e.view.Rooms))  // one more than its place in the list
-	e.victimed = make([]victim, 0, len(e.line.cheap))
+	e.stoppable = make([]victim, 0, len(e.line.cheap))
 	e.loosest(func(r *place.Running, at int32, gpus uint64, takes size) {
 		if of[at] == 0 {
 			o := &e.floor.open[at]
@@ -169,10 +169,10 @@ func (e *engine) hosts() []*host {
 		}
 		h := &list[of[at]-1]
 		v := victim{running: r, gpus: gpus, loss: e.loss(r, h.stock)}
-		e.victimed = append(e.victimed, v)
-		place := int32(len(e.victimed))
+		e.stoppable = append(e.stoppable, v)
+		place := int32(len(e.stoppable))
 		if h.last > 0 {
-			e.victimed[h.last-1].next = place
+			e.stoppable[h.last-1].next = place
 		} else {
 			h.first = place
 		}

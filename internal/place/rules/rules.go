@@ -14,6 +14,10 @@
 // their share later. A job that has waited for as long as hiring for it is worth goes
 // before all others of its priority; see patience. Like every policy this decides and
 // does nothing; from round to round it remembers what jobs cost on average.
+//
+// A yard changes little from one round to the next, so what is known of its rooms
+// (floor) and of its jobs (line) is kept and only brought up to date. That makes rounds
+// fast and changes no plan: a policy that has seen nothing before decides the same.
 package rules
 
 import (
@@ -23,6 +27,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/place/offers"
 	"trainyard/internal/queue"
 )
 
@@ -61,7 +66,7 @@ type Policy struct {
 	cfg    Config
 	seen   memory
 	rounds uint64
-	offers *offers
+	offers *offers.Offers
 	floor  floor
 	line   line
 
@@ -129,8 +134,8 @@ func (p *Policy) tidyUp() {
 type wait struct {
 	// what the order is made of stands together: every round reads it of every job
 	shape    *shape
-	user     *portion[id.User]
-	project  *portion[id.Project]
+	user     *queue.Portion[id.User]
+	project  *queue.Portion[id.Project]
 	base     float64 // by which jobs of equals are ordered
 	over     float64 // shares that its owner and its project had beyond their own
 	excess   float64 // by how much it has to stand back for that

@@ -235,7 +235,7 @@ func (e *engine) others(w *wait, s *shape, taken *option) []option {
 	if len(e.view.Offers) == 0 || !fleet.OnDemand.Allows(s.match.Need.Place) {
 		return nil
 	}
-	for _, h := range e.offers().fit(&s.match.Need).Best(e.query(w, s)) {
+	for _, h := range e.policy.offers.Fit(&s.match.Need).Best(e.query(w, s)) {
 		o := e.hireOption(&h)
 		o.bar = barred(a, &o)
 		if taken.hire && h.Offer.Name == taken.offer.Offer.Name {

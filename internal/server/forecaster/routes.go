@@ -181,7 +181,7 @@ func (f *Forecaster) fit(j *job.Job, s *metric.Series) *api.Fit {
 		f.mu.Unlock()
 		return nil
 	}
-	done := w.forecast.Done
+	done, made := w.forecast.Done, seconds(w.forecast.At)
 	f.mu.Unlock()
 	c := curve.Curve{Goal: goalOf(j)}
 	for _, p := range s.Points {
@@ -193,8 +193,11 @@ func (f *Forecaster) fit(j *job.Job, s *metric.Series) *api.Fit {
 		return nil
 	}
 	until := c.X[len(c.X)-1]
-	if done > 0 && done < 1 {
-		until /= done
+	for _, p := range slices.Backward(s.Points) { // where it was when the forecast was made
+		if p.At <= made && done > 0 && done < 1 {
+			until = max(until, p.Step/done)
+			break
+		}
 	}
 	d := curve.Fit(&c, until, fitPoints)
 	return &api.Fit{Step: d.X, Mid: d.Mid, Low: d.Low, High: d.High}

@@ -19,12 +19,14 @@ type Kind string
 
 // The kinds of lines.
 const (
-	Rule  Kind = "rule"  // the user's own
-	JSON  Kind = "json"  // a line that is a JSON object
-	Dict  Kind = "dict"  // a Python dictionary, as Hugging Face's Trainer prints
-	Bar   Kind = "tqdm"  // a progress bar
-	Keras Kind = "keras" // Keras's bar
-	Pairs Kind = "lines" // names and numbers
+	Rule Kind = "rule" // the user's own
+	JSON Kind = "json" // a line that is a JSON object
+	Dict Kind = "dict" // a Python dictionary
+	// Logged is a dictionary without a step, as Hugging Face's Trainer prints, to which its bar told the step.
+	Logged Kind = "logged"
+	Bar    Kind = "tqdm"  // a progress bar
+	Keras  Kind = "keras" // Keras's bar
+	Pairs  Kind = "lines" // names and numbers
 )
 
 // maxSegment is how long a line may be that is looked at: longer ones hold data, not words.
@@ -107,7 +109,7 @@ func (p *Parser) Flush(emit Emit) {
 		if b := p.bars.finest(); b != nil {
 			r.Step = reading.Told(b.step())
 		}
-		emit(Dict, r)
+		emit(Logged, r)
 	}
 }
 
@@ -136,7 +138,7 @@ func (p *Parser) bar(b drawn, emit Emit) {
 		w := *p.waiting
 		p.waiting = nil
 		w.Step = r.Step
-		emit(Dict, w)
+		emit(Logged, w)
 	}
 	if !r.Empty() {
 		emit(Bar, r)

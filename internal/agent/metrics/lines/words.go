@@ -56,12 +56,15 @@ var (
 // Nor is how fast a program is.
 func IsCount(name string) bool {
 	name = strings.ToLower(name)
+	for _, part := range []string{"train/", "eval/"} { // as TensorBoard is told by Hugging Face's Trainer
+		name = strings.TrimPrefix(name, part)
+	}
 	for _, list := range [][]string{counts, stepNames, totalNames, epochNames, timeNames} {
 		if slices.Contains(list, name) {
 			return true
 		}
 	}
-	return strings.HasSuffix(name, "_per_second") || strings.HasSuffix(name, "_runtime")
+	return strings.HasSuffix(name, "_per_second") || strings.HasSuffix(name, "runtime")
 }
 
 func isWrapper(name string) bool { return slices.Contains(wrappers, strings.ToLower(name)) }

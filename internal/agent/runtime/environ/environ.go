@@ -4,9 +4,12 @@
 package environ
 
 import (
+	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
+
+	"trainyard/internal/job"
 )
 
 // agentAddress is where the agent hears what programs measure.
@@ -76,4 +79,16 @@ func Distributed(rank, perNode int, nodes []string, port int) map[string]string 
 		"PET_NNODES": count, "PET_NODE_RANK": n, "PET_NPROC_PER_NODE": each,
 		"PET_MASTER_ADDR": first, "PET_MASTER_PORT": at,
 	}
+}
+
+// Target is what a job is to reach, as JSON; empty if it says nothing.
+func Target(t *job.Target) string {
+	if t == nil {
+		return ""
+	}
+	text, err := json.Marshal(t)
+	if err != nil {
+		return "" // a number that JSON does not have: nothing can reach it
+	}
+	return string(text)
 }

@@ -1,4 +1,7 @@
-package rules
+// Package offers keeps what can be hired ready to be compared with many jobs: which
+// offers a need fits on, and which is best for jobs that are much alike. The policy rules
+// asks it for every job that might be hired for.
+package offers
 
 import (
 	"math"
@@ -10,10 +13,9 @@ import (
 	"trainyard/internal/job"
 )
 
-// offers is what can be hired, made ready to be compared with many jobs. It is kept
-// from round to round as long as the offers are the same.
-type offers struct {
-	of        []fleet.Offer // as the view had them
+// Offers is what can be hired. What was asked once is remembered.
+type Offers struct {
+	of        []fleet.Offer // as they were given
 	list      []fleet.Offer
 	catalogue *hire.Catalogue
 	fits      map[fleet.Need]*hire.Fit
@@ -40,27 +42,24 @@ type alone struct {
 // maxChoices bounds what is remembered.
 const maxChoices = 1 << 16
 
-// takeOffers takes up what can be hired now. What was worked out for jobs with other
-// offers is dropped.
-func (e *engine) takeOffers() {
-	o := e.policy.offers
-	if o != nil && len(o.of) == len(e.view.Offers) && (len(o.of) == 0 || &o.of[0] == &e.view.Offers[0]) && len(o.choices) < maxChoices {
-		return
-	}
-	o = &offers{of: e.view.Offers, list: slices.Clone(e.view.Offers), fits: map[fleet.Need]*hire.Fit{}, choices: map[choice]int{}, alone: map[alone]*hire.Fit{}}
+// New makes offers ready. They must not be changed after that.
+func New(list []fleet.Offer) *Offers {
+	o := &Offers{of: list, list: slices.Clone(list), fits: map[fleet.Need]*hire.Fit{}, choices: map[choice]int{}, alone: map[alone]*hire.Fit{}}
 	for i := range o.list {
 		o.list[i].TFLOPS = o.list[i].Speed() // what is reached, as of the yard's own nodes
 	}
 	o.catalogue = hire.NewCatalogue(o.list, nil)
-	e.policy.offers = o
-	e.line.unprice()
+	return o
 }
 
-// offers returns what can be hired now.
-func (e *engine) offers() *offers { return e.policy.offers }
+// Are reports whether these are the offers that were made ready: the very same list. It
+// is also not so when too much is remembered.
+func (o *Offers) Are(list []fleet.Offer) bool {
+	return len(o.of) == len(list) && (len(list) == 0 || &o.of[0] == &list[0]) && len(o.choices) < maxChoices
+}
 
-// fit compares a need with all offers.
-func (o *offers) fit(need *fleet.Need) *hire.Fit {
+// Fit compares a need with all offers.
+func (o *Offers) Fit(need *fleet.Need) *hire.Fit {
 	plain := *need
 	plain.Avoid = "" // nobody has failed there yet
 	f, ok := o.fits[plain]
@@ -71,11 +70,11 @@ func (o *offers) fit(need *fleet.Need) *hire.Fit {
 	return f
 }
 
-// first returns the best way to hire for a job. Which offer that is, is looked up
+// First returns the best way to hire for a job. Which offer that is, is looked up
 // for jobs that are much alike; what it comes to is reckoned for each.
-func (o *offers) first(need *fleet.Need, q *hire.Query) (hire.Option, bool) {
+func (o *Offers) First(need *fleet.Need, q *hire.Query) (hire.Option, bool) {
 	if q.Takes != nil || q.Stage != nil {
-		return o.fit(need).First(*q)
+		return o.Fit(need).First(*q)
 	}
 	plain := *need
 	plain.Avoid = ""
@@ -84,7 +83,7 @@ func (o *offers) first(need *fleet.Need, q *hire.Query) (hire.Option, bool) {
 	if !known {
 		like := *q // one of them for all, whoever asks first
 		like.Run = job.Seconds(math.Exp((float64(key.length) + 0.5) / 20))
-		best, ok := o.fit(need).First(like)
+		best, ok := o.Fit(need).First(like)
 		if at = -1; ok {
 			at = slices.IndexFunc(o.list, func(of fleet.Offer) bool { return of.Name == best.Offer.Name })
 		}

@@ -1,0 +1,97 @@
+package history
+
+import (
+	"math"
+
+	"trainyard/internal/forecast/curve"
+)
+
+// Progress is how far a running job has come.
+type Progress struct {
+	Elapsed float64 // seconds that it has run
+	Done    float64 // part of the way to its end, as Way has it; 0 if that is not known
+}
+
+// told reports whether a learner can make use of it.
+func (p Progress) told() bool {
+	return finite(p.Elapsed) && p.Elapsed > 0 && p.Done > 0 && p.Done <= 1
+}
+
+// Way returns which part of its way a curve has come: of the work that it will do in all if that is said,
+// and else of the way from its first value to the goal, in logarithms where all are positive. It is 0 if neither
+// is known. The way is not even: a job may have come nine tenths of it in a third of its time. How that goes is
+// for the learners to learn.
+func Way(c *curve.Curve) float64 {
+	n := min(len(c.X), len(c.Y))
+	if n == 0 {
+		return 0
+	}
+	if c.Total > 0 {
+		return part(c.X[n-1] / c.Total)
+	}
+	if !c.Goal.Set || n < 2 {
+		return 0
+	}
+	first, goal := c.Y[0], c.Goal.Value
+	now := median([]float64{c.Y[n-1], c.Y[max(n-2, 1)], c.Y[max(n-3, 1)]})
+	if first > 0 && goal > 0 && now > 0 {
+		first, goal, now = math.Log(first), math.Log(goal), math.Log(now)
+	}
+	if first == goal {
+		return 0
+	}
+	return part((now - first) / (goal - first))
+}
+
+// part keeps a part of a way within what can be told from nothing and from all.
+func part(v float64) float64 {
+	if math.IsNaN(v) {
+		return 0
+	}
+	return min(max(v, 0.01), 1)
+}
+
+// moments of a past job's life that learners are shown besides its beginning.
+var shownAt = []float64{0.3, 0.7}
+
+// snapshots returns how far a past job had come at some moments of its life.
+func snapshots(p *Past) []Progress {
+	n := min(len(p.Curve.X), len(p.Curve.Y), len(p.At))
+	var out []Progress
+	for _, moment := range shownAt {
+		k := 0
+		for k < n && p.At[k] <= moment*p.Seconds {
+			k++
+		}
+		if k < 2 {
+			continue
+		}
+		c := p.Curve
+		c.X, c.Y = c.X[:k], c.Y[:k]
+		if s := (Progress{Elapsed: p.At[k-1], Done: Way(&c)}); s.told() {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// sample is a past job as it was at a moment: at its beginning, or some way on.
+type sample struct {
+	record   int // number of the past job
+	past     *Past
+	progress Progress
+}
+
+// samples returns the past jobs as they began, and after those as they ran.
+func samples(records []*Past) []sample {
+	var list []sample
+	for i, r := range records {
+		list = append(list, sample{record: i, past: r})
+	}
+	for i, r := range records {
+		for _, p := range snapshots(r) {
+			list = append(list, sample{record: i, past: r, progress: p})
+		}
+	}
+	return list
+}
