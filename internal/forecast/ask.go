@@ -49,6 +49,7 @@ type Answer struct {
 	x       float64        // work done
 	said    logs
 	blind   [count]bool
+	points  int // of the curve
 	few     bool
 	wide    float64
 }
@@ -92,7 +93,7 @@ func met(c *curve.Curve) bool { return slices.ContainsFunc(c.Y, c.Goal.Met) }
 // hear asks every method that can answer.
 func (a *Answer) hear(c *Case, l *Library, before time.Time) {
 	points := len(c.Curve.X)
-	a.few = points > 0 && points < 3
+	a.points, a.few = points, points > 0 && points < 3
 	soonest := 0.0 // no goal is reached before the next point
 	if points > 1 && c.Curve.Goal.Set {
 		gap := c.Curve.X[points-1] - c.Curve.X[points-2]
@@ -188,6 +189,10 @@ func (a *Answer) weigh(r *rule, c *Case) {
 		where = begun
 	}
 	b := r.bounds(class, kind, where, doubt(a.wide))
+	if b.guess && a.Class == ClassAlone { // the first points of a curve say little of how it goes on
+		more := math.Log1p(5 / float64(max(a.points, 1)))
+		b.low, b.high = b.low-more, b.high+more
+	}
 	a.Left, a.Guess, a.Records, a.Covered = b.apply(mid), b.guess, b.records, r.held[class].share()
 	a.never(&w)
 	if goal && total > 0 {

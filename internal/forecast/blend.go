@@ -18,7 +18,7 @@ const (
 
 // methods are those that are weighed against each other, with the error that each is
 // thought to have before the yard has a record: the median of the logarithm of what was left
-// over what was said. Matching, curves and durations are as research/ml.md measured them at
+// over what was said. Matching, curves and durations are as they were measured on public curves at
 // about half of the way; a duration is trusted less than its figure there, which is from
 // benchmarks that everybody runs in the same way. Declared steps are nearly exact as long as the
 // program keeps its word.
@@ -70,10 +70,10 @@ const (
 
 // classes are the classes with the width of the interval before the yard has a record:
 // how many times the low end the high end is. For jobs with their like, and those with
-// their curve alone, it is the greater of the two widths that held in four of five cases in
-// research/ml.md (2.6 and 7.3). Half of the jobs of a large cluster ended within a factor of 2 of the last of
-// their size (ibid., Philly), which for four of five makes a factor of 4 both ways. Declared
-// steps have no figure there; 2 is well above the 1.4 that curves with regular steps had.
+// their curve alone, it is the greater of the two widths that held in four of five cases on public
+// curves of MLPerf and nanoGPT (2.6 and 7.3). Half of the jobs of a large cluster, Philly, ended within a
+// factor of 2 of the last of their size, which for four of five makes a factor of 4 both ways. Declared
+// steps have no such figure; 2 is well above the 1.4 that curves with regular steps had.
 var classes = [...]struct {
 	class Class
 	width float64

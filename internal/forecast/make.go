@@ -151,7 +151,7 @@ func (m *maker) mean() (pace, string) {
 			worked -= s.Setup
 		}
 	}
-	if done <= 0 || worked <= 0 {
+	if done <= 0 || worked < firstWait {
 		return pace{}, ""
 	}
 	return pace{perUnit: worked / done, interval: worked, points: 1}, "in the mean of all its runs"

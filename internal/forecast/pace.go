@@ -97,19 +97,37 @@ func during(points []metric.Point, s *Stretch) []metric.Point {
 	return points[:end]
 }
 
-// paces returns the pace of each stretch by the points heard in it. The first stretch
-// begins with no work done, so that its beginning counts as a point where the program
-// itself began.
+// paces returns the pace of each stretch by the points heard in it.
 func paces(points []metric.Point, runs []Stretch) []pace {
 	all := make([]pace, len(runs))
 	for i := range runs {
 		heard := during(points, &runs[i])
 		if i == 0 && len(heard) == 1 && heard[0].Step > 0 {
-			heard = []metric.Point{{At: unix(runs[0].From) + runs[0].Setup}, heard[0]}
+			all[i] = sinceStart(heard[0], unix(runs[0].From)+runs[0].Setup)
+			continue
 		}
 		all[i] = measure(heard)
 	}
 	return all
+}
+
+// A program imports and loads before it works.
+const (
+	loads     = 20.0 // seconds that this takes as a rule
+	firstWait = 60.0 // seconds after which a single point counts; before that the second is waited for
+)
+
+// sinceStart returns the pace of a program of which a single point was heard. It began with no work
+// done, but how much of its time went into loading nobody knows: between nothing and half.
+func sinceStart(p metric.Point, began float64) pace {
+	took := p.At - began
+	if took < firstWait {
+		return pace{points: 1}
+	}
+	began += min(loads, took/2)
+	out := measure([]metric.Point{{At: began}, p})
+	out.spread = math.Log(took / (p.At - began))
+	return out
 }
 
 // unix returns a time as points have it.

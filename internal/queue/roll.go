@@ -77,7 +77,8 @@ func (l *Line) Items() []*Item {
 }
 
 // Stays hands out the waiting jobs by order of submission, each with the count of its
-// stay in the line. While that is the same, nothing about the job has changed.
+// stay in the line. While that is the same, its item is as it was: one that changes leaves
+// the line and comes back.
 func (l *Line) Stays(yield func(stay uint64, it *Item) bool) {
 	for i := range l.roll.list {
 		if e := &l.roll.list[i]; e.item != nil && !yield(e.stay, e.item) {

@@ -221,11 +221,6 @@ func TestForecastsOfRealTrainings(t *testing.T) {
 		}
 		table += fmt.Sprintf("%-12s %4s %5.1fs %4.0f%% %5.1fs %5.1fs %5.1fs %5.1fs %s\n", strings.TrimSuffix(tr.kind, ".yaml"), tr.seed, took,
 			100*(took-truth)/took, f.Remaining.Low, f.Remaining.Mid, f.Remaining.High, truth, mark)
-		if v := os.Getenv("J_DEBUG"); v != "" { // JTEMP
-			for _, f := range tr.said { // JTEMP
-				t.Logf("   %s %s %.0f%% %.1f %.1f %.1f of %.1f %s done %.2f never %.2f", tr.kind, tr.seed, 100*f.At.Sub(tr.began).Seconds()/took, f.Remaining.Low, f.Remaining.Mid, f.Remaining.High, tr.end.Sub(f.At).Seconds(), f.Basis, f.Done, f.Never) // JTEMP
-			} // JTEMP
-		} // JTEMP
 	}
 	t.Logf("%d of %d intervals held what was left (part: of the time since the first point, when it was foretold):\n%s", held, len(all), table)
 	if 10*held < 7*len(all) {

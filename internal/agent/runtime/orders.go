@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trainyard/internal/agent/runtime/fifo"
 	"trainyard/internal/job"
 )
 
@@ -60,7 +61,7 @@ func askStop(dir string, mode job.StopMode) error {
 			return err
 		}
 	}
-	return poke(filepath.Join(dir, controlPipe), "s")
+	return fifo.Poke(filepath.Join(dir, controlPipe), "s")
 }
 
 // asked is the order that the stop file holds, if any.

@@ -232,23 +232,3 @@ func lockHolder(dir string) (int, error) {
 	}
 	return int(lk.Pid), nil
 }
-
-// poke writes to a named pipe. If nobody has it open, or it is full, that is no
-// error: who opens it, or finds it full, looks at everything.
-func poke(path, text string) error {
-	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("open %s: %w", path, err)
-	}
-	_, err = unix.Write(fd, []byte(text))
-	if cerr := unix.Close(fd); err == nil {
-		err = cerr
-	}
-	if err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EPIPE) {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
-}

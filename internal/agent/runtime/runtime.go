@@ -18,6 +18,7 @@ import (
 
 	"trainyard/internal/agent/runtime/cgroup"
 	"trainyard/internal/agent/runtime/environ"
+	"trainyard/internal/agent/runtime/fifo"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
@@ -149,7 +150,7 @@ func (r *Runtime) open() error {
 		return errors.Join(err, lock.Close())
 	}
 	path := filepath.Join(r.dir, eventsPipe)
-	if err := mkfifo(path); err != nil {
+	if err := fifo.Make(path); err != nil {
 		return errors.Join(err, lock.Close())
 	}
 	events, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
@@ -170,13 +171,6 @@ func lockSoon(f *os.File) error {
 		}
 		pause(20 * time.Millisecond)
 	}
-}
-
-func mkfifo(path string) error {
-	if err := unix.Mkfifo(path, 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("make the pipe %s: %w", path, err)
-	}
-	return nil
 }
 
 // Close ends the agent's side: the runs go on, and another Runtime on the same

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"trainyard/internal/agent/runtime/fifo"
 	"trainyard/internal/agent/runtime/tree"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
@@ -120,7 +121,7 @@ func fillRunDir(dir string, rec record) error {
 	if err := writeJSON(filepath.Join(dir, launchFile), rec, true); err != nil {
 		return err
 	}
-	if err := mkfifo(filepath.Join(dir, controlPipe)); err != nil {
+	if err := fifo.Make(filepath.Join(dir, controlPipe)); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, outputFile), nil, 0o600)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trainyard/internal/agent/runtime/cgroup"
+	"trainyard/internal/agent/runtime/fifo"
 	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/clock"
 	"trainyard/internal/job"
@@ -161,7 +162,7 @@ func (s *supervisor) record() {
 	if err := writeState(context.Background(), s.dir, s.state, s.complain); err != nil {
 		s.complain(err)
 	}
-	if err := poke(filepath.Join(s.data, eventsPipe), filepath.Base(s.dir)+"\n"); err != nil {
+	if err := fifo.Poke(filepath.Join(s.data, eventsPipe), filepath.Base(s.dir)+"\n"); err != nil {
 		s.complain(err)
 	}
 }

@@ -63,16 +63,16 @@ type Duration struct {
 
 // parts are what the answers depend on.
 type parts struct {
-	Format    int        `json:"format"`
-	Encoder   *encoder   `json:"encoder"`
-	Known     *known     `json:"known"`
-	Mean      float64    `json:"mean"`
-	Scale     float64    `json:"scale"`
-	Networks  []*network `json:"networks"`
-	Forests   []*forest  `json:"forests"`
-	Lines     []*line    `json:"lines"`
-	Begin     verdict    `json:"begin"` // on jobs that begin
-	Run       verdict    `json:"run"`   // on jobs that run; without residuals if too few past jobs tell their progress
+	Format   int        `json:"format"`
+	Encoder  *encoder   `json:"encoder"`
+	Known    *known     `json:"known"`
+	Mean     float64    `json:"mean"`
+	Scale    float64    `json:"scale"`
+	Networks []*network `json:"networks"`
+	Forests  []*forest  `json:"forests"`
+	Lines    []*line    `json:"lines"`
+	Begin    verdict    `json:"begin"` // on jobs that begin
+	Run      verdict    `json:"run"`   // on jobs that run; without residuals if too few past jobs tell their progress
 }
 
 // verdict is what the learners' words are worth.
@@ -95,13 +95,11 @@ func (m *Model) PredictAt(f Features, p Progress) (Duration, error) {
 	d := Duration{Like: m.parts.Known.like(&f)}
 	var doubt float64
 	d.Unknown, doubt = m.parts.Known.untold(&f)
-	v := &m.parts.Begin
-	if !p.told() || len(m.parts.Run.Residuals) == 0 {
-		v.band(&d, m.parts.say(&f, Progress{}), doubt, p.Elapsed)
-		return d, nil
+	if p.told() && len(m.parts.Run.Residuals) > 0 {
+		m.parts.Run.band(&d, m.parts.say(&f, p), doubt, p.Elapsed)
+	} else {
+		m.parts.Begin.band(&d, m.parts.say(&f, Progress{}), doubt, p.Elapsed)
 	}
-	v = &m.parts.Run
-	v.band(&d, m.parts.say(&f, p), doubt, p.Elapsed)
 	return d, nil
 }
 
