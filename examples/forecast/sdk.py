@@ -6,7 +6,6 @@ The same program runs without a yard: nothing is told then.
 import argparse
 import json
 import os
-import pathlib
 import sys
 
 import trainyard
@@ -29,13 +28,12 @@ def main():
     opt = args.parse_args()
 
     training = Training(opt.seed, pause=opt.pause)
-    folder = trainyard.checkpoint_dir(pathlib.Path("checkpoint"))
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "training.json"
+    path = trainyard.checkpoint_dir("checkpoint") / "training.json"
     if path.exists():
         training.restore(json.loads(path.read_text()))
         trainyard.checkpoint_restored(path, training.steps)
-        print(f"goes on from step {training.steps}", flush=True)
+    trainyard.stopping()  # from now on it is told to stop instead of being ended
+    print("begins" if not training.steps else f"goes on from step {training.steps}", flush=True)
     while training.steps < opt.steps:
         if trainyard.stopping():
             save(path, training)

@@ -12,6 +12,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/metric"
 )
 
 const (
@@ -39,6 +40,7 @@ type curve struct {
 	gatherer *gather.Gatherer
 	ended    bool
 	complete bool // the run has ended and all of it has been read
+	warned   bool // that it has more metrics than are kept
 }
 
 // curvesLoop reads the metrics of the runs whose first rank is here, and sends them.
@@ -94,6 +96,10 @@ func (a *Agent) pollCurves(ctx context.Context) {
 		}
 		c.ended = st.State == job.RunEnded // asked before reading: what is read after the end is the whole rest
 		a.trouble(metricsOf(st.Run), a.read(ctx, c))
+		if c.gatherer.Dropped() > 0 && !c.warned {
+			c.warned = true
+			a.log.Warn("a run has more metrics than are kept", "run", st.Run, "kept", metric.MaxSeries)
+		}
 	}
 	for run := range a.curves.runs {
 		if !here[run] {

@@ -108,7 +108,7 @@ func TestAProgramThatStallsIsTold(t *testing.T) {
 func TestACurveIsStillThereAfterTheServerWas(t *testing.T) {
 	t.Parallel()
 	s := newSeer(t)
-	j := s.train(t, "job.yaml", "python3", "--epochs 60 --steps 10")
+	j := s.train(t, "job.yaml", "python3", "--epochs 60 --steps 10 --pause 0.06")
 	before := s.awaitCurve(t, j, "val_loss", 8)
 	if err := s.Server().Kill(); err != nil {
 		t.Fatal(err)
@@ -123,6 +123,13 @@ func TestACurveIsStillThereAfterTheServerWas(t *testing.T) {
 	if after.Points[0].Step != 1 || !slices.EqualFunc(before.Points, after.Points[:len(before.Points)], samePoint) {
 		t.Errorf("the curve was\n%v\nand after the restart of the server is\n%v", before.Points, after.Points)
 	}
+	s.await(t, "it is foretold again", func() bool {
+		f, err := s.client.Forecast(t.Context(), j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.Basis == job.BasisSteps && f.Done >= before.Step/60
+	})
 	s.succeed(t, "wait", string(j))
 	whole := s.awaitCurve(t, j, "val_loss", 60)
 	checkCurve(t, &whole, 1, 60)
@@ -135,7 +142,7 @@ func samePoint(a, b api.MetricPoint) bool {
 func TestTheCurveOfAPausedJobGoesOn(t *testing.T) {
 	t.Parallel()
 	s := newSeer(t)
-	j := s.train(t, "sdk.yaml", "python3", "--steps 500")
+	j := s.train(t, "sdk.yaml", "python3", "--steps 600")
 	s.awaitCurve(t, j, "val_loss", 150)
 	s.succeed(t, "pause", string(j))
 	s.awaitState(t, string(j), job.Paused)
@@ -143,16 +150,24 @@ func TestTheCurveOfAPausedJobGoesOn(t *testing.T) {
 	before := s.curve(t, j, "val_loss")
 	s.succeed(t, "resume", string(j))
 	s.awaitEvent(t, j, "job.checkpoint_restored")
-	s.awaitCurve(t, j, "val_loss", before.Step+100)
-	if f, err := s.client.Forecast(t.Context(), j); err != nil || f.Done < 0.3 {
-		t.Errorf("after the pause %.0f %% of the work are done (%v, %s), and %g steps of 500 were before it", 100*f.Done, err, f.Why, before.Step)
+	resumed := time.Now()
+	var f api.Forecast
+	s.await(t, "it is foretold again", func() bool {
+		var err error
+		if f, err = s.client.Forecast(t.Context(), j); err != nil {
+			t.Fatal(err)
+		}
+		return f.At.After(resumed) && f.Informed()
+	})
+	if f.Done < before.Step/600 || f.Basis != job.BasisSteps {
+		t.Errorf("after the pause it is foretold by %s that %.0f %% of it are done (%s), and before it %g steps of 600 were", f.Basis, 100*f.Done, f.Why, before.Step)
 	}
 	s.succeed(t, "wait", string(j))
 	if d := s.job(t, string(j)); d.State != job.Succeeded || len(d.Runs) != 2 {
 		t.Errorf("the job is %s after %d runs (%s)", d.State, len(d.Runs), d.Reason)
 	}
-	whole := s.awaitCurve(t, j, "val_loss", 500)
-	checkCurve(t, &whole, 10, 500)
+	whole := s.awaitCurve(t, j, "val_loss", 600)
+	checkCurve(t, &whole, 10, 600)
 	if whole.Source != "SDK" {
 		t.Errorf("the curve is from %q", whole.Source)
 	}

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -14,7 +15,9 @@ import (
 const (
 	maxDepth   = 8
 	maxEntries = 20_000 // looked at in one search
+	maxFolder  = 2000   // of one folder: there are data in one that has more
 	maxFiles   = 200    // read
+	bigSearch  = 5000   // entries from which on a search is made more seldom
 )
 
 // notHere are folders in which nobody's metrics are.
@@ -71,15 +74,32 @@ func (g *Gatherer) find() error {
 	for _, root := range g.run.Roots {
 		errs = append(errs, g.search(root, "", 0, &left))
 	}
+	if g.again = scanEvery; left < maxEntries-bigSearch {
+		g.again = 6 * scanEvery
+	}
 	return errors.Join(errs...)
+}
+
+// entriesOf lists a folder, or as much of it as is looked at, sorted.
+func entriesOf(path string) (entries []fs.DirEntry, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if entries, err = f.ReadDir(maxFolder); errors.Is(err, io.EOF) {
+		err = nil
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return entries, err
 }
 
 // search looks into one folder and those in it. It follows no links.
 func (g *Gatherer) search(root, rel string, depth int, left *int) error {
-	entries, err := os.ReadDir(filepath.Join(root, filepath.FromSlash(rel)))
+	entries, err := entriesOf(filepath.Join(root, filepath.FromSlash(rel)))
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+			return nil // what a program keeps to itself is no trouble
 		}
 		return err
 	}

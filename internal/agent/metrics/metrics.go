@@ -63,6 +63,7 @@ type Gatherer struct {
 	files   map[string]*watched
 	globs   []string // patterns of files that the user's rules name
 	scanned time.Time
+	again   time.Duration // after which files are looked for again
 	budget  int
 
 	series   map[string]*series
@@ -107,8 +108,13 @@ func New(run Run) (*Gatherer, error) {
 func (g *Gatherer) Poll(now time.Time, ended bool) (more bool, err error) {
 	g.now, g.budget = seconds(now), fileBytes
 	behind, err := g.output.poll(g, ended)
-	errs := []error{err, g.told.poll(g), g.got.poll(g)}
-	if ended || g.scanned.IsZero() || now.Sub(g.scanned) >= scanEvery {
+	errs := []error{err}
+	for _, t := range []*told{g.told, g.got} {
+		rest, err := t.poll(g)
+		behind = behind || rest
+		errs = append(errs, err)
+	}
+	if ended || g.scanned.IsZero() || now.Sub(g.scanned) >= g.again {
 		g.scanned = now
 		errs = append(errs, g.find())
 	}

@@ -406,3 +406,87 @@ func TestTimesOfRowsThatHaveNone(t *testing.T) {
 		t.Errorf("rows of a file that was first seen after 100 s: %s", diff)
 	}
 }
+
+func TestALargeWorkingDirectoryIsSearchedWithinBounds(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	p.now = p.now.Add(time.Second)
+	for i := range maxFolder + 500 {
+		p.write(fmt.Sprintf("work/data/%05d.txt", i), "")
+	}
+	p.write("work/runs/metrics.csv", "step,loss\n1,5\n")
+	left := maxEntries
+	if err := p.g.search(filepath.Join(p.work, "work"), "", 0, &left); err != nil {
+		t.Fatal(err)
+	}
+	if looked := maxEntries - left; looked > maxFolder+10 {
+		t.Errorf("%d entries were looked at", looked)
+	}
+	p.poll()
+	p.expect("loss", "1=5 from table (runs/metrics.csv)")
+}
+
+func FuzzFiles(f *testing.F) {
+	for _, name := range []string{"lightning-metrics.csv", "keras-training.csv", "trainer_state.json", "keras-train.tfevents"} {
+		text, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Add([]byte("1794744010000 0.5 1\n1794744011000 nan 2\n"))
+	f.Add([]byte(`{"step": 1, "at": 5, "metrics": {"loss": "NaN"}, "note": "x"}` + "\n" + `{"done": "Infinity", "total": -1}` + "\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for kind := events; kind <= unknown; kind++ {
+			w := newWatched("x", "mlruns/0/1/metrics/m", kind, false)
+			if w.reader == nil && !w.tell(text) {
+				continue
+			}
+			// All at once, and in two pieces.
+			_, used, err := w.reader.decode(text)
+			if used < 0 || used > len(text) {
+				t.Fatalf("format %d: used %d of %d, %v", kind, used, len(text), err)
+			}
+			if _, rest, err := w.reader.decode(text[used:]); rest < 0 || rest > len(text)-used {
+				t.Fatalf("format %d: then used %d, %v", kind, rest, err)
+			}
+		}
+		g := &Gatherer{run: Run{Run: "j1.1", Epoch: 1}, now: 2e9, files: map[string]*watched{}, series: map[string]*series{}}
+		for _, sdk := range []bool{true, false} {
+			told := newTold("", sdk)
+			for line := range strings.Lines(string(text)) {
+				told.take(g, []byte(strings.TrimSpace(line)), 5)
+			}
+		}
+		news, _ := g.News(100)
+		for _, s := range news.Series {
+			if len(s.Name) == 0 || len(s.Name) > metric.MaxName {
+				t.Errorf("a metric called %q", s.Name)
+			}
+			for _, p := range s.Points {
+				if math.IsNaN(p.Step) || math.IsInf(p.Step, 0) || p.Value != nil && math.IsNaN(*p.Value) {
+					t.Errorf("a point that JSON does not have: %+v", p)
+				}
+			}
+		}
+		for _, n := range []*float64{news.Done, news.Total} {
+			if n != nil && (math.IsNaN(*n) || *n < 0 || *n > maxStep) {
+				t.Errorf("a count of %g", *n)
+			}
+		}
+	})
+}
+
+func TestALongFileOfTheSDKIsReadToItsEnd(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	var text strings.Builder
+	for i := range 100_000 {
+		fmt.Fprintf(&text, `{"step": %d, "at": 1794744001, "metrics": {"loss": %d}}`+"\n", i, i%7)
+	}
+	p.add("told.jsonl", text.String())
+	p.pollEnded(true)
+	if s := p.g.Series("loss"); s == nil || s.Heard != 100_000 {
+		t.Errorf("heard %+v", s)
+	}
+}

@@ -72,7 +72,7 @@ func (t *tail) read(most int, since float64) (p *piece, err error) {
 		t.offset, t.head, p.anew = 0, nil, true
 	}
 	t.state = state
-	if p.data, err = readAt(f, t.offset, most); err != nil {
+	if p.data, err = readAt(f, t.offset, int(min(int64(most), state.size-t.offset))); err != nil {
 		return nil, err
 	}
 	if t.offset == 0 {

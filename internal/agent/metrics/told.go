@@ -28,15 +28,16 @@ func newTold(path string, sdk bool) *told {
 	return &told{tail: tail{path: path}, sdk: sdk, before: map[string]reading.Float{}}
 }
 
-// poll reads the lines that are new. A line that makes no sense is passed over: the disk may have been full.
-func (t *told) poll(g *Gatherer) error {
+// poll reads the lines that are new, and reports whether there are more. A line that makes no sense is passed
+// over: the disk may have been full.
+func (t *told) poll(g *Gatherer) (more bool, err error) {
 	if t.tail.path == "" {
-		return nil
+		return false, nil
 	}
 	for range 4 {
 		p, err := t.tail.read(maxRead, g.started)
 		if err != nil || p == nil {
-			return err
+			return false, err
 		}
 		n := wholeLines(p.data)
 		for line := range bytes.Lines(p.data[:n]) {
@@ -46,10 +47,10 @@ func (t *told) poll(g *Gatherer) error {
 			n = len(p.data) // a line that never ends
 		}
 		if t.tail.used(n); !p.rest {
-			return nil
+			return false, nil
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // take takes one line.

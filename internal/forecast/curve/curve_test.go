@@ -130,14 +130,12 @@ func TestJumpsAreNotSlopes(t *testing.T) {
 			return slow(x)
 		})
 		v := look(jumps)
-		v.splice()
-		if v.since != 30-(40-len(v.x)) {
-			t.Errorf("%s is seen at point %d", name, v.since)
+		if since := v.splice(); since != 30-(40-len(v.x)) {
+			t.Errorf("%s is seen at point %d", name, since)
 		}
 		was := look(plain)
-		was.splice()
-		if was.since != 0 {
-			t.Errorf("there is a jump at %d of a smooth curve", was.since)
+		if since := was.splice(); since != 0 {
+			t.Errorf("there is a jump at %d of a smooth curve", since)
 		}
 		a, b := v.slope().fall, was.slope().fall
 		if !(a > 0.5*b && a < 2*b) {

@@ -14,15 +14,14 @@ const (
 // view is a curve as the methods want it: an error that falls, whatever the metric does, in logarithms
 // if it has a floor at 0, and work in units of what is done.
 type view struct {
-	x, e  []float64               // log of work over work done, so 0 at the last; error, smoothed
-	goal  float64                 // the error to come down to
-	step  float64                 // log of work over work done at the point to come, if points keep coming at the same distance
-	now   float64                 // work at the last point
-	off   []float64               // how far the last points as reported lie beside the chord between their neighbours
-	mean  float64                 // points that went into one of e
-	since int                     // the first of the points after the last jump; 0 if there was none
-	logs  bool                    // the errors are logarithms
-	back  func(e float64) float64 // the metric from the error
+	x, e []float64               // log of work over work done, so 0 at the last; error, smoothed
+	goal float64                 // the error to come down to
+	step float64                 // log of work over work done at the point to come, if points keep coming at the same distance
+	now  float64                 // work at the last point
+	off  []float64               // how far the last points as reported lie beside the chord between their neighbours
+	mean float64                 // points that went into one of e
+	logs bool                    // the errors are logarithms
+	back func(e float64) float64 // the metric from the error
 }
 
 // look prepares a curve: out of order and not finite left out, turned so that it falls, the first
@@ -183,11 +182,11 @@ func median(d []float64) float64 {
 
 // splice finds jumps and takes them out: a lower learning rate, a restart from an older
 // checkpoint, another batch size. What lay before one is moved to where it meets what came after, so that
-// a jump is not taken for a slope.
-func (v *view) splice() {
+// a jump is not taken for a slope. It returns the first point after the last jump, 0 if there was none.
+func (v *view) splice() (since int) {
 	n := len(v.e)
 	if n < 8 {
-		return
+		return 0
 	}
 	d := make([]float64, n)
 	for i := 1; i < n; i++ {
@@ -201,9 +200,10 @@ func (v *view) splice() {
 			for k := range i {
 				v.e[k] += off
 			}
-			v.since = i
+			since = i
 		}
 	}
+	return since
 }
 
 // stays reports whether a step is still there in the medians of what lies before and after it.

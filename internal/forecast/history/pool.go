@@ -34,7 +34,8 @@ type prepared struct {
 	height     float64 // how far the values reach
 }
 
-// NewPool prepares past jobs. Those without a curve are left out.
+// NewPool prepares past jobs, which must not be changed afterwards. Those without a curve are left
+// out.
 func NewPool(past []Past) *Pool {
 	p := &Pool{}
 	for i := range past {
@@ -131,8 +132,8 @@ func clean(xs, ys []float64) (x, y []float64) {
 	return x, smooth
 }
 
-// around returns the value of a curve at the end of a stretch: the mean of the points between the middles of this stretch and
-// the next if there are several, so that noise is not taken for shape.
+// around returns the value of a curve at the end of a stretch: the mean of the points between the middles
+// of this stretch and the next if there are several, so that noise is not taken for shape.
 func around(x, y []float64, end float64, k int, at *int) float64 {
 	part := float64(k) / cells
 	before, after := max(part-0.5/cells, 0), part+0.5/cells

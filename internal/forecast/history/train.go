@@ -17,11 +17,12 @@ const (
 	folds      = 4
 )
 
-// Train learns how long jobs take from those that have ended. Past jobs are split by
-// their groups into four parts; every learner is trained four times, each time without one
-// part, on which it is then judged. What the four say together is the model's answer, weighted by
-// that judgement. A past job that has a curve and of which it is known when its points came is shown also as it
-// was some way on, so that the learners can go by the progress of a running job. The same past jobs, in any order, and the same seed give the same model.
+// Train learns how long jobs take from those that have ended. Past jobs are split by their groups into
+// four parts; every learner is trained four times, each time without one part, on which it is then judged.
+// What the four say together is the model's answer, weighted by that judgement. A past job that has a
+// curve and of which it is known when its points came is shown also as it was some way on, so that the
+// learners can go by the progress of a running job. The same past jobs, in any order, and the same seed
+// give the same model.
 func Train(past []Past, seed uint64) (*Model, error) {
 	records := usable(past)
 	if len(records) < MinRecords {
@@ -270,8 +271,9 @@ func thinned(r []float64) []float64 {
 	return out
 }
 
-// wrong is the mean of how far answers about some samples are from the truth, as factors. Those that are far off count as such, but not more:
-// a few jobs that nobody could have told must not decide who is right about the others.
+// wrong is the mean of how far answers about some samples are from the truth, as factors. Those that are
+// far off count as such, but not more: a few jobs that nobody could have told must not decide who is right
+// about the others.
 func (t *training) wrong(said []float64, which []int) float64 {
 	sum := 0.0
 	for _, i := range which {

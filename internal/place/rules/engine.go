@@ -23,6 +23,7 @@ type engine struct {
 	round     uint64
 	floor     *floor
 	line      *line
+	thrift    float64          // what an hour of a cost-sensitive job is worth
 	allow     tenant.Allowance // where there are no limits
 	mine      map[int32]id.Job // hired rooms, by the job they were hired for, while it waits
 	visits    int
@@ -48,7 +49,7 @@ func newEngine(p *Policy, v *place.View) *engine {
 	p.rounds++
 	e := &engine{
 		policy: p, cfg: &p.cfg, view: v, now: clockOf(v.Now), soon: v.Now.Add(time.Second), round: p.rounds, floor: &p.floor, line: &p.line,
-		allow: tenant.Unlimited(), mine: map[int32]id.Job{}, stops: map[id.Job]bool{}, suiting: map[*shape][]*host{},
+		thrift: p.cfg.Value[job.ObjectiveCost], allow: tenant.Unlimited(), mine: map[int32]id.Job{}, stops: map[id.Job]bool{}, suiting: map[*shape][]*host{},
 	}
 	e.floor.update(e)
 	e.takeOffers()

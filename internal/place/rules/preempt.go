@@ -62,7 +62,7 @@ func (e *engine) preempt(w *wait, waits *option) *option {
 		if !ok {
 			continue
 		}
-		loss += float64(count) * e.cfg.Value[job.ObjectiveCost] * o.runs.Hours() // so much later they are done
+		loss += float64(count) * e.thrift * o.runs.Hours() // so much later they are done
 		if loss > least || loss == least && (from == nil || h.room > from.room) {
 			continue
 		}
@@ -180,7 +180,7 @@ func (e *engine) hosts() []*host {
 		h.least = min(h.least, v.loss)
 		h.most = h.most.plus(takes)
 	})
-	e.policy.hosts = len(list) + len(list)/8
+	p.hosts, p.stoppable = list, e.stoppable
 	e.hosting = make([]*host, len(list))
 	for i := range list {
 		e.hosting[i] = &list[i]
@@ -295,7 +295,7 @@ func (e *engine) loss(r *place.Running, st *stock) float64 {
 		lost += e.view.Now.Sub(r.Began) % every
 	}
 	hours := lost.Hours()
-	return hours*float64(r.GPUs)*(st.shown+st.energy) + hours*e.cfg.Value[job.ObjectiveCost] + float64(r.Outlook.Stops)*0.01
+	return hours*float64(r.GPUs)*(st.shown+st.energy) + hours*e.thrift + float64(r.Outlook.Stops)*0.01
 }
 
 // stop takes a job off its nodes.

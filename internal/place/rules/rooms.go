@@ -187,7 +187,7 @@ func (e *engine) steps(s *sheet) *profile {
 	}
 	at := s.room
 	r, o := &e.view.Rooms[at], &e.floor.open[at]
-	p := make(profile, 1, len(r.Holds)+3)
+	p := make(profile, 1, len(r.Holds)+8)
 	p[0].free = size{bits.OnesCount64(o.gpus), o.cpus, o.memory}
 	for i := range r.Holds {
 		if n := e.returns(r, i); n != (size{}) {

@@ -73,11 +73,13 @@ type Policy struct {
 	hosts int // how many rooms had jobs that could be stopped
 
 	// used again
-	near []candidate
-	ways []option
-	best []option
-	rank []int
-	only []int32
+	near      []candidate
+	ways      []option
+	best      []option
+	rank      []int
+	only      []int32
+	hosts     []host
+	stoppable []victim
 }
 
 var (
@@ -128,6 +130,8 @@ func (p *Policy) tidyUp() {
 	clear(p.near[:cap(p.near)])
 	clear(p.ways[:cap(p.ways)])
 	clear(p.best[:cap(p.best)])
+	clear(p.hosts)
+	clear(p.stoppable)
 }
 
 // wait is a job that is to be considered.

@@ -181,7 +181,7 @@ func (f *Forecaster) fit(j *job.Job, s *metric.Series) *api.Fit {
 		f.mu.Unlock()
 		return nil
 	}
-	done, made := w.forecast.Done, seconds(w.forecast.At)
+	made := *w.forecast
 	f.mu.Unlock()
 	c := curve.Curve{Goal: goalOf(j)}
 	for _, p := range s.Points {
@@ -192,14 +192,18 @@ func (f *Forecaster) fit(j *job.Job, s *metric.Series) *api.Fit {
 	if len(c.X) == 0 {
 		return nil
 	}
-	until := c.X[len(c.X)-1]
+	until, now := c.X[len(c.X)-1], 0.0
 	for _, p := range slices.Backward(s.Points) { // where it was when the forecast was made
-		if p.At <= made && done > 0 && done < 1 {
-			until = max(until, p.Step/done)
+		if p.At <= seconds(made.At) && made.Done > 0 && made.Done < 1 {
+			until, now = max(until, p.Step/made.Done), p.Step
 			break
 		}
 	}
 	d := curve.Fit(&c, until, fitPoints)
+	if r := made.Remaining; now > 0 && r.Mid > 0 && made.Basis != job.BasisSteps { // it ends because it comes to its goal
+		e := curve.Estimate{End: until, Low: now + (until-now)*r.Low/r.Mid, High: now + (until-now)*r.High/r.Mid}
+		d = curve.FitTo(&c, e, until, fitPoints)
+	}
 	return &api.Fit{Step: d.X, Mid: d.Mid, Low: d.Low, High: d.High}
 }
 

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"trainyard/internal/forecast/curve"
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/id"
 )
@@ -89,9 +88,11 @@ func (f *folder) index(dir string) error {
 			s.source = key(cells[6])
 		}
 		switch cells[3] {
-		case "", "falling":
+		case "":
+		case "falling":
+			s.told = true
 		case "rising":
-			s.Curve.Goal.Rising = true
+			s.told, s.Curve.Goal.Rising = true, true
 		default:
 			return fmt.Errorf("direction is %q; it is falling or rising", cells[3])
 		}
@@ -140,15 +141,18 @@ func (f *folder) points(path, base string) error {
 	})
 }
 
-// settle completes a curve: without a target it ends where it first gets to its own last value. It says why
-// a curve is of no use.
+// settle completes a curve: without a target it ends where it first gets to its own last value, and without a
+// direction it goes from its first value to its target. It says why a curve is of no use.
 func (s *sample) settle() string {
 	n := len(s.Curve.Y)
 	if n < 4 {
 		return "it has fewer than four points"
 	}
 	if !s.Curve.Goal.Set {
-		s.Curve.Goal = curve.Goal{Value: s.Curve.Y[n-1], Rising: s.Curve.Goal.Rising, Set: true}
+		s.Curve.Goal.Value, s.Curve.Goal.Set = s.Curve.Y[n-1], true
+	}
+	if !s.told {
+		s.Curve.Goal.Rising = s.Curve.Goal.Value > s.Curve.Y[0]
 	}
 	if s.Group == "" {
 		s.Group = s.name

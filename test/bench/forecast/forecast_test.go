@@ -40,6 +40,7 @@ func TestFolderIsReadInBothForms(t *testing.T) {
 		"a.csv":    "step,value,t_s\n1,2,10\n2,1,20\n3,0.7,30\n4,0.5,40\n5,0.4,50\n",
 		"many.csv": "curve,step,value\nb,10,0.1\nb,20,0.5\nb,30,0.8\nb,40,0.95\nlate,1,4\nlate,2,3\nlate,3,2\nlate,4,1\n",
 		"own.csv":  "t_s,value\n1,9\n2,8\n3,7\n4,6\n",
+		"up.csv":   "step,value\n0,0\n1,0.1\n2,0.3\n3,NaN\n4,0.4\n5,0.6\n",
 		"notes.md": "not a curve",
 	})
 	list, left, err := readFolder(dir)
@@ -60,6 +61,7 @@ func TestFolderIsReadInBothForms(t *testing.T) {
 		{"a", "lab", "box", "cnn", 4, curve.Goal{Value: 0.5, Set: true}, 4},
 		{"b", "home", "", "cnn", 40, curve.Goal{Value: 0.9, Rising: true, Set: true}, 4},
 		{"own", "own", "", "curves", 4, curve.Goal{Value: 6, Set: true}, 4},
+		{"up", "up", "", "curves", 5, curve.Goal{Value: 0.6, Rising: true, Set: true}, 4},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -23,6 +24,7 @@ type sample struct {
 	source string      // where it comes from
 	name   string      // of the run
 	shut   string      // runs with the same are not shown to it as history, besides those of its group; "" if there are none
+	told   bool        // its index says whether it rises or falls
 	whole  curve.Curve // the curve beyond its end, for runs that went on; its Total is where the program ended
 }
 
@@ -137,8 +139,11 @@ func (s *sample) finish() bool {
 	return false
 }
 
-// add appends a point if it is in order.
+// add appends a point if it is a number and in order.
 func (s *sample) add(x, y float64) {
+	if math.IsNaN(y) || math.IsInf(y, 0) || math.IsInf(x, 0) {
+		return
+	}
 	if n := len(s.Curve.X); x > 0 && (n == 0 || x > s.Curve.X[n-1]) {
 		s.Curve.X = append(s.Curve.X, x)
 		s.Curve.Y = append(s.Curve.Y, y)

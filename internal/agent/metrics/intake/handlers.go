@@ -209,7 +209,7 @@ func number(n reading.Number) *reading.Float {
 
 // fromStatus reads a status message as Hugging Face's Trainer sends it: the share that is done, and as texts the
 // newest value of each metric, among them the step and how many there will be.
-// The last message has no step: then all of them are done.
+// The first message has no step, when none is done, nor has the last, when all are.
 func (r *run) fromStatus(body []byte) ([]reading.Line, error) {
 	var in struct {
 		Status struct {
@@ -248,6 +248,9 @@ func (r *run) fromStatus(body []byte) ([]reading.Line, error) {
 	switch {
 	case line.Total != nil:
 		r.total = *line.Total
+		if line.Step == nil && progress != nil && *progress == 0 {
+			line.Done = progress
+		}
 	case progress == nil || line.Step != nil:
 	case r.total == 0: // of a program that counts nothing else
 		hundred := reading.Float(100)

@@ -209,7 +209,7 @@ func TestStatusMessagesOfHuggingFace(t *testing.T) {
 			t.Fatalf("%d %s", status, text)
 		}
 	}
-	want := `{"at":1794744000,"total":60,"source":"status"}
+	want := `{"at":1794744000,"done":0,"total":60,"source":"status"}
 {"step":25,"at":1794744000,"metrics":{"loss":2.370958},"done":25,"total":60,"source":"status"}
 {"step":60,"at":1794744000,"metrics":{"loss":"NaN","train_loss":2.5},"done":60,"source":"status"}
 `
