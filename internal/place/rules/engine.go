@@ -15,27 +15,26 @@ import (
 
 // engine makes one plan. What it takes from earlier rounds is in the floor and in the line.
 type engine struct {
-	policy    *Policy
-	cfg       *Config
-	view      *place.View
-	now       time.Duration // as the floor counts
-	soon      time.Time     // in a second
-	round     uint64
-	floor     *floor
-	line      *line
-	thrift    float64          // what an hour of a cost-sensitive job is worth
-	allow     tenant.Allowance // where there are no limits
-	mine      map[int32]id.Job // hired rooms, by the job they were hired for, while it waits
-	visits    int
-	plan      place.Plan
-	stops     map[id.Job]bool
-	freed     int     // grows whenever the plan makes something free
-	shifts    int     // grows whenever a room is entered elsewhere
-	hosting   []*host // rooms with jobs that could be stopped, once listed
-	listed    bool
-	stoppable []victim           // those jobs
-	suiting   map[*shape][]*host // those of them that could run a shape
-	away      []away             // what it would cost the job at hand to run in rooms of others, by stock
+	policy  *Policy
+	cfg     *Config
+	view    *place.View
+	now     time.Duration // as the floor counts
+	soon    time.Time     // in a second
+	round   uint64
+	floor   *floor
+	line    *line
+	thrift  float64          // what an hour of a cost-sensitive job is worth
+	allow   tenant.Allowance // where there are no limits
+	mine    map[int32]id.Job // hired rooms, by the job they were hired for, while it waits
+	visits  int
+	plan    place.Plan
+	stops   map[id.Job]bool
+	freed   int     // grows whenever the plan makes something free
+	shifts  int     // grows whenever a room is entered elsewhere
+	hosting []*host // rooms with jobs that could be stopped, once listed
+	listed  bool
+	suiting map[*shape][]*host // those of them that could run a shape
+	away    []away             // what it would cost the job at hand to run in rooms of others, by stock
 }
 
 // free is what a room has left in this plan.

@@ -80,14 +80,18 @@ func (e *engine) options(w *wait, s *shape) []option {
 	return e.sorted(list)
 }
 
-// sorted returns options in another list, the best first.
+// sorted returns options in another list, the best first. They are few.
 func (e *engine) sorted(list []option) []option {
 	p := e.policy
 	p.rank = p.rank[:0]
 	for i := range list {
+		k := len(p.rank)
 		p.rank = append(p.rank, i)
+		for ; k > 0 && cmp.Less(list[i].score, list[p.rank[k-1]].score); k-- {
+			p.rank[k] = p.rank[k-1]
+		}
+		p.rank[k] = i
 	}
-	slices.SortStableFunc(p.rank, func(a, b int) int { return cmp.Compare(list[a].score, list[b].score) })
 	p.best = p.best[:0]
 	for _, at := range p.rank {
 		p.best = append(p.best, list[at])

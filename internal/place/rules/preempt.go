@@ -121,8 +121,8 @@ type host struct {
 // cheapest lists the jobs of a host, the one whose stop costs least for each of its GPUs first.
 func (e *engine) cheapest(h *host) []*victim {
 	if h.runs == nil {
-		for at := h.first; at > 0; at = e.stoppable[at-1].next {
-			h.runs = append(h.runs, &e.stoppable[at-1])
+		for at := h.first; at > 0; at = e.policy.stoppable[at-1].next {
+			h.runs = append(h.runs, &e.policy.stoppable[at-1])
 		}
 		slices.SortStableFunc(h.runs, func(a, b *victim) int {
 			return cmp.Compare(a.loss/float64(bits.OnesCount64(a.gpus)), b.loss/float64(bits.OnesCount64(b.gpus)))
@@ -158,9 +158,9 @@ func (e *engine) hosts() []*host {
 		return e.hosting
 	}
 	e.listed = true
-	list := make([]host, 0, e.policy.hosts) // as many as the last time, mostly
-	of := make([]int32, len(e.view.Rooms))  // one more than its place in the list
-	e.stoppable = make([]victim, 0, len(e.line.cheap))
+	p := e.policy
+	list, runs := p.hosts[:0], p.stoppable[:0]
+	of := make([]int32, len(e.view.Rooms)) // one more than its place in the list
 	e.loosest(func(r *place.Running, at int32, gpus uint64, takes size) {
 		if of[at] == 0 {
 			o := &e.floor.open[at]
@@ -169,18 +169,18 @@ func (e *engine) hosts() []*host {
 		}
 		h := &list[of[at]-1]
 		v := victim{running: r, gpus: gpus, loss: e.loss(r, h.stock)}
-		e.stoppable = append(e.stoppable, v)
-		place := int32(len(e.stoppable))
+		runs = append(runs, v)
+		nth := int32(len(runs))
 		if h.last > 0 {
-			e.stoppable[h.last-1].next = place
+			runs[h.last-1].next = nth
 		} else {
-			h.first = place
+			h.first = nth
 		}
-		h.last = place
+		h.last = nth
 		h.least = min(h.least, v.loss)
 		h.most = h.most.plus(takes)
 	})
-	p.hosts, p.stoppable = list, e.stoppable
+	p.hosts, p.stoppable = list, runs
 	e.hosting = make([]*host, len(list))
 	for i := range list {
 		e.hosting[i] = &list[i]

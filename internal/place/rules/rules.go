@@ -70,8 +70,6 @@ type Policy struct {
 	floor  floor
 	line   line
 
-	hosts int // how many rooms had jobs that could be stopped
-
 	// used again
 	near      []candidate
 	ways      []option
