@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Train and print a line an epoch, as most programs do. The yard reads the lines as they are:
 
-    epoch 3/30 loss=0.7512 val_loss=0.6120
+    epoch 3/40 loss=0.7512 val_loss=0.6120
 """
 import argparse
 
@@ -10,7 +10,7 @@ from small import Training
 
 def main():
     args = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    args.add_argument("--epochs", type=int, default=30)
+    args.add_argument("--epochs", type=int, default=40)
     args.add_argument("--steps", type=int, default=20, help="of an epoch")
     args.add_argument("--pause", type=float, default=0.04, help="seconds to wait at each step, as if the model were larger")
     args.add_argument("--seed", type=int, default=1)

@@ -115,7 +115,7 @@ func (a *Answer) hear(c *Case, l *Library, before time.Time) {
 		}
 	}
 	if c.Elapsed > 0 {
-		if d, err := l.duration(c.Features, c.Elapsed); err == nil {
+		if d, err := l.duration(c.Features, history.Progress{Elapsed: c.Elapsed, Done: history.Way(&c.Curve)}); err == nil {
 			a.say(MethodDuration, (d.Mid-c.Elapsed)*a.x/c.Elapsed, 0)
 		}
 	}

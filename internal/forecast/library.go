@@ -75,11 +75,11 @@ func (l *Library) match(c *Case, before time.Time) *history.Match {
 
 // duration returns how long a job takes in all by what was learned, and an error that says
 // why it cannot be told.
-func (l *Library) duration(f history.Features, elapsed float64) (history.Duration, error) {
+func (l *Library) duration(f history.Features, p history.Progress) (history.Duration, error) {
 	if l == nil || l.model == nil {
 		return history.Duration{}, errNoModel
 	}
-	return l.model.Predict(f, elapsed)
+	return l.model.PredictAt(f, p)
 }
 
 // plainName returns a job's name without what tells one attempt from the next: case and

@@ -61,16 +61,8 @@ func (t *table) past() (Past, error) {
 		column string
 		into   *float64
 	}{
-		{"seconds", &p.Seconds},
-		{"wait", &p.Wait},
-		{"params", &f.Params},
-		{"target", &f.Target},
-		{"batch", &f.Batch},
-		{"rate", &f.Rate},
-		{"amount", &f.Amount},
-		{"tflops", &f.TFLOPS},
-		{"gpus", &f.GPUs},
-		{"nodes", &f.Nodes},
+		{"seconds", &p.Seconds}, {"wait", &p.Wait}, {"params", &f.Params}, {"target", &f.Target}, {"batch", &f.Batch},
+		{"rate", &f.Rate}, {"amount", &f.Amount}, {"tflops", &f.TFLOPS}, {"gpus", &f.GPUs}, {"nodes", &f.Nodes},
 	}
 	for _, c := range cells {
 		if err := t.into(c.column, c.into); err != nil {

@@ -42,6 +42,14 @@ type fit struct {
 // endOf returns where the fit says the goal is.
 func (f *fit) endOf(s *sight) float64 { return s.now / (f.root * f.root) }
 
+// whole is the root of the part of the past job's work that is laid under the way to the goal: all of it if it fell short.
+func (f *fit) whole() float64 {
+	if f.reach == 0 {
+		return 1
+	}
+	return f.reach
+}
+
 // layAll lays all past curves under the running one, the best first.
 func (s *sight) layAll(kin []cousin, w way) []fit {
 	fits := make([]fit, len(kin))
@@ -88,10 +96,7 @@ func (s *sight) scales() *scales {
 // try compares a past curve at all scales of the grid and returns how much the best misses.
 func (s *sight) try(f *fit, grid *scales, misses *[coarse]float64) float64 {
 	c := s.values(f.prepared)
-	whole := f.reach
-	if whole == 0 {
-		whole = 1
-	}
+	whole := f.whole()
 	best := math.Inf(1)
 	for k := range coarse {
 		misses[k] = s.diff(&c, grid.root[k]*whole)
@@ -103,10 +108,7 @@ func (s *sight) try(f *fit, grid *scales, misses *[coarse]float64) float64 {
 // choose finds the best scale of a past curve between those of the grid.
 func (s *sight) choose(f *fit, grid *scales, misses *[coarse]float64, stiff float64) {
 	c := s.values(f.prepared)
-	whole := f.reach
-	if whole == 0 {
-		whole = 1
-	}
+	whole := f.whole()
 	past := math.Log(whole * whole * f.end)
 	f.cost = math.Inf(1)
 	take := func(root, end, miss float64) {

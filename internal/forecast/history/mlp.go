@@ -3,6 +3,7 @@ package history
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 )
 
 // hidden is how many units each of the two hidden layers has.
@@ -11,14 +12,13 @@ const hidden = 64
 // network is a perceptron with two hidden layers and a straight way around them, so that
 // what is linear in logarithms need not be learned by bends.
 type network struct {
-	Inputs int     `json:"inputs"`
-	W1     weights `json:"w1"` // input by input, hidden weights of each
-	B1     weights `json:"b1"`
-	W2     weights `json:"w2"` // unit by unit of the second layer
-	B2     weights `json:"b2"`
-	W3     weights `json:"w3"`
-	Skip   weights `json:"skip"`
-	B3     weights `json:"b3"`
+	W1   weights `json:"w1"` // input by input, hidden weights of each
+	B1   weights `json:"b1"`
+	W2   weights `json:"w2"` // unit by unit of the second layer
+	B2   weights `json:"b2"`
+	W3   weights `json:"w3"`
+	Skip weights `json:"skip"`
+	B3   weights `json:"b3"`
 }
 
 func newNetwork(inputs int, chance *rand.Rand) *network {
@@ -30,7 +30,7 @@ func newNetwork(inputs int, chance *rand.Rand) *network {
 		return w
 	}
 	return &network{
-		Inputs: inputs, W1: draw(inputs*hidden, 24), B1: make(weights, hidden), W2: draw(hidden*hidden, hidden), B2: make(weights, hidden),
+		W1: draw(inputs*hidden, 24), B1: make(weights, hidden), W2: draw(hidden*hidden, hidden), B2: make(weights, hidden),
 		W3: draw(hidden, 4*hidden), Skip: make(weights, inputs), B3: make(weights, 1),
 	}
 }
@@ -48,13 +48,12 @@ func (n *network) run(x *example, words int, p *pass) float64 {
 	copy(p.a[:], n.B1)
 	out := n.B3[0]
 	for _, i := range x.on {
-		addTo(&p.a, n.W1[i*hidden:(i+1)*hidden], 1)
+		addTo(p.a[:], n.W1[i*hidden:], 1)
 		out += n.Skip[i]
 	}
 	for i, z := range x.z {
-		at := words + i
-		addTo(&p.a, n.W1[at*hidden:(at+1)*hidden], float32(z))
-		out += n.Skip[at] * float32(z)
+		addTo(p.a[:], n.W1[(words+i)*hidden:], float32(z))
+		out += n.Skip[words+i] * float32(z)
 	}
 	for i, v := range p.a {
 		p.a[i] = max(v, 0)
@@ -66,9 +65,9 @@ func (n *network) run(x *example, words int, p *pass) float64 {
 	return float64(out)
 }
 
-// addTo adds a row of weights, times a factor.
-func addTo(sum *[hidden]float32, row weights, factor float32) {
-	row = row[:hidden]
+// addTo adds a row of hidden numbers, times a factor, to another.
+func addTo(sum, row weights, factor float32) {
+	sum, row = sum[:hidden], row[:hidden]
 	for i := range sum {
 		sum[i] += row[i] * factor
 	}
@@ -112,18 +111,11 @@ func (n *network) back(g *network, x *example, words int, p *pass, slope float32
 	}
 	for _, i := range x.on {
 		g.Skip[i] += slope
-		gradTo(g.W1[i*hidden:(i+1)*hidden], &da, 1)
+		addTo(g.W1[i*hidden:], da[:], 1)
 	}
 	for i, z := range x.z {
 		g.Skip[words+i] += slope * float32(z)
-		gradTo(g.W1[(words+i)*hidden:(words+i+1)*hidden], &da, float32(z))
-	}
-}
-
-func gradTo(row weights, d *[hidden]float32, factor float32) {
-	row = row[:hidden]
-	for i := range row {
-		row[i] += d[i] * factor
+		addTo(g.W1[(words+i)*hidden:], da[:], float32(z))
 	}
 }
 
@@ -213,17 +205,7 @@ func trainNetwork(xs []example, ys []float64, inputs, words int, chance *rand.Ra
 }
 
 func (n *network) clone() *network {
-	c := *n
-	for _, w := range []*weights{&c.W1, &c.B1, &c.W2, &c.B2, &c.W3, &c.Skip, &c.B3} {
-		*w = append(weights(nil), *w...)
-	}
-	return &c
-}
-
-// sound reports whether a network that was read can be run.
-func (n *network) sound(inputs int) bool {
-	return n.Inputs == inputs && len(n.W1) == inputs*hidden && len(n.B1) == hidden && len(n.W2) == hidden*hidden &&
-		len(n.B2) == hidden && len(n.W3) == hidden && len(n.Skip) == inputs && len(n.B3) == 1
+	return &network{slices.Clone(n.W1), slices.Clone(n.B1), slices.Clone(n.W2), slices.Clone(n.B2), slices.Clone(n.W3), slices.Clone(n.Skip), slices.Clone(n.B3)}
 }
 
 // forgotten is the part of the words that a network is not shown at a time, so that it does not go by
@@ -239,4 +221,10 @@ func lessen(x, into *example, chance *rand.Rand) *example {
 		}
 	}
 	return into
+}
+
+// sound reports whether a network that was read can be run.
+func (n *network) sound(inputs int) bool {
+	return len(n.W1) == inputs*hidden && len(n.B1) == hidden && len(n.W2) == hidden*hidden &&
+		len(n.B2) == hidden && len(n.W3) == hidden && len(n.Skip) == inputs && len(n.B3) == 1
 }

@@ -175,7 +175,6 @@ func (v *verdict) late(d *Duration, elapsed, wider float64) {
 	over = max((over-tail[0])*wider, 0.05)
 	after := func(part float64) float64 { return min(elapsed*math.Exp(-over*math.Log(1-part)), math.Exp(longest)) }
 	d.Low, d.Mid, d.High = after(0.1), after(0.5), after(0.9)
-	d.Mid, d.High = max(d.Mid, d.Low), max(d.High, d.Mid)
 }
 
 // stored is how a model is written.
@@ -225,9 +224,6 @@ func (p *parts) sound() bool {
 	}
 	return true
 }
-
-// seal computes the digest.
-func (m *Model) seal() { m.Digest = m.digest() }
 
 // digest is a name for all that the answers depend on. Parts that cannot be written, which
 // finite numbers never are, have none.

@@ -54,16 +54,9 @@ func (p *Pool) Len() int { return len(p.all) }
 
 // compare puts past jobs in order: the newest first.
 func compare(a, b *Past) int {
-	if c := b.Finished.Compare(a.Finished); c != 0 {
-		return c
-	}
-	if c := cmp.Compare(a.Job, b.Job); c != 0 {
-		return c
-	}
-	if c := cmp.Compare(a.Group, b.Group); c != 0 {
-		return c
-	}
-	if c := cmp.Compare(a.Seconds, b.Seconds); c != 0 {
+	if c := cmp.Or(
+		b.Finished.Compare(a.Finished), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Seconds, b.Seconds),
+	); c != 0 {
 		return c
 	}
 	// Two records of one name: whatever tells them apart. Marshal cannot fail for finite numbers, and

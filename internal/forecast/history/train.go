@@ -2,6 +2,7 @@ package history
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -38,7 +39,7 @@ func Train(past []Past, seed uint64) (*Model, error) {
 	t.learn(m)
 	m.parts.Known = learnKnown(records)
 	m.parts.Known.Doubt = m.doubts(records)
-	m.seal()
+	m.Digest = m.digest()
 	return m, nil
 }
 
@@ -78,10 +79,7 @@ func (t *training) split() {
 	for i, r := range t.records {
 		members[groupOf(r)] = append(members[groupOf(r)], i)
 	}
-	var names []string
-	for name := range members {
-		names = append(names, name)
-	}
+	names := slices.Sorted(maps.Keys(members))
 	t.groups = len(names)
 	t.fold = make([]int, len(t.records))
 	if len(names) < folds {
@@ -91,18 +89,12 @@ func (t *training) split() {
 		}
 		return
 	}
-	slices.Sort(names)
 	chance := rand.New(rand.NewPCG(t.seed, 1))
 	chance.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(len(members[b]), len(members[a])) })
 	var size [folds]int
 	for _, name := range names {
-		smallest := 0
-		for k := range size {
-			if size[k] < size[smallest] {
-				smallest = k
-			}
-		}
+		smallest := slices.Index(size[:], slices.Min(size[:]))
 		for _, i := range members[name] {
 			t.fold[i] = smallest
 		}

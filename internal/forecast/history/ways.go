@@ -12,10 +12,7 @@ const (
 
 // kindOf names the kind of jobs whose curves are compared in one way.
 func kindOf(f *Features) string {
-	if f.Model != "" {
-		return "model " + plain(f.Model) + " " + plain(f.Metric)
-	}
-	return "task " + plain(f.Task) + " " + plain(f.Metric)
+	return sortOf(f) + " " + plain(f.Metric)
 }
 
 // learnWays finds for each kind of job how its curves are best compared: it asks the pool

@@ -19,7 +19,7 @@ type line struct {
 	serial   uint64 // of the floor
 	stays    []stay // by order of submission
 	spare    []stay
-	order    []*wait // as they were considered last
+	order    []*wait // as they were considered last, then the new ones
 	jobs     map[id.Job]*wait
 	shapes   map[*queue.Shape]*shape
 	hired    []*wait // for which nodes are hired
@@ -71,12 +71,10 @@ func (l *line) update(e *engine) {
 // walk compares the jobs in line with those that were there, and describes the new ones.
 func (l *line) walk(e *engine) {
 	old, next := l.stays, l.spare[:0]
-	gone := 0
 	for count, it := range e.view.Line.Stays {
 		for len(old) > 0 && old[0].count != count && old[0].w.it.Number <= it.Number {
 			l.leave(old[0].w)
 			old = old[1:]
-			gone++
 		}
 		var s stay
 		if len(old) > 0 && old[0].count == count {
@@ -92,10 +90,6 @@ func (l *line) walk(e *engine) {
 	}
 	for _, s := range old {
 		l.leave(s.w)
-		gone++
-	}
-	if gone > 0 {
-		l.order = slices.DeleteFunc(l.order, func(w *wait) bool { return w.gone })
 	}
 	clear(l.stays)
 	l.stays, l.spare = next, l.stays

@@ -17,13 +17,19 @@ func (e *engine) inOrder(more *queue.Item) []*wait {
 	l := e.line
 	l.users.Weigh(e.view.Usage)
 	l.projects.Weigh(e.view.ProjectUsage)
-	order := l.order
-	if more != nil && l.jobs[more.Job] == nil {
-		order = append(slices.Clone(order), e.more(more))
+	order := l.order[:0]
+	for _, w := range l.order {
+		if !w.gone {
+			w.weigh(e.view.Now)
+			order = append(order, w)
+		}
 	}
-	for _, w := range order {
-		w.weigh()
-		w.aged = !w.due.After(e.view.Now)
+	clear(l.order[len(order):])
+	l.order = order
+	if more != nil && l.jobs[more.Job] == nil {
+		w := e.more(more)
+		w.weigh(e.view.Now)
+		order = append(slices.Clone(order), w)
 	}
 	arrange(order)
 	return order
@@ -80,11 +86,12 @@ func compareWaits(a, b *wait) int {
 	return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.number, b.number))
 }
 
-// weigh says how far in front a job stands by what its owner and its project have had.
-// It has to stand back if that was more than their share, and may come forward if it was
-// less: between a quarter and four times. The fair share is the mean of all who have a
-// job here; each doubles what it counts for each share that was had beyond one's own.
-func (w *wait) weigh() {
+// weigh says how far in front a job stands, by its age and by what its owner and its
+// project have had. It has to stand back if that was more than their share, and may come
+// forward if it was less: between a quarter and four times. The fair share is the mean of
+// all who have a job here; each doubles what it counts for each share that was had beyond
+// one's own.
+func (w *wait) weigh(now time.Time) {
 	over := w.user.Over
 	if w.project != nil {
 		over += w.project.Over
@@ -93,6 +100,7 @@ func (w *wait) weigh() {
 		w.over, w.excess = over, math.Exp2(min(max(over, -2), 2))
 	}
 	w.key = w.base * w.excess
+	w.aged = !w.due.After(now)
 }
 
 // describe says what a job's time is worth, how long it will take, and how urgent that

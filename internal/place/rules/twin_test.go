@@ -97,7 +97,11 @@ func (l *life) drawWaiting(t *rapid.T) (*queue.Item, bool) {
 func (l *life) happens(t *rapid.T) {
 	switch n := rapid.IntRange(0, 39).Draw(t, "what"); {
 	case n < 10:
-		l.submit(drawWant(t))
+		w := drawWant(t)
+		if n < 2 {
+			w.data = []string{"imagenet"}
+		}
+		l.submit(w)
 	case n < 14:
 		if it, ok := l.drawWaiting(t); ok {
 			l.line.Remove(it)
