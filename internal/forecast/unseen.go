@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"trainyard/internal/forecast/history"
 	"trainyard/internal/job"
 )
 
