@@ -172,7 +172,7 @@ type wait struct {
 // consider decides what becomes of a job.
 func (e *engine) consider(w *wait) {
 	s := e.shapeOf(w)
-	if s.closed > 0 && s.stops == len(e.plan.Stops) && w.lasts >= s.closed && s.of.Need.Nodes == 1 && len(e.view.Offers) == 0 && !w.aged {
+	if len(e.view.Offers) == 0 && s.closed > 0 && s.stops == len(e.plan.Stops) && w.lasts >= s.closed && s.of.Need.Nodes == 1 && !w.aged {
 		return // a job just like it, and no longer, found nothing, and there is less now
 	}
 	cut := e.spent() && len(s.able) > 0

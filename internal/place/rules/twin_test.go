@@ -456,3 +456,23 @@ func TestTheRoomOfARunIsFoundAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestAnEntryThatIsWrittenAnewIsRead: the yard replaces the entry of a running job, which
+// from then on cannot be stopped.
+func TestAnEntryThatIsWrittenAnewIsRead(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.node("n0", fleet.Local, 4, a100())
+	r := y.occupy("n0", time.Hour, want{gpus: 4, lasts: 100 * time.Hour, objective: job.ObjectiveCost, resumes: true})
+	y.submit(want{gpus: 4, lasts: time.Hour, objective: job.ObjectiveTime})
+	if p := y.plan(t); len(p.Stops) != 1 {
+		t.Fatalf("%d jobs are stopped, want 1", len(p.Stops))
+	}
+	it, o := *r.Item, *r.Outlook
+	o.Resumes = false
+	it.Outlook = &o
+	r.Item = &it
+	if p := y.plan(t); len(p.Stops) != 0 {
+		t.Fatalf("a job is stopped that would not go on: %+v", p.Stops)
+	}
+}
