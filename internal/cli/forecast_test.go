@@ -26,7 +26,7 @@ func made() job.Forecast {
 	return job.Forecast{
 		At: ago(time.Minute), Remaining: around(7860), Cost: around(12.4), Basis: job.BasisBoth,
 		Why:     "goes on as its curve so far and as 4 jobs like it (j2, j3, j5 …) did, at 310 steps a minute",
-		Records: 143, Covered: 0.8112, Never: 0.12, Metric: "val_loss", Source: "stdout (key=value)", Done: 0.41,
+		Records: 143, Covered: 0.8112, Checked: 512, Never: 0.12, Metric: "val_loss", Source: "stdout (key=value)", Done: 0.41,
 		Methods: []job.MethodSay{{Method: "match", Remaining: 7700, Weight: 0.92, Error: 0.08}, {Method: "nohistory", Remaining: 9100, Weight: 0.08, Error: 0.41}, {Method: "duration", Remaining: -1, Error: -1}},
 		Elsewhere: []job.Elsewhere{
 			{GPU: "NVIDIA H100 80GB HBM3", GPUs: 8, Remaining: 4100, Cost: 28.5, Why: "by TFLOPS alone"},

@@ -21,6 +21,7 @@ type Case struct {
 	Curve    curve.Curve
 	Features history.Features
 	Elapsed  float64 // seconds that it has run so far; 0 if that is not known
+	PerUnit  float64 // seconds that a unit of work takes now; 0 to take the mean so far, with its loading
 	Done     float64 // work that is done, if that is more than at the last point
 }
 
@@ -45,6 +46,7 @@ type Answer struct {
 	Guess   bool           // the interval is not backed by enough finished jobs
 	Records int            // forecasts of finished jobs that back it
 	Covered float64        // share of intervals shown for jobs of its class that held
+	Checked int            // of how many that is a share
 	Fall    bool           // the goal is not expected: what is left is until the program ends by itself
 	x       float64        // work done
 	said    logs
@@ -116,7 +118,11 @@ func (a *Answer) hear(c *Case, l *Library, before time.Time) {
 	}
 	if c.Elapsed > 0 {
 		if d, err := l.duration(c.Features, history.Progress{Elapsed: c.Elapsed, Done: history.Way(&c.Curve)}); err == nil {
-			a.say(MethodDuration, (d.Mid-c.Elapsed)*a.x/c.Elapsed, 0)
+			perUnit := c.PerUnit
+			if perUnit <= 0 {
+				perUnit = c.Elapsed / a.x
+			}
+			a.say(MethodDuration, (d.Mid-c.Elapsed)/perUnit, 0)
 		}
 	}
 	a.Class = ClassAlone
@@ -193,7 +199,8 @@ func (a *Answer) weigh(r *rule, c *Case) {
 		more := math.Log1p(5 / float64(max(a.points, 1)))
 		b.low, b.high = b.low-more, b.high+more
 	}
-	a.Left, a.Guess, a.Records, a.Covered = b.apply(mid), b.guess, b.records, r.held[class].share()
+	a.Left, a.Guess, a.Records = b.apply(mid), b.guess, b.records
+	a.Covered, a.Checked = r.held[class].share(), r.held[class].n
 	a.never(&w)
 	if goal && total > 0 {
 		a.endBy(left)

@@ -26,7 +26,7 @@ func (m *maker) explain(a *Answer, done float64, p pace, paceWhy string) {
 		m.tell("It should end after about %s %s; %s are done.", number(done+a.Left.Mid), m.v.unit(), number(done))
 	}
 	m.tell("%s", m.basis(a))
-	step := "One of them takes " + span(p.perUnit)
+	step := "Each takes " + span(p.perUnit)
 	if m.here.GPUs > 0 {
 		step += " on " + gpus(m.here.GPUs, m.here.GPU)
 	}
@@ -40,8 +40,6 @@ func (m *maker) explain(a *Answer, done float64, p pace, paceWhy string) {
 	switch {
 	case a.Guess:
 		m.tell("The interval is a guess until %d jobs like it have ended; %s.", Enough, sofar(a.Records))
-	case a.Covered > 0:
-		m.tell("Intervals like this one have held in %.0f %% of cases.", 100*a.Covered)
 	}
 }
 

@@ -91,7 +91,7 @@ func (m *maker) byWork() bool {
 	if p.perUnit <= 0 {
 		return false
 	}
-	c := Case{Job: m.in.Job.ID, Curve: m.v.curve, Features: m.features, Elapsed: m.in.elapsed(), Done: done}
+	c := Case{Job: m.in.Job.ID, Curve: m.v.curve, Features: m.features, Elapsed: m.in.elapsed(), PerUnit: p.perUnit, Done: done}
 	a := Ask(&c, m.in.Library, m.in.Record)
 	m.f.Never = a.Never
 	if !a.Known() {
@@ -159,7 +159,7 @@ func (m *maker) mean() (pace, string) {
 
 // take enters what was answered, in units that take so many seconds.
 func (m *maker) take(a *Answer, perUnit float64) {
-	m.f.Guess, m.f.Records, m.f.Covered = a.Guess, a.Records, a.Covered
+	m.f.Guess, m.f.Records, m.f.Covered, m.f.Checked = a.Guess, a.Records, a.Covered, a.Checked
 	m.f.Basis = basisOf(a)
 	for _, s := range a.Says {
 		say := job.MethodSay{Method: s.Method, Remaining: min(s.Left*perUnit, longest), Weight: s.Weight, Error: s.Error}

@@ -118,7 +118,7 @@ func TestDeclaredStepsTimesStepTime(t *testing.T) {
 	near(t, "what is done", f.Done, 0.2, 0.01)
 	near(t, "the cost", f.Cost.Mid, 1.4, 0.01)
 	near(t, "the width", f.Remaining.High/f.Remaining.Low, 2, 0.01)
-	wants(t, f, "200 of 1000 steps are done.", "That is what the program says.", "One of them takes 0.5 s on 2 A100.", "The interval is a guess until 20 jobs like it have ended; none has so far.")
+	wants(t, f, "200 of 1000 steps are done.", "That is what the program says.", "Each takes 0.5 s on 2 A100.", "The interval is a guess until 20 jobs like it have ended; none has so far.")
 }
 
 func TestUnitsOfTheProgramsOwnAreTakenForWork(t *testing.T) {
@@ -179,7 +179,7 @@ func TestOneWordAfterARestartIsTimedByAllRuns(t *testing.T) {
 	in.Told = Told{Total: 50, Done: 10, At: after(1070)}
 	f := Make(in) // 100 s for 10 units
 	near(t, "what remains", f.Remaining.Mid, 400, 0.3)
-	wants(t, f, "One of them takes 10 s on 2 A100, in the mean of all its runs.")
+	wants(t, f, "Each takes 10 s on 2 A100, in the mean of all its runs.")
 }
 
 func TestTheCurveAloneComesToTheTarget(t *testing.T) {

@@ -94,7 +94,7 @@ func cutAt(p *history.Past, part float64) (Case, float64, bool) {
 	left := p.End - x
 	if len(p.At) == len(p.Curve.X) {
 		if seconds, was, ok := timed(p, n); ok {
-			c.Elapsed, left = p.At[n-1], seconds/was
+			c.Elapsed, c.PerUnit, left = p.At[n-1], was, seconds/was
 		}
 	}
 	return c, left, true

@@ -67,7 +67,7 @@ func (m *maker) byDuration() bool {
 	if elapsed > 0 {
 		a := Ask(&Case{Job: m.in.Job.ID, Features: m.features, Elapsed: elapsed}, m.in.Library, m.in.Record)
 		if a.Known() && !a.Guess {
-			f.Remaining, f.Records, f.Covered = a.Left, a.Records, a.Covered
+			f.Remaining, f.Records, f.Covered, f.Checked = a.Left, a.Records, a.Covered, a.Checked
 		}
 	}
 	f.Done = elapsed / (elapsed + f.Remaining.Mid)

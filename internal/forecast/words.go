@@ -14,7 +14,10 @@ func number(v float64) string {
 	if a := math.Abs(v); a >= 1e4 && a < 1e12 {
 		return thousands(int64(math.Round(v)))
 	}
-	return strconv.FormatFloat(v, 'g', 4, 64)
+	if a := math.Abs(v); a >= 100 && a < 1e12 {
+		return strconv.FormatFloat(math.Round(v), 'f', -1, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
 func thousands(n int64) string {

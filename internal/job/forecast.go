@@ -18,7 +18,8 @@ type Forecast struct {
 	Why       string    `json:"why"`               // the basis as a sentence
 	Guess     bool      `json:"guess,omitempty"`   // the interval is not backed by enough finished jobs
 	Records   int       `json:"records,omitempty"` // forecasts of finished jobs that back it
-	Covered   float64   `json:"covered,omitempty"` // share of those whose end fell into the interval
+	Covered   float64   `json:"covered,omitempty"` // share of intervals like this one into which the end fell
+	Checked   int       `json:"checked,omitempty"` // of how many that is a share
 	// Never is how likely the target is not reached, before the program ends by itself if it says when.
 	Never     float64     `json:"never,omitempty"`
 	Metric    string      `json:"metric,omitempty"` // whose curve it goes by

@@ -135,3 +135,30 @@ func TestStandsTellCostProgressAndStart(t *testing.T) {
 		t.Errorf("a job that is not there stands somewhere: %s", diff)
 	}
 }
+
+func TestAJobThatWaitsLastsAsLongAsIsForeseen(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	owned := spec(2)
+	owned.Expect = job.Duration(time.Hour)
+	silent, said := y.submit("alice", spec(2)), y.submit("alice", owned)
+	lasts := func() map[id.Job]time.Duration {
+		all := map[id.Job]time.Duration{}
+		for _, it := range y.View(y.now).Line.Items() {
+			all[it.Job] = it.Lasts
+		}
+		return all
+	}
+	for _, j := range []id.Job{silent, said} {
+		y.foresee(j, 10*time.Minute, job.BasisExpect)
+	}
+	if diff := cmp.Diff(map[id.Job]time.Duration{silent: 0, said: time.Hour}, lasts()); diff != "" {
+		t.Errorf("by what the owner expects (-want +got):\n%s", diff)
+	}
+	for _, j := range []id.Job{silent, said} {
+		y.foresee(j, 10*time.Minute, job.BasisHistory)
+	}
+	if diff := cmp.Diff(map[id.Job]time.Duration{silent: 10 * time.Minute, said: time.Hour}, lasts()); diff != "" {
+		t.Errorf("by history (-want +got):\n%s", diff)
+	}
+}

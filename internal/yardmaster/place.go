@@ -33,10 +33,14 @@ func (y *Yard) View(now time.Time) *place.View {
 // glance is a view without a copy, for who is done with it before anything changes.
 func (y *Yard) glance(now time.Time) *place.View {
 	y.setNow(now)
-	return &place.View{
+	v := &place.View{
 		Now: y.now, Rooms: y.nodes.Rooms.Own(), Bands: y.nodes.Rooms.Bands(), Line: y.line, Running: y.running, Usage: y.usage, ProjectUsage: y.projectUsage, Tariff: y.cfg.Tariff,
-		Offers: y.hiring.Market.Open(y.now), Leases: y.hiring.Live(), Allow: y.allow, Stage: y.stage, Past: &y.past, Borrows: y.borrows, Rule: y.rule,
+		Offers: y.hiring.Market.Open(y.now), Leases: y.hiring.Live(), Allow: y.allow, Stage: y.stage, Past: &y.past, Rule: y.rule,
 	}
+	if y.cashier.Limited() { // else nobody has more than they may
+		v.Borrows = y.borrows
+	}
+	return v
 }
 
 // Apply carries out a plan. What can no longer be carried out, because the yard

@@ -200,10 +200,10 @@ func accuracy(made *api.Forecast) string {
 	if made.Guess || made.Records == 0 {
 		return ""
 	}
-	if made.Covered == 0 { // none has been shown with an interval yet
+	if made.Checked == 0 {
 		return fmt.Sprintf("by %s of finished jobs; no interval like this has been put to the test yet", table.Count(made.Records, "forecast"))
 	}
-	return fmt.Sprintf("of %s like this %s held", table.Count(made.Records, "forecast"), table.Percent(made.Covered))
+	return fmt.Sprintf("of %s like this %s held", table.Count(made.Checked, "interval"), table.Percent(made.Covered))
 }
 
 // elsewhere says how a job would fare on other GPUs: "3h, $12.00 (by TFLOPS alone)".

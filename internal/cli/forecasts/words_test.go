@@ -78,8 +78,9 @@ func TestAccuracyIsNotClaimedForGuesses(t *testing.T) {
 	}{
 		"nothing":  {job.Forecast{}, ""},
 		"a guess":  {job.Forecast{Guess: true, Records: 7, Covered: 1}, ""},
-		"a record": {job.Forecast{Records: 143, Covered: 0.81}, "of 143 forecasts like this 81% held"},
-		"one":      {job.Forecast{Records: 1, Covered: 1}, "of 1 forecast like this 100% held"},
+		"a record": {job.Forecast{Records: 143, Covered: 0.81, Checked: 512}, "of 512 intervals like this 81% held"},
+		"one":      {job.Forecast{Records: 1, Covered: 1, Checked: 1}, "of 1 interval like this 100% held"},
+		"untried":  {job.Forecast{Records: 30}, "by 30 forecasts of finished jobs; no interval like this has been put to the test yet"},
 	} {
 		if got := accuracy(&api.Forecast{Forecast: tt.forecast}); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)

@@ -302,3 +302,17 @@ func TestOptionsSayWhatWouldBeDone(t *testing.T) {
 		}
 	}
 }
+
+func TestAForecastSaysHowLongAJobTakes(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.node("a", fleet.Local, 4, a100())
+	it := y.submit(want{gpus: 4})
+	// As the yard puts it in line once the forecast is there.
+	it.Lasts = 2 * time.Hour
+	it.Outlook.Forecast = &job.Forecast{At: y.now, Basis: job.BasisHistory, Remaining: job.Band{Low: 3600, Mid: 7200, High: 10800}}
+	first := y.policy.(place.Adviser).Options(y.view(), it)[0]
+	if first.Basis != "its forecast" || first.Earliest.Sub(first.Start) != time.Hour || first.Latest.Sub(first.Start) != 3*time.Hour {
+		t.Errorf("the option goes by %q, from %v to %v after its start; want its forecast, 1h to 3h", first.Basis, first.Earliest.Sub(first.Start), first.Latest.Sub(first.Start))
+	}
+}

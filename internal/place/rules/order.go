@@ -118,6 +118,9 @@ func (e *engine) describe(w *wait) (open bool) {
 	switch {
 	case it.Outlook != nil && it.Outlook.Speed != nil && (it.Spec == nil || it.Spec.Expect == 0 && it.Spec.MaxDuration == 0) && it.Lasts > 0:
 		w.basis = told
+	case it.Lasts > 0 && it.Spec != nil && it.Spec.Expect == 0 && it.Spec.MaxDuration == 0 && it.Outlook != nil && it.Outlook.Forecast != nil:
+		r := &it.Outlook.Forecast.Remaining
+		w.basis, w.low, w.high = foreseen, job.Seconds(r.Low), job.Seconds(r.High)
 	case it.Lasts == 0:
 		open = true
 		w.lasts, w.basis = e.cfg.Guess, guessed

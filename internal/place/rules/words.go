@@ -61,6 +61,7 @@ const (
 	told     basis = "its speed as it was told"
 	guessed  basis = "a guess, for nobody said how long it takes"
 	learned  basis = "earlier jobs like it"
+	foreseen basis = "its forecast"
 )
 
 // basedOn says how it is known how long a job takes.

@@ -41,11 +41,17 @@ func Said(s *job.Spec) time.Duration {
 	return time.Duration(s.Expect)
 }
 
-// Lasts returns how long a job will run at most as far as its owner said, and
-// otherwise how long the rest of it takes on as little as it asks for.
+// Lasts returns how long a job will run as far as its owner said, and otherwise how long the
+// rest of it takes on as little as it asks for, or is expected to take by what others took.
 func Lasts(s *job.Spec, o *job.Outlook, need *fleet.Need) time.Duration {
-	if d := Said(s); d > 0 || o.Speed == nil {
+	if d := Said(s); d > 0 {
 		return d
+	}
+	if f := o.Forecast; o.Speed == nil && f != nil && f.Informed() {
+		return job.Seconds(f.Remaining.Mid)
+	}
+	if o.Speed == nil {
+		return 0
 	}
 	var longest time.Duration
 	for _, kind := range o.Speed.Kinds() {
