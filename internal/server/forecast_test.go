@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	hybrid "trainyard/internal/place/rules"
 	"trainyard/internal/yardmaster"
 )
 
@@ -244,8 +245,9 @@ func (y *yard) awaitRecord(c *api.Client, good func(*api.ForecastRecord) bool) *
 
 func TestEarlierJobsCanBeBroughtAlong(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	y := newYard(t, withYard(func(c *yardmaster.Config) { c.Policy = hybrid.New(hybrid.Defaults()) }))
 	root := y.admin()
+	y.join("n1").listen()
 	var table strings.Builder
 	table.WriteString("job,seconds,name,task,model,gpus,finished\n")
 	for i := range 30 {
@@ -261,7 +263,12 @@ func TestEarlierJobsCanBeBroughtAlong(t *testing.T) {
 	if r := y.awaitRecord(root, func(r *api.ForecastRecord) bool { return r.Model != nil }); r.Jobs != 30 {
 		t.Errorf("%d jobs are remembered, want 30", r.Jobs)
 	}
-	_, err := root.ImportHistory(t.Context(), "csv", []byte("name\nx\n"))
+	reply, err := root.Submit(t.Context(), api.SubmitRequest{File: "name: tiny\nrun: a\nmodel: {kind: cnn, task: vision}\n", DryRun: true}, "")
+	y.must(err)
+	if o := reply.Plan[0].Options; len(o) == 0 || o[0].Basis != "its forecast" || o[0].Finish.Sub(*o[0].Start).Round(10*time.Second) != 100*time.Second {
+		t.Errorf("a dry run's options are %+v, want one of about 100 s by its forecast", o)
+	}
+	_, err = root.ImportHistory(t.Context(), "csv", []byte("name\nx\n"))
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Kind != fault.Invalid {
 		t.Errorf("a table without seconds: %v, want it refused as invalid", err)

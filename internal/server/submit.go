@@ -155,10 +155,18 @@ func (s *Server) submittedBefore(ctx context.Context, m *yardmaster.Submit, repl
 func (s *Server) preview(ctx context.Context, owner id.User, file *spec.File) ([]api.PlannedJob, error) {
 	var plan []api.PlannedJob
 	var refused error
-	err := s.query(ctx, func(y *yardmaster.Yard) {
+	jobs := make([]job.Job, len(file.Jobs))
+	for i := range jobs {
+		jobs[i] = job.Job{Owner: owner, Spec: &file.Jobs[i].Spec, State: job.Pending, Submitted: s.Clock.Now()}
+	}
+	foreseen, err := s.seer.Waiting(ctx, jobs)
+	if err != nil {
+		return nil, err
+	}
+	err = s.query(ctx, func(y *yardmaster.Yard) {
 		for i := range file.Jobs {
 			sp := &file.Jobs[i].Spec
-			v, err := y.Preview(s.Clock.Now(), owner, sp)
+			v, err := y.Preview(s.Clock.Now(), owner, sp, foreseen[i])
 			if err != nil {
 				refused = err
 				return

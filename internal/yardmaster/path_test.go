@@ -540,7 +540,7 @@ func TestNodesKeptForAJobThatIsGoneAreFree(t *testing.T) {
 		t.Fatalf("held for %q, want %s", got, big)
 	}
 	y.ok(yardmaster.Cancel{Job: big, By: "alice"})
-	if p, err := y.Preview(y.now, "ann", spec(1)); err != nil || p.Why.Blocker != place.BlockNone {
+	if p, err := y.Preview(y.now, "ann", spec(1), nil); err != nil || p.Why.Blocker != place.BlockNone {
 		t.Errorf("a job submitted now would wait: %+v, %v", p.Why, err)
 	}
 }

@@ -26,6 +26,7 @@ type bar struct {
 	ages   epochs // what its names have said: "Epoch 3/10"
 	laps   int    // how often it has begun again
 	still  int    // how often a bar inside it has begun again while this one stood still
+	uneven bool   // it does not always count equally far
 	inside bool   // another was not complete when it began
 	// The count of the bar around this one when it last began, and whether that goes on by one each time.
 	around float64
@@ -77,6 +78,9 @@ func (s *bars) draw(d drawn) (r reading.Reading, counts bool) {
 		return r, false
 	}
 	r.Step = reading.Told(b.step())
+	if b == s.main() && s.inner() != nil { // what is told for each epoch is of the steps in it
+		r.Step = reading.Told(fine.step())
+	}
 	if b == fine || b == s.main() {
 		s.progress(&r)
 	}
@@ -90,6 +94,9 @@ func (s *bars) find(d drawn) *bar {
 			return b
 		}
 	}
+	if b := s.longer(d); b != nil {
+		return b
+	}
 	b := &bar{}
 	b.name, b.total = d.name, d.total
 	if main := s.main(); main != nil {
@@ -102,6 +109,27 @@ func (s *bars) find(d drawn) *bar {
 	return b
 }
 
+// longer returns a bar that counts further, or less far, than the last time, nil if there is none: one whose name says that
+// the next epoch has begun, or that was complete and tells the same metric.
+func (s *bars) longer(d drawn) *bar {
+	for _, b := range slices.Backward(s.all) {
+		if b.name != d.name || b.total == 0 || d.total == 0 {
+			continue
+		}
+		next := d.epoch.Known && b.ages.known && d.epoch.Value > b.ages.current
+		same := b.complete() && len(d.postfix) > 0 && len(b.postfix) > 0 && d.postfix[0].Name == b.postfix[0].Name
+		if !next && !same {
+			continue
+		}
+		b.count.offset, b.count.high = b.count.last(), 0
+		b.total, b.n, b.uneven = d.total, 0, true
+		b.laps++
+		s.lapped(b)
+		return b
+	}
+	return nil
+}
+
 // advance moves a bar to where it was drawn.
 func (s *bars) advance(b *bar, d drawn) {
 	if d.epoch.Known {
@@ -112,7 +140,7 @@ func (s *bars) advance(b *bar, d drawn) {
 	b.drawn = d
 	b.count.place(d.n, d.total)
 	lapped := b.count.offset > before
-	if d.epoch.Known && d.total > 0 {
+	if d.epoch.Known && d.total > 0 && !b.uneven {
 		b.count.offset = b.ages.before() * d.total
 	}
 	if lapped {
@@ -194,12 +222,14 @@ func (s *bars) progress(r *reading.Reading) {
 	total := 0.0
 	switch {
 	case in != nil:
-		if in.total > 0 && main.total > 0 {
+		if in.total > 0 && main.total > 0 && !in.uneven {
 			total = in.total * main.total
 		}
 		r.Done = reading.Told(in.step())
 	case main.ages.known:
-		total = main.total * main.ages.total
+		if !main.uneven {
+			total = main.total * main.ages.total
+		}
 		r.Done = reading.Told(main.step())
 	default:
 		r.Done = reading.Told(main.step())

@@ -92,12 +92,28 @@ func (p *Parser) Line(text []byte, emit Emit) {
 			p.bar(b, emit)
 		}
 	default:
-		if r, ok := p.keras(line); ok {
+		if r, ok := logged(line); ok {
+			emit(JSON, p.unroll(r))
+		} else if r, ok := p.keras(line); ok {
 			emit(Keras, r)
+		} else if r, ok := p.row(line); ok {
+			emit(Pairs, r)
 		} else if r, ok := p.pairs(line); ok {
 			emit(Pairs, r)
 		}
 	}
+}
+
+// logged reads a JSON object at the end of a line that a logger has put something before.
+func logged(line string) (Object, bool) {
+	if line[len(line)-1] != '}' {
+		return Object{}, false
+	}
+	at := strings.Index(line, `{"`)
+	if at < 0 {
+		return Object{}, false
+	}
+	return FromJSON([]byte(line[at:]))
 }
 
 // Flush returns what waits for a line that may not come any more. It is called when the

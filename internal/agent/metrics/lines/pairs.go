@@ -78,6 +78,9 @@ func wordEnd(line string, i int) int {
 
 // scanNumber reads the number that begins at i.
 func scanNumber(line string, i int) (token, int) {
+	if t, end, ok := grouped(line, i); ok {
+		return t, end
+	}
 	end := i + 1
 	for end < len(line) {
 		c := line[end]
@@ -94,10 +97,15 @@ func scanNumber(line string, i int) (token, int) {
 	t := token{kind: number, text: text}
 	v, ok := reading.Parse(text)
 	t.value, t.unit = v, !ok
-	if end < len(line) && line[end] == '%' {
+	return afterNumber(t, line, end)
+}
+
+// afterNumber passes over what belongs to a number that ends at a place: a sign of percent, or a unit.
+func afterNumber(t token, line string, end int) (token, int) {
+	switch {
+	case end < len(line) && line[end] == '%':
 		return t, end + 1
-	}
-	if end < len(line) && isLetter(line[end]) {
+	case end < len(line) && isLetter(line[end]) && !strings.HasPrefix(line[end:], "±"):
 		t.unit = true
 		end = wordEnd(line, end)
 	}
@@ -111,13 +119,7 @@ func (p *Parser) pairs(line string) (reading.Reading, bool) {
 	}
 	p.tokens = scan(p.tokens[:0], line)
 	found := collect(p.tokens)
-	var r reading.Reading
-	counted := found.step.Known || found.epoch.Known
-	for _, v := range found.values {
-		if counted || surelyMetric(v.Name) {
-			r.Add(v.Name, v.Value)
-		}
-	}
+	r := found.metrics()
 	if found.epoch.Known {
 		p.epochs.tell(found.epoch.Value, found.epochs.Value)
 	}
@@ -140,85 +142,4 @@ func (p *Parser) pairs(line string) (reading.Reading, bool) {
 		}
 	}
 	return r, true
-}
-
-// collected is what the tokens of a line say.
-type collected struct {
-	step, total, epoch, epochs reading.Number
-	named                      bool // the step had a name
-	values                     []reading.Value
-}
-
-// collect finds counts and metrics among the tokens of a line.
-func collect(tokens []token) collected {
-	var c collected
-	for i := 0; i < len(tokens); i++ {
-		t := tokens[i]
-		switch {
-		case t.kind == word && slices.Contains(epochWords, strings.ToLower(t.text)) && !c.epoch.Known:
-			if n, total, after := countAfter(tokens, i+1); n.Known {
-				c.epoch, c.epochs, i = n, total, after-1
-			}
-		case t.kind == word && slices.Contains(stepWords, strings.ToLower(t.text)) && !c.named:
-			if n, total, after := countAfter(tokens, i+1); n.Known {
-				c.step, c.total, c.named, i = n, total, true, after-1
-			}
-		case t.kind == word:
-			if v, after, ok := valueAfter(tokens, i+1); ok {
-				if name := metricName(tokens, i); name != "" && len(c.values) < 64 {
-					c.values = append(c.values, reading.Value{Name: name, Value: v})
-				}
-				i = after - 1
-			}
-		case t.kind == number && !c.step.Known: // alone: [ 10/100 ]
-			if n, total, after := countAfter(tokens, i); n.Known && total.Known {
-				c.step, c.total, i = n, total, after-1
-			}
-		}
-	}
-	return c
-}
-
-// countAfter reads "10", ": 10", "[10/100]", "= 10/100" or "10 of 100" at a place among the tokens.
-func countAfter(tokens []token, i int) (n, total reading.Number, after int) {
-	for i < len(tokens) && tokens[i].kind == mark && strings.Contains("[(:=#", tokens[i].text) {
-		i++
-	}
-	if i >= len(tokens) || tokens[i].kind != number || tokens[i].unit || tokens[i].value < 0 || tokens[i].value != tokens[i].value || tokens[i].value > 1e15 {
-		return n, total, i
-	}
-	n = reading.Told(tokens[i].value)
-	i++
-	if i+1 < len(tokens) && (tokens[i].text == "/" || strings.EqualFold(tokens[i].text, "of")) {
-		if t := tokens[i+1]; t.kind == number && !t.unit && t.value > 0 && t.value < 1e15 && t.value >= n.Value {
-			return n, reading.Told(t.value), i + 2
-		}
-	}
-	return n, total, i
-}
-
-// valueAfter reads the number that a name stands before.
-func valueAfter(tokens []token, i int) (v float64, after int, ok bool) {
-	if i < len(tokens) && tokens[i].kind == mark && (tokens[i].text == ":" || tokens[i].text == "=") {
-		i++
-	}
-	if i >= len(tokens) || tokens[i].kind != number || tokens[i].unit {
-		return 0, i, false
-	}
-	if i+1 < len(tokens) && tokens[i+1].text == "/" { // a share of something, not a value
-		return 0, i + 1, false
-	}
-	return tokens[i].value, i + 1, true
-}
-
-// metricName returns the name of the metric whose last word is at i, with what it is of before it.
-func metricName(tokens []token, i int) string {
-	name := strings.ToLower(tokens[i].text)
-	if !looksLikeMetric(name) {
-		return ""
-	}
-	for j := i - 1; j >= 0 && i-j <= 2 && tokens[j].kind == word && slices.Contains(qualifiers, strings.ToLower(tokens[j].text)); j-- {
-		name = strings.ToLower(tokens[j].text) + "_" + name
-	}
-	return name
 }

@@ -72,11 +72,19 @@ func (b *drawn) inside(text string) {
 	}
 }
 
-// named reads the epoch off a bar's name, and takes its numbers out, so that the bar of the
-// next epoch has the same name.
+// named reads the epoch and metrics off a bar's name, and takes its numbers out, so that the bar of the
+// next epoch has the same name. A name that begins with "3/10" says the epoch too, as Ultralytics' does.
 func (b *drawn) named() {
 	lower := strings.ToLower(b.name)
 	tokens := scan(nil, lower)
+	for _, v := range collect(tokens).values {
+		if surelyMetric(v.Name) && len(b.postfix) < 64 {
+			b.postfix = append(b.postfix, v)
+		}
+	}
+	if n, total, _ := countAfter(tokens, 0); n.Known && total.Known {
+		b.epoch, b.epochs = n, total
+	}
 	for i, t := range tokens {
 		if t.kind == word && slices.Contains(epochWords, t.text) {
 			b.epoch, b.epochs, _ = countAfter(tokens, i+1)

@@ -52,6 +52,26 @@ var (
 	epochWords = []string{"epoch", "epochs", "ep"}
 )
 
+// progressWords are names of counts that are those of the run though they do not say what they count.
+var progressWords = []string{"progress", "train", "training"}
+
+// checkWords begin lines that are about a check of the model.
+var checkWords = []string{"val", "valid", "validation", "test", "testing", "eval", "evaluation", "dev"}
+
+// wantedWords stand before a metric's name where a number is not measured but wished for.
+var wantedWords = []string{"target", "goal", "desired", "wanted", "threshold", "max", "min", "maximum", "minimum"}
+
+// settings are words in names that say how something is measured, not what came out.
+var settings = []string{"fn", "func", "function", "weight", "weights", "scale", "coef", "coeff", "factor", "threshold", "target", "type"}
+
+// isSetting reports whether a name is that of a setting, such as loss_scale.
+func isSetting(name string) bool { return slices.ContainsFunc(nameParts(name), func(part string) bool { return slices.Contains(settings, part) }) }
+
+// nameParts cuts a name at the marks that join words in names.
+func nameParts(name string) []string {
+	return strings.FieldsFunc(name, func(c rune) bool { return c == '_' || c == '/' || c == '-' || c == '.' || c == ' ' })
+}
+
 // IsCount says whether a name is one of steps, epochs, totals or times, which are no metrics.
 // Nor is how fast a program is.
 func IsCount(name string) bool {
@@ -77,12 +97,7 @@ func looksLikeMetric(name string) bool {
 			return true
 		}
 	}
-	for _, word := range strings.FieldsFunc(name, func(c rune) bool { return c == '_' || c == '/' || c == '-' || c == '.' || c == ' ' }) {
-		if slices.Contains(metricWords, word) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(nameParts(name), func(part string) bool { return slices.Contains(metricWords, part) })
 }
 
 // surelyMetric says whether a name is a metric's whatever else is on its line.
