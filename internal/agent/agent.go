@@ -146,6 +146,7 @@ type Agent struct {
 	restream func()            // ends the current stream so that a new one begins
 	behind   time.Time         // since when the server has newer assignments than we heard of
 	contact  time.Time         // last answer of the server
+	back     time.Time         // since when it has answered again and again
 	state    map[string]string // newest trouble by place, see trouble
 	measured map[id.Run]bool   // runs that have ended and whose metrics are all delivered
 }

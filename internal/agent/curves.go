@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"time"
@@ -20,10 +21,12 @@ const (
 	pushTimeout = 30 * time.Second
 	// pushRounds is how many reports are sent one after the other before programs are looked at again.
 	pushRounds = 20
-	// lastRounds is how often what a run has left is read before others have their turn.
+	// lastRounds is how often what a run has left is read before others have their turn, liveRounds the same for one that
+	// goes on and prints more than is read at once.
 	lastRounds = 20
-	// heardOutAfter is how long after its end the record of a run is kept for metrics that the server has
-	// not taken. Output and end are worth waiting for without limit; the last point of a curve is not.
+	liveRounds = 4
+	// heardOutAfter is how long after its end the record of a run is kept for metrics that the server, though it
+	// is there, has not taken. Output and end are worth waiting for without limit; the last point of a curve is not.
 	heardOutAfter = time.Minute
 )
 
@@ -113,13 +116,18 @@ func (a *Agent) pollCurves(ctx context.Context) {
 
 // read reads what is new of a run. Of one that has ended it reads the rest, which may be much.
 func (a *Agent) read(ctx context.Context, c *curve) error {
-	for range lastRounds {
-		more, err := c.gatherer.Poll(a.clk.Now(), c.ended)
-		if c.complete = c.ended && !more; !more || !c.ended || ctx.Err() != nil {
-			return err
-		}
+	rounds := liveRounds
+	if c.ended {
+		rounds = lastRounds
 	}
-	return nil
+	var errs []error
+	for more := true; more && rounds > 0 && ctx.Err() == nil; rounds-- {
+		var err error
+		more, err = c.gatherer.Poll(a.clk.Now(), c.ended)
+		c.complete = c.ended && !more
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // metricsOf names the place of trouble with a run's metrics.
@@ -235,12 +243,18 @@ func (a *Agent) noteMeasured() {
 	}
 }
 
-// heardOut reports whether the server has all metrics of a rank, or has not taken them for too long.
+// heardOut reports whether the server has all metrics of a rank, or has not taken them for too long since it
+// has been there.
 func (a *Agent) heardOut(st *runtime.Status) bool {
-	if st == nil || st.Rank != 0 || st.Started.IsZero() || a.clk.Now().Sub(st.Ended) > heardOutAfter {
+	if st == nil || st.Rank != 0 || st.Started.IsZero() {
 		return true
 	}
+	now := a.clk.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.measured[st.Run]
+	if a.measured[st.Run] {
+		return true
+	}
+	there := now.Sub(a.contact) <= deafAfter
+	return there && now.Sub(st.Ended) > heardOutAfter && now.Sub(a.back) > heardOutAfter
 }

@@ -169,6 +169,45 @@ func TestTheLastMetricsComeBeforeARunIsForgotten(t *testing.T) {
 	rt.wait(y, "the run to be forgotten", func() bool { return len(rt.forgot) == 1 })
 }
 
+// However long the yard was away: a run that ended meanwhile is kept for its last metrics until the yard has them.
+func TestTheLastMetricsOfARunThatEndedWhileTheYardWasAway(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	rt := newFakeRuntime()
+	stop := launch(t, measuringConfig(t, y, rt))
+	defer stop()
+	y.assign(assignment("j1.1"))
+	y.awaitState("j1.1", job.RunRunning)
+	tries := 0
+	y.change(func() {
+		y.refuse = func(path string) int {
+			if strings.HasSuffix(path, "/metrics") {
+				y.change(func() { tries++ })
+				return http.StatusServiceUnavailable
+			}
+			return 0
+		}
+	})
+	rt.say(t, "j1.1", "step 1 loss=5\n")
+	rt.change(func() {
+		r := rt.ranks[rankKey{"j1.1", 0}]
+		r.status.State, r.status.Ended = job.RunEnded, time.Now().Add(-time.Hour)
+	})
+	y.awaitState("j1.1", job.RunEnded)
+	y.assign()
+	y.await("all of the output", func() bool { s := y.logs[rankKey{"j1.1", 0}]; return s != nil && s.final })
+	y.await("two tries", func() bool { return tries > 1 })
+	rt.mu.Lock()
+	forgot := len(rt.forgot)
+	rt.mu.Unlock()
+	if forgot > 0 {
+		t.Error("the run was forgotten before the yard had its metrics")
+	}
+	y.change(func() { y.refuse = nil })
+	y.awaitCurve("j1.1", "loss", 0, "1=5 from output (lines)")
+	rt.wait(y, "the run to be forgotten", func() bool { return len(rt.forgot) == 1 })
+}
+
 // A server of an older version does not know metrics, and loses nothing else.
 func TestAServerThatWantsNoMetrics(t *testing.T) {
 	t.Parallel()

@@ -120,6 +120,9 @@ func (a *Agent) report(ctx context.Context, seq uint64) (api.ReportReply, error)
 	a.tookProgress(r.Ranks, server)
 	now := a.clk.Now()
 	a.mu.Lock()
+	if now.Sub(a.contact) > deafAfter {
+		a.back = now
+	}
 	a.contact, a.taken = now, r.Ranks
 	if r.Inventory != nil {
 		a.sent = r.Inventory

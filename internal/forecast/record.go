@@ -66,11 +66,12 @@ func (r *Record) Add(jobs ...Scored) {
 	r.rule = newRule(r.jobs)
 }
 
-// Merge takes all that another record knows.
-func (r *Record) Merge(o *Record) {
-	if o != nil {
-		r.Add(o.jobs...)
-	}
+// With returns a record that has finished jobs too. The one it is made from does not change,
+// so that others may go by it meanwhile.
+func (r *Record) With(jobs ...Scored) *Record {
+	c := &Record{jobs: slices.Clone(r.jobs)}
+	c.Add(jobs...)
+	return c
 }
 
 func inOrder(a, b Scored) int {

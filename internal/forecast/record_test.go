@@ -243,16 +243,18 @@ func TestTheOrderOfJobsDoesNotMatter(t *testing.T) {
 		for i := range rapid.IntRange(0, 24).Draw(t, "jobs") {
 			all = append(all, anyScored(t, i))
 		}
-		var a, b, c Record
+		var a, b, part Record
 		a.Add(all...)
 		for _, s := range rapid.Permutation(all).Draw(t, "order") {
 			b.Add(s)
 		}
 		half := len(all) / 2
-		c.Add(all[half:]...)
-		var d Record
-		d.Add(all[:half]...)
-		c.Merge(&d)
+		part.Add(all[half:]...)
+		before := part.Jobs()
+		c := part.With(all[:half]...)
+		if part.Jobs() != before {
+			t.Fatalf("the record that another was made from has changed")
+		}
 		text, err := json.Marshal(&a)
 		if err != nil {
 			t.Fatal(err)
@@ -261,7 +263,7 @@ func TestTheOrderOfJobsDoesNotMatter(t *testing.T) {
 		if err := json.Unmarshal(text, &read); err != nil {
 			t.Fatal(err)
 		}
-		for name, o := range map[string]*Record{"in another order": &b, "merged": &c, "read back": &read} {
+		for name, o := range map[string]*Record{"in another order": &b, "made from another": c, "read back": &read} {
 			if diff := cmp.Diff(a.Table(), o.Table()); diff != "" {
 				t.Fatalf("%s: %s", name, diff)
 			}

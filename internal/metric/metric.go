@@ -6,6 +6,7 @@ package metric
 
 import (
 	"cmp"
+	"encoding/json"
 	"math"
 	"slices"
 )
@@ -23,6 +24,19 @@ type Point struct {
 	Step  float64 // as the program counts; its how-manieth value if the program counts nothing
 	At    float64 // when it was heard, in seconds of Unix time
 	Value float64
+}
+
+// MarshalJSON writes the point as three numbers: curves are long.
+func (p Point) MarshalJSON() ([]byte, error) { return json.Marshal([3]float64{p.Step, p.At, p.Value}) }
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (p *Point) UnmarshalJSON(text []byte) error {
+	var three [3]float64
+	if err := json.Unmarshal(text, &three); err != nil {
+		return err
+	}
+	p.Step, p.At, p.Value = three[0], three[1], three[2]
+	return nil
 }
 
 // Fate is what became of a point that was added.

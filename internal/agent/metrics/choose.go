@@ -82,7 +82,7 @@ func (g *Gatherer) take(from *origin, r reading.Reading, at float64) {
 
 // add takes one value.
 func (g *Gatherer) add(from *origin, v reading.Value, step reading.Number, at float64) {
-	s := g.choose(from, v.Name)
+	s := g.choose(from, v)
 	if s == nil {
 		return
 	}
@@ -113,8 +113,10 @@ func (s *series) queue(p metric.Point) {
 	}
 }
 
-// choose returns the series that a value belongs to, nil if another source tells it or there are too many.
-func (g *Gatherer) choose(from *origin, name string) *series {
+// choose returns the series that a value belongs to, nil if another source tells it or there are too many. A source that
+// is trusted more takes a series over with its first number: that something is no number is heeded, but makes no curve.
+func (g *Gatherer) choose(from *origin, v reading.Value) *series {
+	name := v.Name
 	if name == "" || len(name) > metric.MaxName {
 		return nil
 	}
@@ -123,6 +125,8 @@ func (g *Gatherer) choose(from *origin, name string) *series {
 	case s == nil:
 		return g.begin(from, name)
 	case s.origin == from || s.Source == from.label:
+		return s
+	case s.origin.trust < from.trust && (math.IsNaN(v.Value) || math.IsInf(v.Value, 0)):
 		return s
 	case s.origin.trust > from.trust:
 		return nil

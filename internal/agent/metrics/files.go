@@ -124,60 +124,66 @@ func headOf(path string) (head []byte, err error) {
 	return readAt(f, 0, headSize)
 }
 
-// pollFiles reads what is new in all files, in order of their names.
+// pollFiles reads what is new in all files, a piece of each in turn, so that a file that is long or never
+// ends does not keep the others waiting. The next poll begins where this one had to stop.
 func (g *Gatherer) pollFiles() error {
 	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(g.files)) {
-		if g.budget <= 0 {
-			break
-		}
-		w := g.files[name]
-		if w.given {
-			continue
-		}
-		if err := w.poll(g); err != nil {
-			if os.IsPermission(err) { // it would be so at every poll
-				w.given = true
+	names := slices.Sorted(maps.Keys(g.files))
+	first, _ := slices.BinarySearch(names, g.turn)
+	g.turn = ""
+	for names = slices.Concat(names[first:], names[:first]); len(names) > 0; {
+		var behind []string
+		for _, name := range names {
+			if g.budget <= 0 {
+				g.turn = name
+				return errors.Join(errs...)
 			}
-			errs = append(errs, fmt.Errorf("read %s: %w", w.rel, err))
+			more, err := g.files[name].poll(g)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("read %s: %w", g.files[name].rel, err))
+			}
+			if more {
+				behind = append(behind, name)
+			}
 		}
+		names = behind
 	}
 	return errors.Join(errs...)
 }
 
-// poll reads what is new in the file.
-func (w *watched) poll(g *Gatherer) error {
-	for g.budget > 0 {
-		most := maxPiece
-		if w.tail.whole {
-			most = maxWhole
-		}
-		p, err := w.tail.read(most, g.started)
-		if err != nil || p == nil {
-			return err
-		}
-		g.budget -= len(p.data)
-		if p.anew {
-			w.begin()
-		}
-		if w.reader == nil && !w.tell(p.data) {
-			return nil
-		}
-		readings, used, err := w.reader.decode(p.data)
-		w.deliver(g, p, readings)
-		var damaged damagedError
-		if err != nil && !errors.As(err, &damaged) {
-			w.given = true
-			return err
-		}
-		if used == 0 && p.rest {
-			used = len(p.data) // a line or record longer than is looked at
-		}
-		if w.tail.used(used); !p.rest || err != nil || w.tail.whole {
-			return err
-		}
+// poll reads a piece of what is new in the file. It reports whether there is more.
+func (w *watched) poll(g *Gatherer) (more bool, err error) {
+	if w.given {
+		return false, nil
 	}
-	return nil
+	most := maxPiece
+	if w.tail.whole {
+		most = maxWhole
+	}
+	p, err := w.tail.read(most, g.started)
+	if err != nil || p == nil {
+		w.given = os.IsPermission(err) // it would be so at every poll
+		return false, err
+	}
+	g.budget -= len(p.data)
+	if p.anew {
+		w.begin()
+	}
+	if w.reader == nil && !w.tell(p.data) {
+		return false, nil
+	}
+	readings, used, err := w.reader.decode(p.data)
+	w.deliver(g, p, readings)
+	var damaged damagedError
+	if err != nil && !errors.As(err, &damaged) {
+		w.given = true
+		return false, err
+	}
+	if used == 0 && p.rest {
+		used = len(p.data) // a line or record longer than is looked at
+	}
+	w.tail.used(used)
+	return p.rest && !w.tail.whole, err
 }
 
 // deliver takes the readings of a piece.

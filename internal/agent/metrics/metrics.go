@@ -65,6 +65,7 @@ type Gatherer struct {
 	scanned time.Time
 	again   time.Duration // after which files are looked for again
 	budget  int
+	turn    string // the file that is read first
 
 	series   map[string]*series
 	order    []string // of the series, as they were first heard

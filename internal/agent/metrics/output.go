@@ -23,6 +23,7 @@ type output struct {
 	parser  *lines.Parser
 	ruled   bool
 	offset  int64
+	at      float64 // when what was read last was printed
 	streams [2]lines.Splitter
 	idle    int // polls without anything new
 }
@@ -44,8 +45,7 @@ func (o *output) poll(g *Gatherer, ended bool) (more bool, err error) {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
-	at := 0.0
-	emit := func(kind lines.Kind, r reading.Reading) { g.take(outputs[kind], r, at) }
+	emit := func(kind lines.Kind, r reading.Reading) { g.take(outputs[kind], r, o.at) }
 	begun := o.offset
 	decoder := runlog.NewDecoder(io.LimitReader(log, outputRead))
 	share := o.share(size - begun)
@@ -56,8 +56,8 @@ func (o *output) poll(g *Gatherer, ended bool) (more bool, err error) {
 			err = torn(ferr)
 			break
 		}
-		at = seconds(frame.At)
-		o.parser.At = at
+		o.at = seconds(frame.At)
+		o.parser.At = o.at
 		if frame.Stream == runlog.Yard {
 			continue
 		}

@@ -79,6 +79,8 @@ func (r *tableReader) decode(data []byte) (out []reading.Reading, used int, err 
 		default:
 			if got, ok := r.row(line); ok {
 				out = append(out, got)
+			} else {
+				r.header(line) // of other columns from here on, if it is one
 			}
 		}
 	}
@@ -171,7 +173,7 @@ func (stateReader) decode(data []byte) (out []reading.Reading, used int, err err
 		MaxSteps   float64                      `json:"max_steps"`
 		History    []map[string]json.RawMessage `json:"log_history"`
 	}
-	if err := json.Unmarshal(data, &in); err != nil {
+	if err := reading.Unmarshal(data, &in); err != nil {
 		return nil, len(data), nil //nolint:nilerr // half written: it is read again when it changes
 	}
 	for _, entry := range in.History {

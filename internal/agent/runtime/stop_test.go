@@ -31,6 +31,8 @@ func TestStop(t *testing.T) {
 			time.Minute, []job.StopMode{job.StopTerm}, 143, "SIGTERM", "ended after SIGTERM with killed by SIGTERM"},
 		{"SIGTERM is ignored until the grace is over", deaf + `echo > $READY; while :; do sleep 0.01; done`,
 			50 * time.Millisecond, []job.StopMode{job.StopTerm}, 137, "SIGKILL", "not gone 50ms after SIGTERM, so killed"},
+		{"who writes through a pipe can do so until it has ended", `(trap 'sleep 0.3; echo saved; exit' TERM; echo > $READY; while :; do sleep 0.01; done) | cat`,
+			time.Minute, []job.StopMode{job.StopTerm}, 143, "SIGTERM", "ended after SIGTERM"},
 		{"a kill comes at once", deaf + `echo > $READY; while :; do sleep 0.01; done`,
 			time.Hour, []job.StopMode{job.StopKill}, 137, "SIGKILL", "stopped as asked: killed at once"},
 		{"a kill overrides a term", deaf + `echo > $READY; while :; do sleep 0.01; done`,

@@ -217,7 +217,7 @@ func (s *supervisor) gone(q quarry) bool {
 func (s *supervisor) tell(q quarry, stopping *process.Stopping, deep, all bool) {
 	procs, err := q.find(deep)
 	errs := []error{err}
-	for _, p := range stopping.Next(procs, process.Process.Shell, all) {
+	for _, p := range stopping.Next(procs, process.Kin{Shell: process.Process.Shell, Hears: process.Process.Hears}, all) {
 		errs = append(errs, p.Signal(unix.SIGTERM), p.Signal(unix.SIGCONT)) // a stopped process must see it
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -11,6 +11,7 @@ package forecaster
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"math"
@@ -54,21 +55,31 @@ const (
 	passEvery   = time.Second
 	fresh       = 5 * time.Second
 	stale       = time.Minute
-	lineMost    = 10_000           // jobs that wait to be looked at for the first time; the others are when someone asks
-	linePass    = 100              // of those in a pass
-	passMost    = 500              // forecasts in a pass, so that it never takes long
-	flushEvery  = 30 * time.Second // between writings of a job's curves
-	settleAfter = 20 * time.Second // from a job's end until its last points have come
+	lineMost    = 10_000                 // jobs that wait to be looked at for the first time; the others are when someone asks
+	linePass    = 100                    // of those in a pass
+	passMost    = 500                    // forecasts in a pass
+	passFor     = 400 * time.Millisecond // that a pass makes forecasts at most, so that it leaves the others a core
+	flushEvery  = 30 * time.Second       // between writings of a job's curves
+	settleAfter = 20 * time.Second       // from a job's end until its last points have come
 )
 
 // Forecaster watches live jobs.
 type Forecaster struct {
 	Deps
 	school *school
+	ready  chan struct{} // closed when the jobs that were there before are known
+
+	// These belong to the goroutine of Run.
+	trouble trouble   // that was logged
+	learned time.Time // when jobs last became history
+	pause   time.Duration
+	resume  time.Time // when curves are written again after that failed
+	ousted  bool      // another server has the store
 
 	mu     sync.Mutex
 	jobs   map[id.Job]*watched // that have had a run
 	line   []job.Job           // that have not, in order
+	lined  map[id.Job]bool     // those in line
 	nodes  map[id.Node]fleet.Node
 	leases map[id.Lease]fleet.Lease
 	tariff *fleet.Tariff // what nodes cost; nil if nobody told
@@ -78,7 +89,8 @@ type Forecaster struct {
 
 // New returns a forecaster that knows nothing yet.
 func New(d Deps) *Forecaster {
-	return &Forecaster{Deps: d, school: newSchool(d.Store, d.Clock, d.Log), jobs: map[id.Job]*watched{}, nodes: map[id.Node]fleet.Node{}, leases: map[id.Lease]fleet.Lease{}}
+	return &Forecaster{Deps: d, school: newSchool(d.Store, d.Clock, d.Log), ready: make(chan struct{}),
+		jobs: map[id.Job]*watched{}, lined: map[id.Job]bool{}, nodes: map[id.Node]fleet.Node{}, leases: map[id.Lease]fleet.Lease{}}
 }
 
 // Follow takes in a committed batch. The loop waits for it, so it only takes notes.
@@ -118,12 +130,14 @@ func (f *Forecaster) follow(j *job.Job) {
 	case !known && j.State.Final():
 		return
 	case !known && j.Epoch == 0:
-		if len(f.line) < lineMost {
+		if len(f.line) < lineMost && !f.lined[j.ID] {
 			f.line = append(f.line, *j)
+			f.lined[j.ID] = true
 		}
 		return
 	case !known:
 		w = newWatched()
+		w.recalled = j.Epoch == 1 && f.isReady() // nothing can have been kept of it
 		f.jobs[j.ID] = w
 	case j.Seq < w.job.Seq:
 		return
@@ -139,7 +153,9 @@ func (f *Forecaster) follow(j *job.Job) {
 
 // Run makes forecasts until ctx ends.
 func (f *Forecaster) Run(ctx context.Context) {
-	f.recall(ctx)
+	if !f.begin(ctx) {
+		return
+	}
 	lessons := make(chan struct{})
 	go func() {
 		defer close(lessons)
@@ -150,29 +166,66 @@ func (f *Forecaster) Run(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	f.flush(last, true)
+	if n := len(f.unwritten(f.Clock.Now(), true)); n > 0 && !f.ousted {
+		f.Log.ErrorContext(ctx, "the newest points were not written in time; agents tell them again", "jobs", n)
+	}
 }
 
-// recall reads what was kept of live jobs and of those that ended. What cannot be
-// read is as if it had not been kept: agents tell their points again, and history begins anew.
-func (f *Forecaster) recall(ctx context.Context) {
+// begin takes in what was there before, and reports whether there was time for that. Until
+// the jobs are known no points are taken: those of a job that is not known would be lost, and
+// its agent would not tell them again.
+func (f *Forecaster) begin(ctx context.Context) bool {
+	for wait := passEvery; ; wait = min(2*wait, pauseMost) {
+		err := f.survey(ctx)
+		if err == nil {
+			break
+		}
+		if ctx.Err() == nil {
+			f.Log.ErrorContext(ctx, "looking around the yard failed, trying again", "error", err)
+		}
+		if !clock.Sleep(ctx, wait) {
+			return false
+		}
+	}
+	close(f.ready)
 	if err := f.school.recall(ctx); err != nil && ctx.Err() == nil {
 		f.Log.ErrorContext(ctx, "reading the history of jobs failed; forecasts do without it", "error", err)
 	}
-	if err := f.survey(ctx); err != nil && ctx.Err() == nil {
-		f.Log.ErrorContext(ctx, "looking around the yard failed; forecasts do without what was there before", "error", err)
-	}
-	f.mu.Lock()
-	live := sortedKeys(f.jobs)
-	f.mu.Unlock()
-	for _, j := range live {
-		if err := f.recallJob(ctx, j); err != nil && ctx.Err() == nil {
-			f.Log.ErrorContext(ctx, "reading what was kept of a job failed; its curve begins anew", "job", j, "error", err)
-		}
+	return ctx.Err() == nil
+}
+
+func (f *Forecaster) isReady() bool {
+	select {
+	case <-f.ready:
+		return true
+	default:
+		return false
 	}
 }
 
-// survey takes in what was there before the first batch: prices, nodes, leases, and jobs
-// that have had a run.
+// recall reads what was kept of jobs that were known before the server started. No forecast
+// is made of them before, and nothing written: what was said of them would be said again,
+// and what was kept be lost.
+func (f *Forecaster) recall(ctx context.Context) error {
+	var unread []id.Job
+	f.mu.Lock()
+	for j, w := range f.jobs {
+		if !w.recalled {
+			unread = append(unread, j)
+		}
+	}
+	f.mu.Unlock()
+	slices.SortFunc(unread, compareJobs)
+	for _, j := range unread {
+		if err := f.recallJob(ctx, j); err != nil {
+			return fmt.Errorf("read what was kept of %s: %w", j, err)
+		}
+	}
+	return nil
+}
+
+// survey takes in what was there before the first batch: prices, nodes, leases, jobs
+// that have had a run, and as many of those that wait as are looked at.
 func (f *Forecaster) survey(ctx context.Context) error {
 	var nodes []fleet.Node
 	var tariff *fleet.Tariff
@@ -201,6 +254,11 @@ func (f *Forecaster) survey(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	waiting, err := f.Store.Jobs(ctx, store.JobFilter{States: []job.State{job.Pending}, Limit: lineMost}) // some have been paused
+	if err != nil {
+		return err
+	}
+	jobs = append(jobs, waiting...)
 	f.mu.Lock()
 	f.tariff, f.offers = tariff, offers
 	for i := range nodes {
@@ -219,8 +277,7 @@ func (f *Forecaster) due(now time.Time) []id.Job {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, w := range f.jobs {
-		age := now.Sub(w.asked)
-		if w.over.IsZero() && (age >= stale || w.news && age >= fresh || w.asked.IsZero()) {
+		if w.recalled && w.over.IsZero() && (w.asked.IsZero() || passed(w.asked, now, stale) || w.news && passed(w.asked, now, fresh)) {
 			list = append(list, w)
 		}
 	}
@@ -235,6 +292,13 @@ func (f *Forecaster) due(now time.Time) []id.Job {
 		jobs[i] = list[i].job.ID
 	}
 	return jobs
+}
+
+// passed reports whether some time has gone by since then. A clock that was put back must not
+// make anything wait for the time it was put back by.
+func passed(then, now time.Time, d time.Duration) bool {
+	age := now.Sub(then)
+	return age >= d || age < 0
 }
 
 func compareJobs(a, b id.Job) int {

@@ -4,64 +4,97 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"trainyard/internal/api"
+	"trainyard/internal/clock"
+	"trainyard/internal/fault"
 	"trainyard/internal/metric"
 	"trainyard/internal/yardmaster"
 )
 
+// takeWait bounds how long points wait for a server that has just started.
+const takeWait = 10 * time.Second
+
 // Take takes in what the programs of a node have measured. The caller has seen to it that
-// the runs are the node's. What is said of jobs that have been let go is not kept.
+// the runs are the node's. What is said of jobs that have been let go is not kept. After an
+// error the agent tells all of it again.
 func (f *Forecaster) Take(ctx context.Context, r *api.MetricsReport) error {
+	if !f.isReady() && clock.Wait(ctx, takeWait, f.ready) != clock.Woken {
+		return fault.New(fault.Unavailable, "starting", "the server has just started and does not know its jobs yet").WithRemedy("tell it again")
+	}
 	var said []yardmaster.Foreseen
+	var from [][]note
 	f.mu.Lock()
 	for i := range r.Runs {
 		j, epoch, ok := r.Runs[i].Run.Split()
 		if w := f.jobs[j]; ok && w != nil {
-			if notices := w.take(epoch, &r.Runs[i], f.Clock.Now()); len(notices) > 0 {
-				said = append(said, yardmaster.Foreseen{Job: j, Notices: notices})
+			if notices, notes := w.take(epoch, &r.Runs[i], f.Clock.Now()); len(notices) > 0 {
+				said, from = append(said, yardmaster.Foreseen{Job: j, Notices: notices}), append(from, notes)
 			}
 		}
 	}
 	f.mu.Unlock()
-	return f.tell(ctx, said)
+	err := f.tell(ctx, said)
+	if err != nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for i := range said {
+			if w := f.jobs[said[i].Job]; w != nil {
+				w.forget(from[i])
+			}
+		}
+	}
+	return err
 }
 
-// take adds what a run has measured, and returns what the feed is to be told.
-func (w *watched) take(epoch int, r *api.RunMetrics, now time.Time) (said []yardmaster.Notice) {
+// take adds what a run has measured, and returns what the feed is to be told, and by which notes.
+func (w *watched) take(epoch int, r *api.RunMetrics, now time.Time) (said []yardmaster.Notice, from []note) {
 	for i := range r.Series {
 		in := &r.Series[i]
-		s, known := w.series[in.Name]
+		name := strings.ReplaceAll(in.Name, "\x00", "\uFFFD") // as stores that take no NUL would write it
+		s, known := w.series[name]
 		if !known {
 			if len(w.series) >= metric.MaxSeries {
 				continue // the agent bounds them too; what is beyond is not kept
 			}
-			s = &metric.Series{Name: in.Name}
-			w.series[in.Name] = s
+			s = &metric.Series{Name: name}
+			w.series[name] = s
 		}
 		s.Heed(epoch, in.Source)
 		for _, p := range in.Points {
-			if s.Add(epoch, p.Point()) != metric.Duplicate {
-				w.dirty[in.Name], w.news = true, true
+			if fate := s.Add(epoch, p.Point()); fate != metric.Duplicate && fate != metric.Stale {
+				w.dirty[name], w.news = true, true
 			}
 		}
 	}
-	w.takeProgress(r, now)
+	if epoch >= w.toldBy {
+		w.toldBy = epoch
+		w.takeProgress(r, now)
+	}
 	for _, n := range r.Notes {
 		key := note{n.Kind, n.At}
-		if w.notes[key] || len(w.notes) >= maxNotes {
+		s, ok := sentence(&n)
+		if !ok || w.notes[key] || w.noted[n.Kind] >= maxNotes {
 			continue
 		}
 		w.notes[key] = true
-		if s, ok := sentence(&n); ok {
-			said = append(said, s)
-		}
+		w.noted[n.Kind]++
+		said, from = append(said, s), append(from, key)
 	}
-	return said
+	return said, from
 }
 
-const maxNotes = 1000 // of a job that are told
+const maxNotes = 1000 // of a job and a kind that are told
+
+// forget makes notes be told when they come again.
+func (w *watched) forget(notes []note) {
+	for _, n := range notes {
+		delete(w.notes, n)
+		w.noted[n.kind]--
+	}
+}
 
 // takeProgress remembers how far the program says it is.
 func (w *watched) takeProgress(r *api.RunMetrics, now time.Time) {

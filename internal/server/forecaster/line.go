@@ -20,10 +20,27 @@ func (f *Forecaster) greet(ctx context.Context) error {
 	if f.line = f.line[n:]; len(f.line) == 0 {
 		f.line = nil // what was behind it can go
 	}
+	for i := range jobs {
+		delete(f.lined, jobs[i].ID)
+	}
 	f.mu.Unlock()
 	if n == 0 {
 		return nil
 	}
+	err := f.welcome(ctx, jobs)
+	if err != nil { // they are the first again
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.line = append(jobs, f.line...)
+		for i := range jobs {
+			f.lined[jobs[i].ID] = true
+		}
+	}
+	return err
+}
+
+// welcome tells the yardmaster what is expected of jobs that wait.
+func (f *Forecaster) welcome(ctx context.Context, jobs []job.Job) error {
 	made, err := f.Waiting(ctx, jobs)
 	if err != nil {
 		return err

@@ -3,11 +3,11 @@ package forecaster
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 
 	"trainyard/internal/forecast"
-	"trainyard/internal/forecast/history"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/metric"
@@ -16,11 +16,38 @@ import (
 
 // pass makes the forecasts that are due, writes what has changed, and lets jobs go that have ended.
 func (f *Forecaster) pass(ctx context.Context) {
-	if err := errors.Join(f.make(ctx, f.due(f.Clock.Now())), f.greet(ctx)); err != nil && ctx.Err() == nil {
-		f.Log.ErrorContext(ctx, "making forecasts failed, trying again", "error", err)
+	if f.ousted {
+		return
 	}
+	err := errors.Join(f.recall(ctx), f.make(ctx, f.due(f.Clock.Now())), f.greet(ctx))
+	f.trouble.tell(ctx, f.Log, f.Clock.Now(), err)
 	f.flush(ctx, false)
 	f.finish(ctx)
+}
+
+// trouble is an error that was logged. While it lasts it is not logged at each pass.
+type trouble struct {
+	text string
+	at   time.Time
+}
+
+// tell logs an error that is another than before, or was last logged long ago.
+func (t *trouble) tell(ctx context.Context, log *slog.Logger, now time.Time, err error) {
+	if err == nil || ctx.Err() != nil {
+		t.text = ""
+		return
+	}
+	if text := err.Error(); text != t.text || passed(t.at, now, pauseMost) {
+		t.text, t.at = text, now
+		log.ErrorContext(ctx, "making forecasts failed, trying again", "error", err)
+	}
+}
+
+// made is a forecast of a job that nobody was told of yet.
+type made struct {
+	w      *watched
+	before []string // what was said of the job until then
+	yardmaster.Foreseen
 }
 
 // make asks about jobs and tells the yardmaster.
@@ -32,16 +59,36 @@ func (f *Forecaster) make(ctx context.Context, due []id.Job) error {
 	if err := f.Query(ctx, func(y *yardmaster.Yard) { stands = y.Stands(due) }); err != nil {
 		return err
 	}
-	said := make([]yardmaster.Foreseen, 0, len(due))
+	began := f.Clock.Now()
+	var all []made
+	var said []yardmaster.Foreseen
 	for i, j := range due {
-		if s, ok := f.one(j, &stands[i]); ok {
-			said = append(said, s)
+		if m, ok := f.one(j, &stands[i]); ok {
+			all, said = append(all, m), append(said, m.Foreseen)
 		}
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if ctx.Err() != nil || passed(began, f.Clock.Now(), passFor) {
+			break // the others are the first of the next pass
 		}
 	}
-	return f.tell(ctx, said)
+	err := f.tell(ctx, said)
+	if err != nil {
+		f.unsay(all)
+	}
+	return err
+}
+
+// unsay takes back what could not be told, so that it is told with the next forecast.
+func (f *Forecaster) unsay(all []made) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range all {
+		m := &all[i]
+		if m.w.news = true; len(m.Notices) > 0 && m.w.forecast == m.Forecast {
+			again := *m.Forecast // others have the one that was made
+			again.Said = m.before
+			m.w.forecast = &again
+		}
+	}
 }
 
 func (f *Forecaster) tell(ctx context.Context, said []yardmaster.Foreseen) error {
@@ -53,13 +100,13 @@ func (f *Forecaster) tell(ctx context.Context, said []yardmaster.Foreseen) error
 }
 
 // one makes the forecast of a job. It is made without the lock: points may come meanwhile.
-func (f *Forecaster) one(j id.Job, stand *yardmaster.Stand) (yardmaster.Foreseen, bool) {
+func (f *Forecaster) one(j id.Job, stand *yardmaster.Stand) (made, bool) {
 	now := f.Clock.Now()
 	f.mu.Lock()
 	w, ok := f.jobs[j]
 	if !ok || !w.over.IsZero() {
 		f.mu.Unlock()
-		return yardmaster.Foreseen{}, false
+		return made{}, false
 	}
 	in := f.input(w, stand, now)
 	before := w.forecast
@@ -67,15 +114,17 @@ func (f *Forecaster) one(j id.Job, stand *yardmaster.Stand) (yardmaster.Foreseen
 	f.mu.Unlock()
 
 	in.Library, in.Record = f.school.lessons()
-	made := forecast.Make(in)
-	notices := forecast.Compare(before, made, watch(in))
-	f.mu.Lock()
-	w.forecast = made
-	f.mu.Unlock()
-	out := yardmaster.Foreseen{Job: j, Forecast: made}
-	for _, n := range notices {
+	out := made{w: w, Foreseen: yardmaster.Foreseen{Job: j, Forecast: forecast.Make(in)}}
+	for _, n := range forecast.Compare(before, out.Forecast, watch(in)) {
 		out.Notices = append(out.Notices, yardmaster.Notice{Kind: "job." + n.Code, Reason: n.Text})
 	}
+	if before != nil {
+		out.before = before.Said
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w.forecast = out.Forecast
+	w.said = w.said || len(out.Notices) > 0
 	return out, true
 }
 
@@ -93,11 +142,7 @@ func (f *Forecaster) input(w *watched, stand *yardmaster.Stand, now time.Time) *
 	if p := stand.Progress; p != nil && in.Told.Total == 0 && p.Work > 0 && !p.At.IsZero() { // told by file, or in the job file
 		in.Told.Done, in.Told.Total, in.Told.At, in.Told.Source = p.Done, p.Work, p.At, "its progress file"
 	}
-	for _, name := range sortedKeys(w.series) {
-		s := *w.series[name]
-		s.Points = slices.Clone(s.Points)
-		in.Series = append(in.Series, s)
-	}
+	in.Series = w.curves()
 	f.surroundings(in, stand)
 	return in
 }
@@ -135,67 +180,13 @@ func watch(in *forecast.Input) forecast.Watch {
 	return w
 }
 
-// curves lists the metrics of a job by name.
+// curves copies the metrics of a job, by name.
 func (w *watched) curves() []metric.Series {
 	var list []metric.Series
 	for _, name := range sortedKeys(w.series) {
-		list = append(list, *w.series[name])
+		s := *w.series[name]
+		s.Points = slices.Clone(s.Points) // more may come while they are read
+		list = append(list, s)
 	}
 	return list
-}
-
-// A yard may end many jobs a second, and each that becomes history is replayed: so many are
-// learned from in a pass, and of more than so many that wait the oldest are let go.
-const (
-	learnMost = 10
-	learnLine = 200
-)
-
-// finish makes history of jobs that have ended well, when their last points have come, and
-// lets all go that have ended.
-func (f *Forecaster) finish(ctx context.Context) {
-	now := f.Clock.Now()
-	var well []*watched
-	f.mu.Lock()
-	for j, w := range f.jobs {
-		switch {
-		case w.over.IsZero() || now.Sub(w.over) < settleAfter || len(w.dirty) > 0:
-		case w.job.State == job.Succeeded:
-			well = append(well, w)
-		default:
-			delete(f.jobs, j)
-		}
-	}
-	slices.SortFunc(well, func(a, b *watched) int {
-		if c := a.job.Ended.Compare(b.job.Ended); c != 0 {
-			return c
-		}
-		return compareJobs(a.job.ID, b.job.ID)
-	})
-	for len(well) > learnLine {
-		delete(f.jobs, well[0].job.ID)
-		well = well[1:]
-	}
-	well = well[:min(len(well), learnMost)]
-	var past []history.Past
-	for _, w := range well {
-		in := f.input(w, &yardmaster.Stand{Cost: w.job.Cost, Speed: w.job.Spec.Speed}, w.job.Ended)
-		if p, ok := forecast.Finished(in); ok {
-			past = append(past, p)
-		}
-	}
-	f.mu.Unlock()
-	if len(past) > 0 {
-		if err := f.school.learn(ctx, past); err != nil {
-			if ctx.Err() == nil {
-				f.Log.ErrorContext(ctx, "remembering jobs that ended failed, trying again", "error", err)
-			}
-			return
-		}
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, w := range well {
-		delete(f.jobs, w.job.ID)
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 
@@ -118,7 +119,7 @@ func toMetric(j *job.Job, s *metric.Series) api.Metric {
 // seriesOf returns the metrics of a job by name: those at hand, or those that were kept.
 func (f *Forecaster) seriesOf(ctx context.Context, j id.Job) ([]metric.Series, error) {
 	f.mu.Lock()
-	if w, ok := f.jobs[j]; ok {
+	if w, ok := f.jobs[j]; ok && w.recalled {
 		all := w.curves()
 		f.mu.Unlock()
 		return all, nil
@@ -203,6 +204,11 @@ func (f *Forecaster) fit(j *job.Job, s *metric.Series) *api.Fit {
 	if r := made.Remaining; now > 0 && r.Mid > 0 && made.Basis != job.BasisSteps { // it ends because it comes to its goal
 		e := curve.Estimate{End: until, Low: now + (until-now)*r.Low/r.Mid, High: now + (until-now)*r.High/r.Mid}
 		d = curve.FitTo(&c, e, until, fitPoints)
+	}
+	for _, line := range [][]float64{d.X, d.Mid, d.Low, d.High} {
+		if slices.ContainsFunc(line, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
+			return nil // values at the end of what a number can be; no answer can hold more
+		}
 	}
 	return &api.Fit{Step: d.X, Mid: d.Mid, Low: d.Low, High: d.High}
 }

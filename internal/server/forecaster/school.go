@@ -15,6 +15,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/forecast"
 	"trainyard/internal/forecast/history"
+	"trainyard/internal/id"
 	"trainyard/internal/store"
 )
 
@@ -24,6 +25,7 @@ type school struct {
 	clock clock.Clock
 	log   *slog.Logger
 	more  chan struct{} // there is something new to learn from
+	class sync.Mutex    // held by whoever changes what is known, while that is worked out
 
 	mu      sync.Mutex
 	past    []history.Past // by the time they ended, newest last
@@ -31,15 +33,18 @@ type school struct {
 	record  *forecast.Record
 	model   *history.Model
 	trained int    // jobs that the model has learned from
+	since   int    // that have ended since
 	trouble string // why there is no model
 }
 
 const (
 	pastMost   = 2000 // jobs that are remembered
-	fewPast    = 300  // with fewer each counts for the next at once
+	fewPast    = 300  // with fewer a job may count for the next of those that come together
+	renewal    = 20   // what is known is worked out anew when it has grown by one in so many
 	modelsKept = 5    // versions
 	trainEvery = 10 * time.Minute
-	growth     = 10 // percent more jobs before the model is trained again
+	trainAgain = time.Minute // after a failure
+	growth     = 10          // percent of its jobs that must have ended since before the model is trained again
 )
 
 // lesson is a past job as it is kept: with how well it was foreseen, by what was known then.
@@ -88,6 +93,11 @@ func (s *school) recall(ctx context.Context) error {
 	s.past, s.record, s.model = past, record, model
 	if model != nil {
 		s.trained = model.Records
+		for i := range past {
+			if past[i].Finished.After(model.Newest) {
+				s.since++
+			}
+		}
 	}
 	s.library = forecast.NewLibrary(s.past, s.model)
 	return bad
@@ -101,33 +111,45 @@ func (s *school) lessons() (*forecast.Library, *forecast.Record) {
 	return s.library, s.record
 }
 
-// learn takes a job that has ended well into the history: it is replayed against what was known before it.
+// learn takes jobs that have ended well into the history, the oldest first: each is replayed
+// against what was known before it, or nearly all of that, because to work that out takes longer
+// than a replay.
 func (s *school) learn(ctx context.Context, past []history.Past) error {
+	s.class.Lock()
+	defer s.class.Unlock()
 	s.mu.Lock()
-	library, record, model := s.library, &forecast.Record{}, s.model
-	record.Merge(s.record)
-	all := slices.Clone(s.past)
+	library, record, model, all := s.library, s.record, s.model, slices.Clone(s.past)
 	s.mu.Unlock()
-	all = slices.DeleteFunc(all, func(old history.Past) bool { // told again
-		return slices.ContainsFunc(past, func(p history.Past) bool { return p.Job == old.Job })
-	})
+	again := map[id.Job]bool{}
+	for i := range past {
+		again[past[i].Job] = true
+	}
+	all = slices.DeleteFunc(all, func(old history.Past) bool { return again[old.Job] }) // told again
 	var docs []store.Document
+	var scored []forecast.Scored
+	known := len(all) // that the library has
 	for i := range past {
 		p := &past[i]
 		l := lesson{Past: *p, Scored: forecast.Score(p, library, record)}
-		record.Add(l.Scored)
 		text, err := json.Marshal(l)
-		if err != nil {
-			return fmt.Errorf("write what is remembered of %s: %w", p.Job, err)
+		if err != nil { // it would be no better the next time, and the others would wait for it
+			s.log.ErrorContext(ctx, "a job that has ended cannot be written; it does not become history", "job", p.Job, "error", err)
+			continue
 		}
 		docs = append(docs, store.Document{Kind: store.PastDocument, ID: string(p.Job), At: p.Finished, Text: string(text)})
-		all = append(all, *p)
-		if len(all) < fewPast && len(p.Curve.X) > 0 { // where there are few, the next may go by this one
-			library = forecast.NewLibrary(all, model)
+		scored, all = append(scored, l.Scored), append(all, *p)
+		if len(scored) > record.Jobs()/renewal {
+			record, scored = record.With(scored...), nil
+		}
+		if len(all) < fewPast && len(all)-known > known/renewal && len(p.Curve.X) > 0 {
+			library, known = forecast.NewLibrary(all, model), len(all)
 		}
 	}
+	if len(scored) > 0 {
+		record = record.With(scored...)
+	}
 	slices.SortStableFunc(all, func(a, b history.Past) int { return a.Finished.Compare(b.Finished) })
-	if err := s.store.Keep(ctx, docs...); err != nil {
+	if err := s.keep(ctx, docs); err != nil {
 		return err
 	}
 	var gone []string
@@ -139,13 +161,24 @@ func (s *school) learn(ctx context.Context, past []history.Past) error {
 			return err
 		}
 	}
+	library = forecast.NewLibrary(all, model)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.past, s.record = all, record
-	s.library = forecast.NewLibrary(all, s.model)
+	s.past, s.record, s.library = all, record, library
+	s.since += len(past)
 	select {
 	case s.more <- struct{}{}:
 	default:
+	}
+	return nil
+}
+
+// keep writes what is remembered, in transactions that the loop's commits need not wait for long.
+func (s *school) keep(ctx context.Context, docs []store.Document) error {
+	for part := range slices.Chunk(docs, flushMost) {
+		if err := s.store.Keep(ctx, part...); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -160,10 +193,17 @@ func (s *school) run(ctx context.Context) {
 			case <-s.more:
 			}
 		}
-		if err := s.train(ctx); err != nil && ctx.Err() == nil {
-			s.log.ErrorContext(ctx, "training the model of durations failed", "error", err)
+		err := s.train(ctx)
+		wait := time.Duration(0)
+		switch {
+		case err != nil:
+			if wait = trainAgain; ctx.Err() == nil {
+				s.log.ErrorContext(ctx, "training the model of durations failed, trying again", "error", err)
+			}
+		case s.enough():
+			wait = trainEvery
 		}
-		if s.enough() && !clock.Sleep(ctx, trainEvery) {
+		if wait > 0 && !clock.Sleep(ctx, wait) {
 			return
 		}
 	}
@@ -179,9 +219,9 @@ func (s *school) enough() bool {
 // train learns a new model if there is enough more to learn from.
 func (s *school) train(ctx context.Context) error {
 	s.mu.Lock()
-	past, before, trained := s.past, s.model, s.trained
+	past, before, trained, since := s.past, s.model, s.trained, s.since
 	s.mu.Unlock()
-	if before != nil && 100*(len(past)-trained) < growth*trained {
+	if before != nil && 100*since < growth*trained {
 		return nil
 	}
 	version := 1
@@ -211,10 +251,16 @@ func (s *school) train(ctx context.Context) error {
 			return err
 		}
 	}
+	s.class.Lock()
+	defer s.class.Unlock()
+	s.mu.Lock()
+	all := s.past
+	s.mu.Unlock()
+	library := forecast.NewLibrary(all, model)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.model, s.trained, s.trouble = model, len(past), ""
-	s.library = forecast.NewLibrary(s.past, model)
+	s.model, s.library, s.trained, s.trouble = model, library, len(past), ""
+	s.since -= since
 	s.log.InfoContext(ctx, "a model of durations was trained", "version", version, "jobs", len(past))
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"trainyard/internal/forecast"
@@ -20,12 +19,15 @@ import (
 type watched struct {
 	job      job.Job
 	runs     []stretch // by epoch
-	older    bool      // runs that ended before the server started have been read
+	recalled bool      // what was kept of it has been read
 	series   map[string]*metric.Series
 	dirty    map[string]bool // metrics to be written
 	flushed  time.Time
 	told     forecast.Told
-	notes    map[note]bool // that were told already
+	toldBy   int            // epoch of the run that told it
+	notes    map[note]bool  // that were told already
+	noted    map[string]int // how many, by kind
+	said     bool           // the feed was told something of the forecast since that was written
 	forecast *job.Forecast
 	asked    time.Time // when the forecast was last made
 	news     bool      // since then
@@ -49,7 +51,7 @@ type note struct {
 const maxMarks = 256 // of how far a program was, and when
 
 func newWatched() *watched {
-	return &watched{series: map[string]*metric.Series{}, dirty: map[string]bool{}, notes: map[note]bool{}}
+	return &watched{series: map[string]*metric.Series{}, dirty: map[string]bool{}, notes: map[note]bool{}, noted: map[string]int{}}
 }
 
 // takeRun takes in what a run has become.
@@ -124,7 +126,7 @@ func (f *Forecaster) recallJob(ctx context.Context, j id.Job) error {
 	defer f.mu.Unlock()
 	w, ok := f.jobs[j]
 	if !ok {
-		return nil
+		return nil // it has been let go meanwhile
 	}
 	for i := range docs {
 		s := &metric.Series{}
@@ -150,66 +152,9 @@ func (f *Forecaster) recallJob(ctx context.Context, j id.Job) error {
 	for i := range runs {
 		w.takeRun(runs[i], f.allocation(&runs[i]))
 	}
-	w.older = true
-	return bad
-}
-
-// flush writes the curves that have changed, at most once in a while for each job, and
-// all of them at last. Those of a job that has ended are written once more when its last
-// points have had time to come, and then it is let go.
-func (f *Forecaster) flush(ctx context.Context, all bool) {
-	now := f.Clock.Now()
-	var docs []store.Document
-	f.mu.Lock()
-	for j, w := range f.jobs {
-		if len(w.dirty) == 0 || !all && now.Sub(w.flushed) < flushEvery && (w.over.IsZero() || now.Sub(w.over) < settleAfter) {
-			continue
-		}
-		for name := range w.dirty {
-			text, err := json.Marshal(w.series[name])
-			if err != nil {
-				f.Log.ErrorContext(ctx, "writing a curve failed", "job", j, "metric", name, "error", err)
-				continue
-			}
-			docs = append(docs, store.Document{Kind: store.CurveDocument, ID: string(j) + "/" + name, At: now, Text: string(text)})
-		}
-		if w.forecast != nil {
-			text, err := json.Marshal(w.forecast)
-			if err != nil {
-				f.Log.ErrorContext(ctx, "writing a forecast failed", "job", j, "error", err)
-			} else {
-				docs = append(docs, store.Document{Kind: store.ForecastDocument, ID: string(j), At: now, Text: string(text)})
-			}
-		}
-		clear(w.dirty)
-		w.flushed = now
-		if len(docs) >= flushMost && !all {
-			break
-		}
+	w.recalled = true
+	if bad != nil { // it is no better the next time
+		f.Log.ErrorContext(ctx, "some of what was kept of a job cannot be read; it is as if it had not been kept", "job", j, "error", bad)
 	}
-	f.mu.Unlock()
-	if len(docs) == 0 {
-		return
-	}
-	slices.SortFunc(docs, func(a, b store.Document) int { return strings.Compare(a.ID, b.ID) })
-	if err := f.Store.Keep(ctx, docs...); err != nil {
-		f.Log.ErrorContext(ctx, "keeping curves failed, trying again", "error", err)
-		f.redo(docs)
-	}
-}
-
-// flushMost bounds the documents of one transaction: the loop's commits wait for it.
-const flushMost = 100
-
-// redo marks what could not be written.
-func (f *Forecaster) redo(docs []store.Document) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for i := range docs {
-		if j, name, ok := strings.Cut(docs[i].ID, "/"); ok && docs[i].Kind == store.CurveDocument {
-			if w := f.jobs[id.Job(j)]; w != nil {
-				w.dirty[name] = true
-			}
-		}
-	}
+	return nil
 }

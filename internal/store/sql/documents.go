@@ -26,7 +26,7 @@ func readDocument(row scanner) (d store.Document, err error) {
 func (s *Store) Keep(ctx context.Context, docs ...store.Document) error {
 	all := newest[recordKey, store.Document]{}
 	for i := range docs {
-		all.put(recordKey{string(docs[i].Kind), docs[i].ID}, 0, &docs[i])
+		all.put(recordKey{string(docs[i].Kind), clean(docs[i].ID)}, 0, &docs[i])
 	}
 	return s.alone(ctx, "keep documents", put(documentTable, all.rows(), documentRow))
 }

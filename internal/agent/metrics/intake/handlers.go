@@ -14,8 +14,9 @@ import (
 	"trainyard/internal/fault"
 )
 
-// maxBusy is how many requests are worked on at a time.
-const maxBusy = 32
+// maxBusy is how many requests of one run are worked on at a time. Others of it wait, and only those: a run that
+// sends slowly keeps nobody else from sending.
+const maxBusy = 8
 
 // handler routes requests.
 func (i *Intake) handler() http.Handler {
@@ -23,16 +24,7 @@ func (i *Intake) handler() http.Handler {
 	mux.HandleFunc("POST /v1/{run}/metrics", i.form(func(_ *run, body []byte) ([]reading.Line, error) { return fromForm(body) }))
 	mux.HandleFunc("POST /v1/{run}/status", i.form((*run).fromStatus))
 	mux.HandleFunc("/v1/{run}/mlflow/", i.mlflow)
-	busy := make(chan struct{}, maxBusy)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case busy <- struct{}{}:
-		case <-r.Context().Done():
-			return
-		}
-		defer func() { <-busy }()
-		mux.ServeHTTP(w, r)
-	})
+	return mux
 }
 
 // enter checks who sends, and reads what.
@@ -46,6 +38,12 @@ func (i *Intake) enter(w http.ResponseWriter, r *http.Request) (*run, []byte, er
 	if run == nil {
 		return nil, nil, fault.New(fault.NotFound, "run_not_found", "the run %q is not on this node any more", name)
 	}
+	select {
+	case run.busy <- struct{}{}:
+	case <-r.Context().Done():
+		return nil, nil, fault.New(fault.OverLimit, "too_busy", "the run %q sends too much at once", name).WithCause(r.Context().Err())
+	}
+	defer func() { <-run.busy }()
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		return nil, nil, fault.New(fault.Invalid, "bad_body", "the request could not be read: %v", err).WithCause(err)
@@ -117,11 +115,11 @@ func fromForm(body []byte) ([]reading.Line, error) {
 	body = bytes.TrimSpace(body)
 	var objects []map[string]json.RawMessage
 	if bytes.HasPrefix(body, []byte("[")) {
-		if err := json.Unmarshal(body, &objects); err != nil {
+		if err := reading.Unmarshal(body, &objects); err != nil {
 			return nil, badForm("the body is no JSON: %v", err)
 		}
 	} else {
-		d := json.NewDecoder(bytes.NewReader(body))
+		d := json.NewDecoder(bytes.NewReader(reading.Quoted(body)))
 		for len(objects) <= maxLines {
 			var o map[string]json.RawMessage
 			if err := d.Decode(&o); errors.Is(err, io.EOF) {
@@ -220,7 +218,7 @@ func (r *run) fromStatus(body []byte) ([]reading.Line, error) {
 			} `json:"metrics"`
 		} `json:"trainerStatus"`
 	}
-	if err := json.Unmarshal(body, &in); err != nil {
+	if err := reading.Unmarshal(body, &in); err != nil {
 		return nil, fault.New(fault.Invalid, "bad_status", "the status is no JSON: %v", err).WithCause(err)
 	}
 	line := reading.Line{Source: reading.ViaStatus, Metrics: map[string]reading.Float{}}

@@ -3,8 +3,10 @@ package intake
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -125,6 +127,74 @@ func TestThePlainForm(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// A run may leave its requests open: others are heard all the same, and so is it when it has closed them.
+func TestARunThatSendsSlowlyHindersNobodyElse(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	other, err := d.in.Env("j2.1", 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, path, _ := strings.Cut(strings.TrimPrefix(d.env["TRAINYARD_METRICS_URL"], "http://"), "/")
+	var open []net.Conn
+	for range 5 * maxBusy {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, conn)
+		if _, err := fmt.Fprintf(conn, "POST /%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 100\r\n\r\n{", path, d.env["TRAINYARD_METRICS_TOKEN"]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if status, answer := d.send(http.MethodPost, other["TRAINYARD_METRICS_URL"], other["TRAINYARD_METRICS_TOKEN"], `{"step": 1, "loss": 1}`); status != http.StatusOK {
+		t.Errorf("another run is answered with %d, %s", status, answer)
+	}
+	for _, conn := range open {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if status, answer := d.post("TRAINYARD_METRICS_URL", "", `{"step": 1, "loss": 1}`); status != http.StatusOK {
+		t.Errorf("afterwards it is answered with %d, %s", status, answer)
+	}
+}
+
+func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	var wg sync.WaitGroup
+	for i := range 200 {
+		wg.Go(func() {
+			if status, answer := d.post("TRAINYARD_METRICS_URL", "", fmt.Sprintf(`{"step": %d, "loss": 1}`, i)); status != http.StatusOK {
+				t.Errorf("answered with %d, %s", status, answer)
+			}
+		})
+	}
+	wg.Wait()
+	if n := strings.Count(d.kept(), "\n"); n != 200 {
+		t.Errorf("%d are kept", n)
+	}
+}
+
+// Python writes NaN, and others null, for what is no number. What is missing is no zero.
+func TestValuesThatAreNoNumbers(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	for _, body := range []string{`{"step": 1, "metrics": {"loss": NaN}}`, `{"step": 1, "loss": NaN}`, `[{"step": 1, "metrics": {"loss": null}}]`} {
+		before := len(d.kept())
+		if status, answer := d.post("TRAINYARD_METRICS_URL", "", body); status != http.StatusOK || !strings.Contains(d.kept()[before:], `"metrics":{"loss":"NaN"}`) {
+			t.Errorf("%s: %d, %s, kept %s", body, status, answer, d.kept()[before:])
+		}
+	}
+	before := d.kept()
+	for _, body := range []string{`{"metrics": [{"key": "loss", "step": 1}]}`, `{"metrics": [{"key": "loss", "value": null}]}`, `{"metrics": [null]}`, `{"metrics": [{"value": 1}]}`} {
+		if status, answer := d.post("MLFLOW_TRACKING_URI", "/api/2.0/mlflow/runs/log-batch", body); status != http.StatusBadRequest || d.kept() != before {
+			t.Errorf("%s: %d, %s", body, status, answer)
+		}
 	}
 }
 

@@ -53,7 +53,7 @@ type mlflowPair struct {
 
 type mlflowMetric struct {
 	Key       string         `json:"key"`
-	Value     reading.Float  `json:"value"`
+	Value     *reading.Float `json:"value"`
 	Timestamp float64        `json:"timestamp"`
 	Step      *reading.Float `json:"step"`
 }
@@ -83,7 +83,7 @@ func (i *Intake) mlflow(w http.ResponseWriter, r *http.Request) {
 	}
 	var in mlflowRequest
 	if len(body) > 0 {
-		if err := json.Unmarshal(body, &in); err != nil {
+		if err := reading.Unmarshal(body, &in); err != nil {
 			mlflowRefuse(w, fault.New(fault.Invalid, "INVALID_PARAMETER_VALUE", "the request is no JSON: %v", err))
 			return
 		}
@@ -139,7 +139,7 @@ func (r *run) mlflowCall(call string, in *mlflowRequest) (any, error) {
 	case "runs/log-metric":
 		m := in.mlflowMetric
 		if err := json.Unmarshal(in.Value, &m.Value); err != nil {
-			return nil, fault.New(fault.Invalid, "bad_metric", "the value of %q is no number", in.Key)
+			return nil, badMetric(in.Key)
 		}
 		return object{}, r.mlflowKeep([]mlflowMetric{m})
 	case "runs/log-batch":
@@ -166,6 +166,10 @@ func (r *run) mlflowCall(call string, in *mlflowRequest) (any, error) {
 		WithRemedy("point the program at a server of MLflow's for more than that")
 }
 
+func badMetric(key string) error {
+	return fault.New(fault.Invalid, "bad_metric", "the value of %q is no number", key)
+}
+
 // mlflowKeep keeps metrics. A program that gives no step has 0 for each: then they are counted.
 func (r *run) mlflowKeep(all []mlflowMetric) error {
 	if len(all) > maxLines {
@@ -177,7 +181,11 @@ func (r *run) mlflowKeep(all []mlflowMetric) error {
 		r.mlflow.zeros = map[string]bool{}
 	}
 	for _, m := range all {
-		line := reading.Line{Source: reading.ViaMLflow, At: m.Timestamp / 1000, Step: m.Step, Metrics: map[string]reading.Float{m.Key: m.Value}}
+		if m.Key == "" || m.Value == nil {
+			r.mu.Unlock()
+			return badMetric(m.Key)
+		}
+		line := reading.Line{Source: reading.ViaMLflow, At: m.Timestamp / 1000, Step: m.Step, Metrics: map[string]reading.Float{m.Key: *m.Value}}
 		if m.Step == nil || *m.Step == 0 {
 			if r.mlflow.zeros[m.Key] {
 				line.Step = nil

@@ -27,6 +27,7 @@ const (
 type run struct {
 	clk  clock.Clock
 	path string
+	busy chan struct{} // a place for each request whose body is read
 
 	mu     sync.Mutex
 	allow  float64 // lines that it may send now
@@ -48,7 +49,7 @@ func (i *Intake) run(name string) *run {
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() { //nolint:gosec // its token was checked, and those are made for ranks only
 			return nil
 		}
-		r = &run{clk: i.clk, path: filepath.Join(dir, receivedFile), allow: burst, filled: i.clk.Now()}
+		r = &run{clk: i.clk, path: filepath.Join(dir, receivedFile), busy: make(chan struct{}, maxBusy), allow: burst, filled: i.clk.Now()}
 		i.runs[name] = r
 	}
 	return r

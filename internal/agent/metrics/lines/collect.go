@@ -20,7 +20,7 @@ type collected struct {
 func (c *collected) metrics() reading.Reading {
 	var r reading.Reading
 	sure := slices.ContainsFunc(c.values, func(v reading.Value) bool { return surelyMetric(v.Name) })
-	counted := c.step.Known && (!c.loose || sure) || c.epoch.Known
+	counted := c.step.Known && (!c.loose || sure) || c.epoch.Known || c.check != "" && sure
 	for _, v := range c.values {
 		if !counted && !surelyMetric(v.Name) {
 			continue

@@ -22,7 +22,7 @@ const maxDepth = 3
 // line of a log like any other and says nothing.
 func FromJSON(line []byte) (Object, bool) {
 	var in map[string]json.RawMessage
-	if json.Unmarshal(line, &in) != nil {
+	if reading.Unmarshal(line, &in) != nil {
 		return Object{}, false
 	}
 	return FromMap(in)

@@ -1,7 +1,6 @@
 package lines
 
 import (
-	"slices"
 	"strings"
 
 	"trainyard/internal/agent/metrics/reading"
@@ -21,7 +20,7 @@ type token struct {
 	kind  tokenKind
 	text  string
 	value float64
-	unit  bool // a number with letters right behind it: "20ms"
+	unit  bool // a number with letters right behind it, or others in a list: "20ms", "1,2,3"
 }
 
 // maxTokens bounds the work on a line.
@@ -96,7 +95,8 @@ func scanNumber(line string, i int) (token, int) {
 	text := strings.TrimRight(line[i:end], ".")
 	t := token{kind: number, text: text}
 	v, ok := reading.Parse(text)
-	t.value, t.unit = v, !ok
+	list := end+1 < len(line) && line[end] == ',' && isDigit(line[end+1])
+	t.value, t.unit = v, !ok || list
 	return afterNumber(t, line, end)
 }
 

@@ -65,7 +65,9 @@ var wantedWords = []string{"target", "goal", "desired", "wanted", "threshold", "
 var settings = []string{"fn", "func", "function", "weight", "weights", "scale", "coef", "coeff", "factor", "threshold", "target", "type"}
 
 // isSetting reports whether a name is that of a setting, such as loss_scale.
-func isSetting(name string) bool { return slices.ContainsFunc(nameParts(name), func(part string) bool { return slices.Contains(settings, part) }) }
+func isSetting(name string) bool {
+	return slices.ContainsFunc(nameParts(name), func(part string) bool { return slices.Contains(settings, part) })
+}
 
 // nameParts cuts a name at the marks that join words in names.
 func nameParts(name string) []string {

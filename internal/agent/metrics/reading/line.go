@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"math"
 	"slices"
 )
 
@@ -44,8 +45,13 @@ func (n Float) MarshalJSON() ([]byte, error) {
 	return []byte(`"NaN"`), nil
 }
 
-// UnmarshalJSON reads a number or a text that stands for one. Something else is an error.
+// UnmarshalJSON reads a number or a text that stands for one. Something else is an error, but null, which many
+// write for what is no number.
 func (n *Float) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		*n = Float(math.NaN())
+		return nil
+	}
 	v, ok := Parse(string(bytes.Trim(data, `"`)))
 	if !ok {
 		return json.Unmarshal(data, (*float64)(n))

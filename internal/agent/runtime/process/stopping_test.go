@@ -3,6 +3,7 @@ package process
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,8 +11,12 @@ import (
 
 func TestWhoIsToldToEnd(t *testing.T) {
 	t.Parallel()
-	const outside, script, training, worker, other, late, tool = 1, 10, 20, 30, 31, 40, 50
+	const outside, script, training, worker, other, late, tool, tee, ping, pong = 1, 10, 20, 30, 31, 40, 50, 60, 70, 71
 	shell := func(p Process) bool { return p.PID == script || p.PID == tool }
+	reads := map[int]int{tee: training, ping: pong, pong: ping}
+	hears := func(p Process, of []Process) bool {
+		return slices.ContainsFunc(of, func(other Process) bool { return reads[p.PID] == other.PID })
+	}
 	proc := func(pid, parent int) Process { return Process{PID: pid, Parent: parent, Begun: uint64(pid)} }
 	type look struct {
 		procs []Process
@@ -50,6 +55,12 @@ func TestWhoIsToldToEnd(t *testing.T) {
 			{[]Process{proc(training, outside)}, false, []int{training}},
 			{[]Process{{PID: training, Parent: outside, Begun: 99}}, true, nil},
 		}},
+		{"who reads what a training prints, when that is gone", []look{
+			{[]Process{proc(script, outside), proc(training, script), proc(tee, script)}, false, []int{script, training}},
+			{[]Process{proc(training, outside), proc(tee, outside)}, true, nil},
+			{[]Process{proc(tee, outside)}, false, []int{tee}},
+		}},
+		{"those who read from each other", []look{{[]Process{proc(ping, outside), proc(pong, outside)}, false, []int{ping, pong}}}},
 		{"a circle", []look{{[]Process{proc(script, tool), proc(tool, script)}, false, []int{script, tool}}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -57,7 +68,7 @@ func TestWhoIsToldToEnd(t *testing.T) {
 			var s Stopping
 			for i, l := range test.looks {
 				var got []int
-				for _, p := range s.Next(l.procs, shell, l.all) {
+				for _, p := range s.Next(l.procs, Kin{shell, hears}, l.all) {
 					got = append(got, p.PID)
 				}
 				if diff := cmp.Diff(l.want, got); diff != "" {

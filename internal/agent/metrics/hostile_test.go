@@ -1,0 +1,133 @@
+package metrics
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestAFileWithoutEndDoesNotKeepOthersWaiting(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	p.now = p.now.Add(time.Second)
+	for _, name := range []string{"a_train.jsonl", "events.out.tfevents.0", "train_log.csv"} {
+		p.write("work/"+name, "")
+		if err := os.Truncate(filepath.Join(p.work, "work", name), 1<<30); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.write("work/progress.csv", "step,loss\n1,5\n2,4\n")
+	p.now = p.now.Add(scanEvery)
+	more, err := p.g.Poll(p.now, false)
+	if !more {
+		t.Errorf("all of it was read at once: %v", err)
+	}
+	p.expect("loss", "1=5 2=4 from table (progress.csv)")
+}
+
+func TestAllFilesHaveTheirTurn(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	p.now = p.now.Add(time.Second)
+	const files = 30
+	for i := range files { // each as long as a piece: not all of them fit into one poll
+		p.write(fmt.Sprintf("work/log%02d.jsonl", i), fmt.Sprintf("{\"step\": 1, \"m%d_loss\": 5}\n", i)+strings.Repeat(strings.Repeat("x", 99)+"\n", 5000))
+	}
+	p.poll()
+	for i := range files {
+		p.expect(fmt.Sprintf("m%d_loss", i), fmt.Sprintf("1=5 from JSON lines (log%02d.jsonl)", i))
+	}
+}
+
+func TestATableThatGoesOnWithOtherColumns(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	p.now = p.now.Add(time.Second)
+	p.write("work/progress.csv", "step,loss\n1,5\n2,4\n")
+	p.poll()
+	p.add("work/progress.csv", "step,loss,acc\n3,3,0.5\n4,2,0.6\n")
+	p.poll()
+	p.expect("loss", "1=5 2=4 3=3 4=2 from table (progress.csv)")
+	p.expect("acc", "3=0.5 4=0.6 from table (progress.csv)")
+}
+
+func TestWhatIsNoPlainFileIsLetBe(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	p.now = p.now.Add(time.Second)
+	outside := filepath.Join(p.work, "outside.csv")
+	p.write("outside.csv", "step,secret\n1,5\n")
+	p.write("work/metrics.csv/inner.txt", "step,secret\n1,5\n")
+	if err := os.Symlink(outside, filepath.Join(p.work, "work", "train.csv")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/", filepath.Join(p.work, "work", "logs")); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(p.work, "work", "events.out.tfevents.1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.write("work/events.out.tfevents.2", strings.Repeat("garbage", 1000))
+	p.write("work/loss.csv", "step,loss\n1,5\n")
+	p.now = p.now.Add(scanEvery)
+	if _, err := p.g.Poll(p.now, true); err == nil {
+		t.Error("nothing is said about a file of garbage")
+	}
+	p.expect("loss", "1=5 from table (loss.csv)")
+	p.expect("secret", "")
+}
+
+// Python writes NaN where JSON has nothing.
+func TestJSONOfPythonInFiles(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	p.now = p.now.Add(time.Second)
+	p.write("work/trainer_state.json", `{"global_step": 3, "max_steps": 10, "log_history": [{"step": 1, "loss": 5.0}, {"step": 2, "loss": NaN}, {"step": 3, "loss": 4.0}]`)
+	p.poll() // half written
+	p.expect("loss", "")
+	p.add("work/trainer_state.json", "}")
+	p.write("work/metrics.jsonl", "{\"step\": 1, \"val_loss\": NaN, \"acc\": 0.5}\n")
+	p.poll()
+	p.expect("loss", "1=5 3=4 from trainer_state.json")
+	p.expect("acc", "1=0.5 from JSON lines (metrics.jsonl)")
+	if s := p.g.Series("val_loss"); s == nil || s.Bad != 1 {
+		t.Errorf("a value that is no number: %+v", s)
+	}
+}
+
+// A bar is drawn behind a carriage return, so that the last one has no end.
+func TestTheLastBarHasATime(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	p.now = p.now.Add(time.Second)
+	p.print("\r 50%|██  | 1/2 [00:01<00:01, 1it/s, loss=5]")
+	p.poll()
+	p.print("\r100%|████| 2/2 [00:02<00:00, 1it/s, loss=4]")
+	printed := seconds(p.now)
+	p.poll()
+	p.pollEnded(true)
+	p.expect("loss", "1=5 2=4 from output (tqdm)")
+	if last, ok := p.g.Series("loss").Last(); !ok || last.At != printed {
+		t.Errorf("the last point is of %f, want %f", last.At, printed)
+	}
+}
+
+func TestWhatIsNoNumberDoesNotTakeACurveOver(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	p.print("step 1 loss=5\nstep 2 loss=4\n")
+	p.poll()
+	p.write("told.jsonl", "{\"step\": 3, \"metrics\": {\"loss\": \"NaN\"}}\n")
+	p.poll()
+	p.expect("loss", "1=5 2=4 from output (lines)")
+	if s := p.g.Series("loss"); s.Bad != 1 {
+		t.Errorf("it was no number %d times", s.Bad)
+	}
+	p.add("told.jsonl", "{\"step\": 30, \"metrics\": {\"loss\": 3}}\n")
+	p.poll()
+	p.expect("loss", "30=3 from SDK")
+}

@@ -1,0 +1,92 @@
+package forecaster
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"trainyard/internal/forecast"
+	"trainyard/internal/forecast/history"
+	"trainyard/internal/job"
+	"trainyard/internal/yardmaster"
+)
+
+// A yard may end many jobs a second, and each that becomes history is replayed: so many are
+// learned from at a time, and of more than so many that wait the oldest are let go. Of
+// all that have ended, so many may wait to be written.
+const (
+	learnEvery = 5 * time.Second
+	learnMost  = 50
+	learnLine  = 200
+	endedMost  = 50_000
+)
+
+// finish makes history of jobs that have ended well, when their last points have come, and
+// lets all go that have ended.
+func (f *Forecaster) finish(ctx context.Context) {
+	now := f.Clock.Now()
+	well := f.letGo(ctx, now)
+	if len(well) == 0 || f.ousted || f.resting(now) || !passed(f.learned, now, learnEvery) {
+		return
+	}
+	f.learned = now
+	well = well[:min(len(well), learnMost)]
+	var past []history.Past
+	for _, w := range well {
+		f.mu.Lock()
+		in := f.input(w, &yardmaster.Stand{Cost: w.job.Cost, Speed: w.job.Spec.Speed}, w.job.Ended)
+		f.mu.Unlock()
+		if p, ok := forecast.Finished(in); ok {
+			past = append(past, p)
+		}
+	}
+	if len(past) > 0 {
+		if err := f.school.learn(ctx, past); err != nil {
+			f.failed(ctx, "jobs that have ended", err)
+			return
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, w := range well {
+		delete(f.jobs, w.job.ID)
+	}
+}
+
+// letGo lets jobs go that have ended and are written, and returns those that can become
+// history, the oldest first.
+func (f *Forecaster) letGo(ctx context.Context, now time.Time) []*watched {
+	var well, unwritten []*watched
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for j, w := range f.jobs {
+		switch {
+		case w.over.IsZero() || !passed(w.over, now, settleAfter):
+		case len(w.dirty) > 0 || !w.recalled:
+			unwritten = append(unwritten, w)
+		case w.job.State == job.Succeeded:
+			well = append(well, w)
+		default:
+			delete(f.jobs, j)
+		}
+	}
+	byEnd := func(a, b *watched) int {
+		if c := a.job.Ended.Compare(b.job.Ended); c != 0 {
+			return c
+		}
+		return compareJobs(a.job.ID, b.job.ID)
+	}
+	slices.SortFunc(well, byEnd)
+	for len(well) > learnLine {
+		delete(f.jobs, well[0].job.ID)
+		well = well[1:]
+	}
+	if over := len(unwritten) - endedMost; over > 0 {
+		slices.SortFunc(unwritten, byEnd)
+		for _, w := range unwritten[:over] {
+			delete(f.jobs, w.job.ID)
+		}
+		f.Log.ErrorContext(ctx, "more jobs end than can be written; the last points of some are lost", "jobs", over)
+	}
+	return well
+}

@@ -1,0 +1,164 @@
+package forecaster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/metric"
+	"trainyard/internal/store"
+)
+
+// The loop's commits wait for those of curves, so these are small, and in a pass there are only so
+// many: with very many jobs each is written less often, and agents tell again what a
+// crash lost.
+const (
+	flushMost  = 100                    // documents of a transaction
+	flushBytes = 1 << 20                // and their text, unless it is one job's
+	flushFor   = 200 * time.Millisecond // of a pass
+	pauseMost  = 30 * time.Second       // between attempts while the store fails
+)
+
+// draft is what is to be written of a job, copied.
+type draft struct {
+	w        *watched
+	id       id.Job
+	series   []metric.Series
+	forecast *job.Forecast
+}
+
+// flush writes the curves that have changed, at most once in a while for each job, and
+// all of them at last. Those of a job that has ended are written once more when its last
+// points have had time to come. What the feed was told is written at once, so that it is not told
+// again after a restart.
+func (f *Forecaster) flush(ctx context.Context, all bool) {
+	began := f.Clock.Now()
+	if f.ousted || !all && f.resting(began) {
+		return
+	}
+	waiting := f.unwritten(began, all)
+	for len(waiting) > 0 && (all || !passed(began, f.Clock.Now(), flushFor)) {
+		drafts, docs, n := f.nextDocuments(ctx, waiting)
+		waiting = waiting[n:]
+		if len(docs) == 0 {
+			continue
+		}
+		if err := f.Store.Keep(ctx, docs...); err != nil {
+			f.redo(drafts)
+			f.failed(ctx, "curves", err)
+			return
+		}
+		f.pause = 0
+	}
+}
+
+// resting reports whether the store has just failed. Then it is left alone for a while.
+func (f *Forecaster) resting(now time.Time) bool {
+	left := f.resume.Sub(now)
+	return left > 0 && left <= pauseMost
+}
+
+// failed logs that the store did not keep something, and leaves it alone for longer each time. When
+// another server has it, nothing is written any more: the loop finds out by itself and
+// ends this one.
+func (f *Forecaster) failed(ctx context.Context, what string, err error) {
+	f.pause = min(max(2*f.pause, passEvery), pauseMost)
+	f.resume = f.Clock.Now().Add(f.pause)
+	if e := (*fault.Error)(nil); errors.As(err, &e) && e.Code == "not_writer" {
+		f.ousted = true
+		f.Log.ErrorContext(ctx, "another server has the store; no more forecasts are made", "error", err)
+		return
+	}
+	if ctx.Err() == nil {
+		f.Log.ErrorContext(ctx, "the store failed, trying again", "keeping", what, "error", err, "wait", f.pause)
+	}
+}
+
+// unwritten lists the jobs of which something is to be written: those that have ended
+// first, then those of which nothing was written for longest.
+func (f *Forecaster) unwritten(now time.Time, all bool) []*watched {
+	var list []*watched
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, w := range f.jobs {
+		ended := !w.over.IsZero() && passed(w.over, now, settleAfter)
+		if w.recalled && (w.said || len(w.dirty) > 0 && (all || ended || passed(w.flushed, now, flushEvery))) {
+			list = append(list, w)
+		}
+	}
+	slices.SortFunc(list, func(a, b *watched) int {
+		if a.over.IsZero() != b.over.IsZero() {
+			return less(b.over.IsZero())
+		}
+		if c := a.flushed.Compare(b.flushed); c != 0 {
+			return c
+		}
+		return compareJobs(a.job.ID, b.job.ID)
+	})
+	return list
+}
+
+// nextDocuments makes up the documents of the next transaction, and says of how many jobs they
+// are. They are written out without the lock.
+func (f *Forecaster) nextDocuments(ctx context.Context, waiting []*watched) (drafts []draft, docs []store.Document, n int) {
+	size := 0
+	for _, w := range waiting {
+		if len(docs) >= flushMost || size >= flushBytes {
+			break
+		}
+		n++
+		now := f.Clock.Now()
+		f.mu.Lock()
+		d := w.draft(now)
+		f.mu.Unlock()
+		drafts = append(drafts, d)
+		keep := func(kind store.DocumentKind, name string, value any) {
+			text, err := json.Marshal(value)
+			if err != nil {
+				f.Log.ErrorContext(ctx, "writing out a document failed; it is left out", "kind", kind, "id", name, "error", err)
+				return
+			}
+			size += len(text)
+			docs = append(docs, store.Document{Kind: kind, ID: name, At: now, Text: string(text)})
+		}
+		for i := range d.series {
+			keep(store.CurveDocument, string(d.id)+"/"+d.series[i].Name, &d.series[i])
+		}
+		if d.forecast != nil {
+			keep(store.ForecastDocument, string(d.id), d.forecast)
+		}
+	}
+	return drafts, docs, n
+}
+
+// draft copies what is to be written of a job, which then counts as written.
+func (w *watched) draft(now time.Time) draft {
+	d := draft{w: w, id: w.job.ID, forecast: w.forecast}
+	for _, name := range sortedKeys(w.dirty) {
+		s := *w.series[name]
+		s.Points = slices.Clone(s.Points)
+		d.series = append(d.series, s)
+	}
+	clear(w.dirty)
+	w.flushed, w.said = now, false
+	return d
+}
+
+// redo marks what could not be written.
+func (f *Forecaster) redo(drafts []draft) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range drafts {
+		d := &drafts[i]
+		for k := range d.series {
+			d.w.dirty[d.series[k].Name] = true
+		}
+		d.w.said = d.w.said || d.forecast != nil
+		d.w.flushed = time.Time{}
+	}
+}
