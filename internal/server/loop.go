@@ -31,6 +31,7 @@ type Loop struct {
 	in      chan request
 	over    chan struct{}          // closed when the loop has ended
 	stuck   atomic.Pointer[string] // why commits fail now
+	rest    time.Time              // no round before then
 	metrics *gauges.Loop
 }
 
@@ -126,7 +127,16 @@ func (l *Loop) Stuck() string {
 }
 
 // tickEvery is how often time passes for the yard when nothing else happens.
-const tickEvery = 50 * time.Millisecond
+const tickEvery = 10 * time.Millisecond
+
+// A round that takes longer than roundCheap is followed by a rest of roundRest times as long, in which
+// messages are handled and answered but nothing is placed: with very many jobs in line, what
+// is submitted in that time shares the next round.
+const (
+	roundCheap = 500 * time.Microsecond
+	roundRest  = 4
+	restMost   = 250 * time.Millisecond
+)
 
 // Run feeds the yardmaster until ctx ends or the store has another writer.
 func (l *Loop) Run(ctx context.Context) error {
@@ -146,7 +156,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			return nil
 		case <-ticks:
 			if due := l.yard.NextTimer(); due.IsZero() || due.After(l.clock.Now()) {
-				if len(l.in) == 0 && !l.yard.Idle(l.clock.Now()) {
+				if len(l.in) == 0 && !l.yard.Idle(l.clock.Now()) && !(l.yard.Wanted() && l.rested(l.clock.Now())) {
 					continue
 				}
 			}
@@ -182,10 +192,7 @@ func (l *Loop) handle(ctx context.Context, batch []request) error {
 			answers[i].reply, answers[i].err = l.yard.Step(l.clock.Now(), batch[i].message)
 		}
 	}
-	if l.yard.Wanted() {
-		l.yard.Round(l.clock.Now())
-		l.metrics.Round(l.clock.Now().Sub(began))
-	}
+	l.round()
 	for i := range batch {
 		if batch[i].query != nil {
 			answers[i].err = l.look(batch[i].query)
@@ -209,6 +216,26 @@ func (l *Loop) handle(ctx context.Context, batch []request) error {
 	}
 	l.metrics.Batch(len(batch), l.clock.Now().Sub(began))
 	return nil
+}
+
+// round lets the yardmaster place what can be placed, if something changed that may let a job start.
+func (l *Loop) round() {
+	began := l.clock.Now()
+	if !l.yard.Wanted() || !l.rested(began) {
+		return
+	}
+	l.yard.Round(began)
+	ended := l.clock.Now()
+	took := ended.Sub(began)
+	l.metrics.Round(took)
+	if l.rest = ended; took > roundCheap {
+		l.rest = ended.Add(min(roundRest*took, restMost))
+	}
+}
+
+// rested reports whether it is time for a round. A clock that was set back does not put it off.
+func (l *Loop) rested(now time.Time) bool {
+	return !now.Before(l.rest) || l.rest.Sub(now) > time.Second
 }
 
 // look runs a query. One that panics has read wrongly and changed nothing, so

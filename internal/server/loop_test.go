@@ -6,11 +6,14 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
+	"trainyard/internal/place"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -179,4 +182,35 @@ func TestManySubmissionsShareACommit(t *testing.T) {
 	if got := y.store.rows.Load(); got <= many {
 		t.Errorf("%d jobs were committed", got)
 	}
+}
+
+// slow is a policy whose rounds are so dear that the loop rests after each.
+type slow struct{ seen atomic.Int64 }
+
+func (*slow) Name() string { return "slow" }
+
+func (*slow) Revises() bool { return false }
+
+func (p *slow) Plan(v *place.View) place.Plan {
+	time.Sleep(4 * roundCheap)
+	p.seen.Store(int64(v.Line.Len()))
+	return place.Plan{}
+}
+
+func TestARoundThatWasPutOffIsMadeUpFor(t *testing.T) {
+	t.Parallel()
+	policy := &slow{}
+	y := newYard(t, withYard(func(c *yardmaster.Config) { c.Policy = policy }))
+	ada := y.researcher("ada")
+	const jobs = 20
+	for range jobs {
+		y.submit(ada, "run: a")
+	}
+	for range 500 { // nothing more is said to the yard
+		if policy.seen.Load() == jobs {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("the policy was last shown %d of %d jobs", policy.seen.Load(), jobs)
 }
