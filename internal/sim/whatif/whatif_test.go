@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -144,7 +145,8 @@ func TestAFailureEndsAllAndSaysWhoseItWas(t *testing.T) {
 		return sim.Config{Jobs: failing{broken}, Nodes: []fleet.Node{}}, nil
 	}
 	_, err := whatif.Run(t.Context(), m)
-	if !errors.Is(err, broken) || err.Error() != "simulate two with fifo at load 0.5, seed 30: it broke" {
+	// Several run at once, and whoever breaks first ends all.
+	if !errors.Is(err, broken) || !regexp.MustCompile(`^simulate two with \w+ at load [0-9.]+, seed \d+: it broke$`).MatchString(err.Error()) {
 		t.Errorf("got %v", err)
 	}
 }
