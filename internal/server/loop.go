@@ -156,7 +156,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			return nil
 		case <-ticks:
 			if due := l.yard.NextTimer(); due.IsZero() || due.After(l.clock.Now()) {
-				if len(l.in) == 0 && !l.yard.Idle(l.clock.Now()) && !(l.yard.Wanted() && l.rested(l.clock.Now())) {
+				if len(l.in) == 0 && !l.yard.Idle(l.clock.Now()) && !l.owes() {
 					continue
 				}
 			}
@@ -232,6 +232,9 @@ func (l *Loop) round() {
 		l.rest = ended.Add(min(roundRest*took, restMost))
 	}
 }
+
+// owes reports whether a round that was put off may be made up for.
+func (l *Loop) owes() bool { return l.yard.Wanted() && l.rested(l.clock.Now()) }
 
 // rested reports whether it is time for a round. A clock that was set back does not put it off.
 func (l *Loop) rested(now time.Time) bool {
