@@ -78,7 +78,7 @@ check_python() {
   (cd sdk/python && "$bin/ruff" check . && "$bin/ruff" format --check . && "$bin/mypy")
 }
 
-check_fuzz() { scripts/fuzz.sh "${FUZZTIME:-2s}"; }
+check_fuzz() { scripts/fuzz.sh "${FUZZTIME:-1s}"; }
 
 failed=()
 for step in format vet vet_nvml modules generated python lint fuzz; do
