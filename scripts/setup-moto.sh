@@ -3,6 +3,7 @@
 # user's cache, with what it needs at the versions below. Nothing is started: the tests start
 # it on a free port and end it. Prints where its program is and its version.
 set -euo pipefail
+source "$(dirname "$0")/tools.sh"
 
 MOTO_VERSION=5.2.5
 # Of moto's own extra "server" only what serves EC2: the rest is 180 MB for other services.
@@ -20,27 +21,15 @@ server="$target/bin/moto_server"
 
 say() { printf 'setup-moto: %s\n' "$*" >&2; }
 
-# python prints a Python with venv and pip; Debian keeps ensurepip apart, in python3-venv.
-python() {
-  local p
-  for p in python3 /usr/bin/python3; do
-    if "$p" -c 'import venv, ensurepip' 2>/dev/null; then
-      printf '%s' "$p"
-      return 0
-    fi
-  done
-  return 1
-}
-
 install() {
   local py
-  if ! py=$(python); then
+  if ! py=$(venv_python); then
     if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
       say "installing python3-venv"
       DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends python3 python3-venv >/dev/null 2>&1 </dev/null ||
         { apt-get update -qq </dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends python3 python3-venv >/dev/null </dev/null; }
     fi
-    py=$(python) || {
+    py=$(venv_python) || {
       say "needs python3 with venv: on Debian, apt-get install python3-venv"
       exit 1
     }

@@ -2,6 +2,7 @@
 # Installs ruff and mypy, which check the Python package: once, into the user's cache, at the
 # versions below. Prints the folder with their programs.
 set -euo pipefail
+source "$(dirname "$0")/tools.sh"
 
 packages="ruff==0.17.4 mypy==2.4.1"
 
@@ -10,21 +11,9 @@ target="$cache/python-checks-$(printf '%s' "$packages" | cksum | cut -d ' ' -f 1
 
 say() { printf 'setup-pylint: %s\n' "$*" >&2; }
 
-# python prints a Python with venv and pip; Debian keeps ensurepip apart, in python3-venv.
-python() {
-  local p
-  for p in python3 /usr/bin/python3; do
-    if "$p" -c 'import venv, ensurepip' 2>/dev/null; then
-      printf '%s' "$p"
-      return 0
-    fi
-  done
-  return 1
-}
-
 install() {
   local py
-  py=$(python) || {
+  py=$(venv_python) || {
     say "needs python3 with venv: on Debian, apt-get install python3-venv"
     exit 1
   }

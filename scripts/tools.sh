@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Tools that are built from source at a pinned version, once for each user. Sourced by other scripts.
+# Tools that are built or installed at a pinned version, once for each user. Sourced by other scripts.
 
 GOLANGCI_LINT_VERSION=v2.11.4
 
@@ -28,4 +28,16 @@ build_golangci_lint() {
     CGO_ENABLED=0 GOBIN="$staging" go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$GOLANGCI_LINT_VERSION" </dev/null || exit 1
     mkdir -p "$dir" && mv "$staging/golangci-lint" "$target"
   ) 9>"$(tools_dir)/.lock"
+}
+
+# venv_python prints a Python with venv and pip; Debian keeps ensurepip apart, in python3-venv.
+venv_python() {
+  local p
+  for p in python3 /usr/bin/python3; do
+    if "$p" -c 'import venv, ensurepip' 2>/dev/null; then
+      printf '%s' "$p"
+      return 0
+    fi
+  done
+  return 1
 }

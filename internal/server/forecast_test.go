@@ -69,6 +69,14 @@ func TestForecastFollowsTheCurve(t *testing.T) {
 	if r := f.Remaining; !(r.Low > 0 && r.Low <= r.Mid && r.Mid <= r.High && r.Low < 300 && r.High > 300) {
 		t.Errorf("remaining = %+v, want an interval around 300 s", r)
 	}
+	whole, err := ada.Forecast(t.Context(), j)
+	y.must(err)
+	for _, name := range []string{"poly3", "regression"} { // the textbook's fits stand beside, and count nothing
+		at := slices.IndexFunc(whole.Methods, func(m job.MethodSay) bool { return m.Method == name })
+		if at < 0 || whole.Methods[at].Weight != 0 {
+			t.Errorf("methods = %+v, want %s among them, without weight", whole.Methods, name)
+		}
+	}
 	page, err := ada.Jobs(t.Context(), api.JobFilter{})
 	y.must(err)
 	if got := page.Jobs[0].Forecast; got == nil || got.Basis != job.BasisCurve || got.Methods != nil {

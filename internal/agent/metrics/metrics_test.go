@@ -46,7 +46,7 @@ func TestFilesOfRealLibraries(t *testing.T) {
 	p.now = begun.Add(time.Hour)
 	p.real("lightning-metrics.csv", "work/lightning_logs/version_0/metrics.csv")
 	p.real("keras-training.csv", "work/training.csv")
-	p.real("keras-train.tfevents", "work/logs/train/events.out.tfevents.1.host")
+	p.real("../tfevents/testdata/keras-train.tfevents", "work/logs/train/events.out.tfevents.1.host")
 	p.real("keras-validation.tfevents", "work/logs/validation/events.out.tfevents.1.host")
 	p.real("trainer_state.json", "checkpoints/checkpoint-60/trainer_state.json")
 	p.write("work/mlruns/0/abc/metrics/m", "1794744010000 0.5 1\n1794744011000 0.25 2\n")
@@ -102,7 +102,7 @@ func TestWhatWasThereBeforeIsNotOfThisRun(t *testing.T) {
 	p.write("work/metrics.csv", "step,loss\n1,5\n2,4\n")
 	p.write("work/log.jsonl", `{"step": 1, "acc": 0.5}`+"\n")
 	p.real("trainer_state.json", "checkpoints/checkpoint-60/trainer_state.json")
-	p.real("keras-train.tfevents", "work/logs/events.out.tfevents.1.host")
+	p.real("../tfevents/testdata/keras-train.tfevents", "work/logs/events.out.tfevents.1.host")
 	p.now = begun.Add(time.Hour)
 	p.g.started = seconds(begun.Add(30 * time.Minute)) // after the events were written
 	p.poll()
@@ -371,7 +371,7 @@ func TestADamagedFileIsToldAndTheRestIsRead(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	p.now = begun.Add(time.Hour)
-	text, err := os.ReadFile("testdata/keras-train.tfevents")
+	text, err := os.ReadFile("tfevents/testdata/keras-train.tfevents")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -427,7 +427,7 @@ func TestALargeWorkingDirectoryIsSearchedWithinBounds(t *testing.T) {
 }
 
 func FuzzFiles(f *testing.F) {
-	for _, name := range []string{"lightning-metrics.csv", "keras-training.csv", "trainer_state.json", "keras-train.tfevents"} {
+	for _, name := range []string{"lightning-metrics.csv", "keras-training.csv", "trainer_state.json", "../tfevents/testdata/keras-train.tfevents"} {
 		text, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
 			f.Fatal(err)

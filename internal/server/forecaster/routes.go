@@ -88,7 +88,42 @@ func (f *Forecaster) getForecast(ctx context.Context, j *job.Job) (api.Forecast,
 	if made == nil {
 		made = &job.Forecast{At: f.Clock.Now(), Why: "nothing has been heard of it yet"}
 	}
-	return *api.NewForecast(made), nil
+	out := *made
+	if out.Methods, err = f.beside(ctx, j, &out); err != nil {
+		return api.Forecast{}, err
+	}
+	return *api.NewForecast(&out), nil
+}
+
+// beside returns what the methods of a forecast say, and what the textbook's fits would say of the same
+// curve: for comparison, they count nothing.
+func (f *Forecaster) beside(ctx context.Context, j *job.Job, made *job.Forecast) ([]job.MethodSay, error) {
+	all, err := f.seriesOf(ctx, j.ID)
+	if err != nil {
+		return nil, err
+	}
+	says := slices.Clone(made.Methods)
+	at := slices.IndexFunc(all, func(s metric.Series) bool { return s.Name == made.Metric })
+	if at < 0 {
+		return says, nil
+	}
+	c, now, until := curveOf(j, &all[at], made)
+	if now <= 0 || until <= now || !c.Goal.Set || slices.ContainsFunc(c.Y, c.Goal.Met) {
+		return says, nil
+	}
+	perStep := made.Remaining.Mid / (until - now)
+	for _, name := range []string{"poly3", "regression"} {
+		m, known := curve.ByName(name)
+		if !known || len(c.X) < m.Points {
+			continue
+		}
+		say := job.MethodSay{Method: name, Remaining: -1, Error: -1}
+		if e := m.Estimate(&c); !e.Fails() {
+			say.Remaining = max((e.End-now)*perStep, 0)
+		}
+		says = append(says, say)
+	}
+	return says, nil
 }
 
 func (f *Forecaster) listMetrics(ctx context.Context, j *job.Job) (api.MetricList, error) {
@@ -184,21 +219,9 @@ func (f *Forecaster) fit(j *job.Job, s *metric.Series) *api.Fit {
 	}
 	made := *w.forecast
 	f.mu.Unlock()
-	c := curve.Curve{Goal: goalOf(j)}
-	for _, p := range s.Points {
-		if p.Step > 0 {
-			c.X, c.Y = append(c.X, p.Step), append(c.Y, p.Value)
-		}
-	}
+	c, now, until := curveOf(j, s, &made)
 	if len(c.X) == 0 {
 		return nil
-	}
-	until, now := c.X[len(c.X)-1], 0.0
-	for _, p := range slices.Backward(s.Points) { // where it was when the forecast was made
-		if p.At <= seconds(made.At) && made.Done > 0 && made.Done < 1 {
-			until, now = max(until, p.Step/made.Done), p.Step
-			break
-		}
 	}
 	d := curve.Fit(&c, until, fitPoints)
 	if r := made.Remaining; now > 0 && r.Mid > 0 && made.Basis != job.BasisSteps { // it ends because it comes to its goal
@@ -211,6 +234,27 @@ func (f *Forecaster) fit(j *job.Job, s *metric.Series) *api.Fit {
 		}
 	}
 	return &api.Fit{Step: d.X, Mid: d.Mid, Low: d.Low, High: d.High}
+}
+
+// curveOf returns a metric over the steps of the program, where it was when a forecast was made, 0 if
+// that is not known, and where the forecast expects its end.
+func curveOf(j *job.Job, s *metric.Series, made *job.Forecast) (c curve.Curve, now, until float64) {
+	c.Goal = goalOf(j)
+	for _, p := range s.Points {
+		if p.Step > 0 {
+			c.X, c.Y = append(c.X, p.Step), append(c.Y, p.Value)
+		}
+	}
+	if len(c.X) == 0 {
+		return c, 0, 0
+	}
+	until = c.X[len(c.X)-1]
+	for _, p := range slices.Backward(s.Points) {
+		if p.At <= seconds(made.At) && made.Done > 0 && made.Done < 1 {
+			return c, p.Step, max(until, p.Step/made.Done)
+		}
+	}
+	return c, 0, until
 }
 
 // goalOf returns what a job's metric is to come to.
