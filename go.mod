@@ -20,9 +20,9 @@ require (
 	github.com/spf13/cobra v1.10.1
 	github.com/spf13/pflag v1.0.9
 	go.uber.org/goleak v1.3.0
+	go.yaml.in/yaml/v3 v3.0.5
 	golang.org/x/sys v0.47.0
 	golang.org/x/term v0.36.0
-	gopkg.in/yaml.v3 v3.0.1
 	modernc.org/sqlite v1.44.0
 	pgregory.net/rapid v1.2.0
 )

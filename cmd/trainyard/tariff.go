@@ -8,7 +8,7 @@ import (
 	"math"
 	"os"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
