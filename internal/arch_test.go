@@ -26,7 +26,7 @@ var layers = []struct {
 	pure     bool // no I/O, no clock, no chance, no goroutines
 	packages []string
 }{
-	{"words", true, []string{"internal/fault", "internal/clock", "internal/id", "internal/near", "internal/humanize"}},
+	{"words", true, []string{"internal/fault", "internal/clock", "internal/id", "internal/near", "internal/humanize", "internal/atomicfile"}},
 	{"nouns", true, []string{"internal/job", "internal/fleet", "internal/tenant", "internal/dataset", "internal/gpuspec", "internal/metric"}},
 	{"decisions", true, []string{
 		"internal/spec", "internal/admit", "internal/queue", "internal/place", "internal/place/*",
@@ -76,7 +76,7 @@ var (
 	// hooks are variables of libraries that the library wants to be set.
 	hooks = map[string][]string{"internal/server": {"github.com/danielgtaylor/huma/v2.NewError", "github.com/danielgtaylor/huma/v2.DefaultArrayNullable"}}
 	// notPure are the exceptions within the pure layers.
-	notPure = []string{"internal/clock"}
+	notPure = []string{"internal/clock", "internal/atomicfile"}
 )
 
 // Sizes.

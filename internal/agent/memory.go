@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/job"
 )
 
@@ -56,11 +57,7 @@ func (a *Agent) remember(lease job.Duration) error {
 // replaceFile puts a text in place of a file: a reader sees the old one or the
 // new one.
 func replaceFile(path string, text []byte) error {
-	tmp := path + ".new"
-	if err := os.WriteFile(tmp, text, 0o600); err != nil {
-		return errors.Join(err, removeIfThere(tmp))
-	}
-	return os.Rename(tmp, path)
+	return atomicfile.Write(path, text, atomicfile.SingleWriter())
 }
 
 func removeIfThere(path string) error {

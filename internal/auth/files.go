@@ -3,10 +3,9 @@ package auth
 import (
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/fault"
 )
 
@@ -48,66 +47,12 @@ func readPrivate(path string) (data []byte, err error) {
 	return data, nil
 }
 
-// writeAtomic puts data at path with mode 0600 so that after a crash either
-// the old or the new content is there, whole. It first clears away what earlier
-// crashes left.
-func writeAtomic(path string, data []byte) (err error) {
-	if err := clearLeftovers(path); err != nil {
+// writeAtomic puts data at path so that after a crash either the old or the new
+// content is there, whole. It first removes what earlier crashes left.
+func writeAtomic(path string, data []byte) error {
+	if err := atomicfile.RemoveLeftovers(path); err != nil {
 		return err
 	}
-	dir, base := filepath.Split(path)
-	f, err := os.CreateTemp(dir, leftoverPrefix(base)+"*") // with mode 0600
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	defer func() {
-		if err != nil {
-			_ = f.Close() // the first error is the one that counts
-			_ = os.Remove(f.Name())
-			err = fmt.Errorf("write %s: %w", path, err)
-		}
-	}()
-	if _, err = f.Write(data); err != nil {
-		return err
-	}
-	if err = f.Sync(); err != nil {
-		return err
-	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
 
-func leftoverPrefix(base string) string { return "." + base + ".new-" }
-
-// clearLeftovers removes half-written files beside path.
-func clearLeftovers(path string) error {
-	dir, base := filepath.Split(path)
-	entries, err := fs.Glob(os.DirFS(filepath.Clean(dir)), leftoverPrefix(base)+"*")
-	if err != nil {
-		return fmt.Errorf("look for half-written files: %w", err)
-	}
-	for _, name := range entries {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil {
-			return fmt.Errorf("remove half-written file: %w", err)
-		}
-	}
-	return nil
-}
-
-// syncDir makes a rename in dir last through a power cut.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("open folder to sync it: %w", err)
-	}
-	defer func() { _ = d.Close() }()
-	if err := d.Sync(); err != nil {
-		return fmt.Errorf("sync folder: %w", err)
-	}
-	return nil
+	return atomicfile.Write(path, data)
 }

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"syscall"
 
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/fault"
 )
 
@@ -78,26 +79,12 @@ func (d *Dir) Put(ctx context.Context, name string, r io.Reader) error {
 	if err := makeDir(dir); err != nil {
 		return unavailable("write", name, err)
 	}
-	f, err := os.CreateTemp(filepath.Join(d.root, unfinished), "*")
-	if err != nil {
+
+	temp := atomicfile.TempDir(filepath.Join(d.root, unfinished))
+	if err := atomicfile.WriteFrom(path, readerUntil{ctx, r}, temp); err != nil {
 		return unavailable("write", name, err)
 	}
-	if err := fill(ctx, f, r); err != nil {
-		return errors.Join(unavailable("write", name, err), os.Remove(f.Name()))
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return errors.Join(unavailable("write", name, err), os.Remove(f.Name()))
-	}
-	return syncDir(dir)
-}
-
-// fill copies r into f and makes it durable.
-func fill(ctx context.Context, f *os.File, r io.Reader) error {
-	_, err := io.Copy(f, readerUntil{ctx, r})
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
+	return nil
 }
 
 // readerUntil stops reading when its context ends.
@@ -127,16 +114,7 @@ func makeDir(dir string) error {
 	case err != nil:
 		return err
 	}
-	return syncDir(filepath.Dir(dir))
-}
-
-// syncDir makes a rename durable.
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("open blob folder: %w", err)
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return atomicfile.SyncDir(filepath.Dir(dir))
 }
 
 // Get opens a blob for reading.

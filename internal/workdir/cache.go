@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"trainyard/internal/atomicfile"
 )
 
 // cacheSettle is how old a change must be for its digest to be kept: some file
@@ -75,19 +77,8 @@ func (c *cache) save() error {
 	if err := os.MkdirAll(filepath.Dir(c.file), 0o700); err != nil {
 		return fmt.Errorf("make cache folder: %w", err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(c.file), ".workdir-*")
-	if err != nil {
-		return fmt.Errorf("write digests: %w", err)
-	}
-	_, err = f.Write(text)
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), c.file)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name()) // the first error is the one that counts
+	// A cache that a power cut empties costs one scan, less than a sync on every submit.
+	if err := atomicfile.Write(c.file, text, atomicfile.Volatile()); err != nil {
 		return fmt.Errorf("write digests: %w", err)
 	}
 	return c.err

@@ -15,6 +15,7 @@ import (
 
 	"trainyard/internal/agent/runtime/cgroup"
 	"trainyard/internal/api"
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/clock"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -135,29 +136,11 @@ func writeJSON(path string, v any, durable bool) error {
 	return writeFile(path, data, durable)
 }
 
-func writeFile(path string, data []byte, durable bool) (err error) {
-	tmp := path + ".tmp"
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
+func writeFile(path string, data []byte, durable bool) error {
+	if durable {
+		return atomicfile.Write(path, data, atomicfile.SingleWriter())
 	}
-	_, err = f.Write(data)
-	if err == nil && durable {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
-	if err == nil && durable {
-		err = syncDir(filepath.Dir(path))
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", path, err), removeIfThere(tmp))
-	}
-	return nil
+	return atomicfile.Write(path, data, atomicfile.SingleWriter(), atomicfile.Volatile())
 }
 
 func removeIfThere(path string) error {
@@ -165,16 +148,6 @@ func removeIfThere(path string) error {
 		return err
 	}
 	return nil
-}
-
-// syncDir makes the names in a directory durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = d.Close() }()
-	return d.Sync()
 }
 
 // writeState writes state.json. Only the holder of the run's lock calls it. A

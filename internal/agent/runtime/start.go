@@ -13,6 +13,7 @@ import (
 
 	"trainyard/internal/agent/runtime/fifo"
 	"trainyard/internal/agent/runtime/tree"
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -109,7 +110,7 @@ func (r *Runtime) enrol(s Spec) (*rank, error) {
 		err = os.Rename(tmp, rk.dir)
 	}
 	if err == nil {
-		err = syncDir(runs)
+		err = atomicfile.SyncDir(runs)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make the directory of rank %s: %w", rk.name, err), os.RemoveAll(tmp))

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/dataset"
 	"trainyard/internal/job"
 )
@@ -203,8 +204,6 @@ func writeJSON(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	// Staged data is fetched again if a power cut takes its records.
+	return atomicfile.Write(path, text, atomicfile.SingleWriter(), atomicfile.Volatile())
 }

@@ -17,6 +17,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/fault"
 )
 
@@ -109,7 +110,7 @@ func (f *File) Remove(name string) {
 }
 
 // Save writes the file so that a crash leaves the old or the new one.
-func (f *File) Save() (err error) {
+func (f *File) Save() error {
 	text, err := yaml.Marshal(f)
 	if err != nil {
 		return fmt.Errorf("encode logins: %w", err)
@@ -117,21 +118,7 @@ func (f *File) Save() (err error) {
 	if err := os.MkdirAll(f.dir, 0o700); err != nil {
 		return fmt.Errorf("save logins: %w", err)
 	}
-	tmp, err := os.CreateTemp(f.dir, "."+fileName+".*") // has mode 0600 from the start
-	if err != nil {
-		return fmt.Errorf("save logins: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(tmp.Name()) // the first error is the one to tell
-		}
-	}()
-	_, err = tmp.Write(text)
-	err = errors.Join(err, tmp.Chmod(0o600), tmp.Sync(), tmp.Close())
-	if err != nil {
-		return fmt.Errorf("save logins: %w", err)
-	}
-	if err := os.Rename(tmp.Name(), f.Path()); err != nil {
+	if err := atomicfile.Write(f.Path(), text); err != nil {
 		return fmt.Errorf("save logins: %w", err)
 	}
 	return nil

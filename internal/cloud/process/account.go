@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/clock"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -107,7 +108,7 @@ func (a *account) number() (uint64, error) {
 		n, err = strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 	}
 	if err == nil {
-		err = replaceFile(a.path(nextFile), strconv.AppendUint(nil, n+1, 10))
+		err = atomicfile.Write(a.path(nextFile), strconv.AppendUint(nil, n+1, 10))
 	}
 	if err != nil {
 		return 0, fmt.Errorf("number a machine: %w", err)

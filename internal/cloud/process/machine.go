@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 )
@@ -219,7 +220,7 @@ func environ(all []string) []string {
 
 // writePID is done by both, the machine and who starts it, because either may die before.
 func (m *machine) writePID(pid int) error {
-	return replaceFile(filepath.Join(m.dir, pidFile), strconv.AppendInt(nil, int64(pid), 10))
+	return atomicfile.Write(filepath.Join(m.dir, pidFile), strconv.AppendInt(nil, int64(pid), 10))
 }
 
 // end tells a machine to end, and kills it if it was told long ago.
@@ -330,14 +331,5 @@ func writeJSON(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(path, append(text, '\n'))
-}
-
-// replaceFile puts a text in place of a file: a reader sees the old one or the new one.
-func replaceFile(path string, text []byte) error {
-	tmp := fmt.Sprintf("%s.%d", path, os.Getpid())
-	if err := os.WriteFile(tmp, text, 0o600); err != nil {
-		return errors.Join(err, os.RemoveAll(tmp))
-	}
-	return os.Rename(tmp, path)
+	return atomicfile.Write(path, append(text, '\n'))
 }

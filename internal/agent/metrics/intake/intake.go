@@ -27,6 +27,7 @@ import (
 	"sync"
 	"time"
 
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/clock"
 	"trainyard/internal/id"
 )
@@ -196,15 +197,7 @@ func (i *Intake) knows(r *http.Request, name string) bool {
 
 // replace writes a file as a whole.
 func replace(path string, data []byte) error {
-	tmp := path + ".tmp"
-	err := os.WriteFile(tmp, data, 0o600)
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
+	return atomicfile.Write(path, data, atomicfile.SingleWriter())
 }
 
 // Prune drops what was sent by ranks for which keep is false.
