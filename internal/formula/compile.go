@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"trainyard/internal/fault"
+	"trainyard/internal/suggest"
 )
 
 // Compile reads a formula over these names. A mistake is a *fault.Error with its
@@ -232,7 +233,7 @@ func (c *compiler) call(t *token) {
 
 // suggest adds the nearest known word to the mistake, or all there are.
 func (c *compiler) suggest(word string, known []string) {
-	switch near := nearest(word, known); {
+	switch near := suggest.Closest(word, known); {
 	case c.err == nil:
 	case near != "":
 		c.err = c.err.WithRemedy("did you mean %s?", near)

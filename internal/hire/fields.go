@@ -15,7 +15,6 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/near"
 )
 
 // entry is a provider or a type while it is read.
@@ -280,23 +279,16 @@ func names(fields []field) []string {
 	return all
 }
 
-// suggest says what to write instead of a key that is not known.
-func suggest(fields []field, key string) string {
+// instead says what to write instead of a key that is not known.
+func (r *reader) instead(fields []field, key string) string {
 	plainKey := strings.NewReplacer("_", "", "-", "", " ", "")
 	meant := func(name string) bool { return strings.EqualFold(plainKey.Replace(name), plainKey.Replace(key)) }
-	best, least := "", max(len(key)/3, 1)+1
 	for _, f := range fields {
 		if meant(f.name) || slices.ContainsFunc(f.also, meant) {
 			return "did you mean " + f.name + "?"
 		}
-		if len(key) > 40 {
-			continue
-		}
-		if d := near.Distance(strings.ToLower(key), f.name); d < least {
-			best, least = f.name, d
-		}
 	}
-	if best != "" {
+	if best := r.finder.Closest(key, names(fields)); best != "" {
 		return "did you mean " + best + "?"
 	}
 	for _, other := range [][]field{providerFields(), typeFields()} {

@@ -24,6 +24,7 @@ import (
 
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
+	"trainyard/internal/suggest"
 )
 
 // The limits on what a price file may hold.
@@ -86,6 +87,7 @@ type reader struct {
 	mistakes fault.List
 	more     int // mistakes beyond maxMistakes
 	full     bool
+	finder   suggest.Finder
 }
 
 // fail keeps a mistake at a place of the file, or counts it if there are too many.
@@ -178,7 +180,11 @@ func (r *reader) mapping(e *entry, n *yaml.Node, path string, fields []field) ma
 		at := slices.IndexFunc(fields, func(f field) bool { return key.Kind == yaml.ScalarNode && f.name == key.Value })
 		switch {
 		case at < 0:
-			r.fail(key, "unknown_key", join(path, shown(key.Value)), "unknown key", suggest(fields, key.Value))
+			if len(r.mistakes) >= maxMistakes {
+				r.more++ // its suggestion would be work for nothing
+				continue
+			}
+			r.fail(key, "unknown_key", join(path, shown(key.Value)), "unknown key", r.instead(fields, key.Value))
 			continue
 		case given[key.Value] != nil:
 			r.fail(key, "duplicate_key", join(path, key.Value), fmt.Sprintf("the key is given twice, first in line %d", given[key.Value].Line), "take one of them out")

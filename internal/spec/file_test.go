@@ -3,6 +3,7 @@ package spec
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -10,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"trainyard/internal/fault"
 )
 
 func TestSeveralJobsKeepTheirOrder(t *testing.T) {
@@ -143,25 +146,18 @@ func TestPlaceOfUnreadableBytes(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
+func TestAFileOfUnknownKeysCostsFewComparisons(t *testing.T) {
 	t.Parallel()
-	known := []string{"gpus", "gpu", "gpu_memory", "nodes", "cpus", "memory", "run", "env"}
-	tests := []struct{ key, want string }{
-		{"gpsu", "gpus"},    // two letters swapped
-		{"gpuss", "gpus"},   // one too many
-		{"memry", "memory"}, // one too few
-		{"gpu_memroy", "gpu_memory"},
-		{"Nodes", "nodes"},
-		{"rum", "run"},
-		{"xyz", ""},
-		{"", ""},
-		{"something_else", ""},
-		{"gqu", "gpu"},
+	var text strings.Builder
+	for i := range 60_000 {
+		fmt.Fprintf(&text, "gpsu%d: 1\n", i)
 	}
-	for _, tt := range tests {
-		if got := nearest(tt.key, known); got != tt.want {
-			t.Errorf("nearest(%q) = %q, want %q", tt.key, got, tt.want)
-		}
+
+	_, err := Parse([]byte(text.String()), Options{})
+
+	var list fault.List
+	if !errors.As(err, &list) || len(list) != maxErrors+1 {
+		t.Fatalf("%d mistakes, want %d and a count of the others", len(list), maxErrors)
 	}
 }
 

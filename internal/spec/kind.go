@@ -168,8 +168,8 @@ func choiceKind[T ~string](at func(*job.Spec) *T, choices ...T) kind {
 				}
 			}
 			remedy := "write one of " + strings.Join(words, ", ")
-			if near := nearest(s, words); near != "" {
-				remedy = "did you mean " + near + "?"
+			if closest := v.r.finder.Closest(s, words); closest != "" {
+				remedy = "did you mean " + closest + "?"
 			}
 			v.bad(quote(s)+" is none of "+strings.Join(words, ", "), remedy)
 		},

@@ -3,13 +3,12 @@ package spec
 import (
 	"slices"
 	"strings"
-
-	"trainyard/internal/near"
 )
 
-// suggest says which field was meant by a key that is not known in its place,
+// intended returns the field that was meant by a key that is not known in its place,
 // "" if that cannot be told, and what to write instead.
-func suggest(table []field, prefix string, here []field, key string) (meant, remedy string) {
+func (r *reader) intended(prefix string, here []field, key string) (meant, remedy string) {
+	table := r.fields
 	all := "the keys here are " + strings.Join(names(here), ", ")
 	if len(key) > 40 {
 		return "", all
@@ -26,8 +25,8 @@ func suggest(table []field, prefix string, here []field, key string) (meant, rem
 	if group, name := within(table, "", prefix, key); group != "" {
 		return join(group, name), "write " + name + " inside " + group
 	}
-	if near := nearest(key, names(here)); near != "" {
-		return join(prefix, near), "did you mean " + join(prefix, near) + "?"
+	if closest := r.finder.Closest(key, names(here)); closest != "" {
+		return join(prefix, closest), "did you mean " + join(prefix, closest) + "?"
 	}
 	return "", all
 }
@@ -74,25 +73,4 @@ func names(fields []field) []string {
 		names = append(names, f.name)
 	}
 	return names
-}
-
-// nearest returns the word that s was most likely meant to be, or "" if none
-// is near. Of words that are equally near it is the one as long as s, and of
-// those the first in the alphabet.
-func nearest(s string, known []string) string {
-	best, least := "", 2*(1+min(3, (len(s)+2)/3))
-	for _, k := range slices.Sorted(slices.Values(known)) {
-		if len(k)-len(s) > 3 || len(s)-len(k) > 3 {
-			continue
-		}
-		d := near.Distance(strings.ToLower(s), k)
-		score := 2 * d
-		if len(k) != len(s) {
-			score++
-		}
-		if score < least && d < len(k) {
-			best, least = k, score
-		}
-	}
-	return best
 }

@@ -76,8 +76,8 @@ func (w *walk) unknown(d *draft) {
 			}
 		}
 		remedy := "name a job of the same file; jobs are separated by a line ---"
-		if near := nearest(need, names); near != "" {
-			remedy = "did you mean " + near + "?"
+		if closest := w.r.finder.Closest(need, names); closest != "" {
+			remedy = "did you mean " + closest + "?"
 		}
 		w.r.fail(needNode(d, need), "unknown_need", "needs", "no job of this file has the name "+need, remedy)
 	}

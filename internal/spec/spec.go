@@ -21,6 +21,7 @@ import (
 
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
+	"trainyard/internal/suggest"
 )
 
 // The limits on what a job file may hold.
@@ -105,11 +106,15 @@ type reader struct {
 	fields []field
 	errs   fault.List
 	more   int // mistakes beyond maxErrors
+	finder suggest.Finder
 }
+
+// full reports whether there are as many mistakes as are told at once.
+func (r *reader) full() bool { return len(r.errs) >= maxErrors }
 
 // add keeps a mistake, or counts it if there are too many already.
 func (r *reader) add(e *fault.Error) {
-	if len(r.errs) >= maxErrors {
+	if r.full() {
 		r.more++
 		return
 	}
@@ -179,7 +184,11 @@ func (r *reader) mapping(d *draft, n *yaml.Node, prefix string, fields []field) 
 		key, val := n.Content[i], n.Content[i+1]
 		at := slices.IndexFunc(fields, func(f field) bool { return f.name == key.Value })
 		if at < 0 {
-			meant, remedy := suggest(r.fields, prefix, fields, key.Value)
+			if r.full() {
+				r.more++ // its suggestion would be work for nothing
+				continue
+			}
+			meant, remedy := r.intended(prefix, fields, key.Value)
 			r.fail(key, "unknown_key", join(prefix, shown(key.Value)), "unknown key", remedy)
 			if meant == "run" {
 				d.at[meant] = val // so that it is not told to be missing as well

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"trainyard/internal/fault"
-	"trainyard/internal/near"
+	"trainyard/internal/suggest"
 )
 
 // word is a word of a line, with its place.
@@ -121,7 +121,7 @@ func (a *args) bad(w word, format string, args ...any) *fault.Error {
 // unknown is a word that means nothing where it stands.
 func (a *args) unknown(w word, what string, known []string) *fault.Error {
 	e := a.bad(w, "%q is no %s of a scenario", w.text, what)
-	if near := nearest(w.text, known); near != "" {
+	if near := suggest.Closest(w.text, known); near != "" {
 		return e.WithRemedy("did you mean %s?", near)
 	}
 	return e.WithRemedy("use one of %s", strings.Join(known, ", "))
@@ -200,17 +200,3 @@ func flag(to *bool) reader {
 }
 
 func keysOf[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
-
-// nearest returns the known word that was probably meant, "" if none is near.
-func nearest(text string, known []string) string {
-	best, found := 3, ""
-	if len(text) > 40 {
-		return ""
-	}
-	for _, k := range known {
-		if d := near.Distance(text, k); d < best && d < len(k) {
-			best, found = d, k
-		}
-	}
-	return found
-}
