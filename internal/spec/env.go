@@ -29,19 +29,19 @@ func envKind() kind {
 	}
 }
 
-// badVariable says what is wrong with the name of an environment variable.
+// badVariable says what the name of an environment variable must be, if this one is not.
 func badVariable(name string) (string, string) {
 	for i, c := range []byte(name) {
 		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_'
 		if !letter && (i == 0 || c < '0' || c > '9') {
-			return "is no name of a variable", "use letters, digits and '_', with no digit first"
+			return "must be letters, digits and '_', and must not start with a digit", "write it as in LEARNING_RATE"
 		}
 	}
 	switch {
 	case name == "":
-		return "is no name of a variable", "write KEY=VALUE"
+		return "must be a variable name", "write KEY=VALUE"
 	case strings.HasPrefix(name, reserved):
-		return "is a name that the yard sets itself", "use a name that does not begin with " + reserved
+		return "must not start with " + reserved + ", which is reserved", "use another name"
 	}
 	return "", ""
 }
@@ -55,7 +55,7 @@ func readEnv(v value) {
 	case yaml.SequenceNode:
 		for _, n := range v.n.Content {
 			if n.Kind != yaml.ScalarNode || isNull(n) {
-				v.r.fail(n, "wrong_type", v.path, "an entry of the list must be KEY=VALUE, not "+describe(n),
+				v.r.fail(n, "wrong_type", v.path, "must be a list of KEY=VALUE, got "+describe(n),
 					"write - KEY=VALUE, or KEY: VALUE without the dashes")
 				continue
 			}
@@ -74,7 +74,7 @@ func readEnv(v value) {
 		total += len(name) + len(text)
 	}
 	if total > maxEnv {
-		v.fail("too_large", fmt.Sprintf("the variables have %d bytes together and may have %d", total, maxEnv),
+		v.fail("too_large", fmt.Sprintf("must have at most %d bytes in total, got %d", maxEnv, total),
 			"put long values into files of the working directory")
 	}
 }
@@ -83,7 +83,7 @@ func readEnv(v value) {
 func (v value) variable(at *yaml.Node, name string, val *yaml.Node) {
 	path := join(v.path, shown(name))
 	if problem, remedy := badVariable(name); problem != "" {
-		v.r.fail(at, "bad_value", v.path, quote(name)+" "+problem, remedy)
+		v.r.fail(at, "bad_value", v.path, problem+got(name), remedy)
 		return
 	}
 	env := &v.d.entry.Spec.Env
@@ -91,16 +91,16 @@ func (v value) variable(at *yaml.Node, name string, val *yaml.Node) {
 		*env = map[string]string{}
 	}
 	if _, twice := (*env)[name]; twice && v.n.Kind == yaml.SequenceNode {
-		v.r.fail(at, "duplicate_key", path, "the variable is given twice", "take one of them out")
+		v.r.fail(at, "duplicate_key", path, "must be given once, got it twice", "remove one of them")
 		return
 	}
 	switch {
 	case val == nil || isNull(val):
 		(*env)[name] = v.required(at, path, name)
 	case val.Kind != yaml.ScalarNode:
-		v.r.fail(val, "wrong_type", path, "must be a text, not "+describe(val), "put the value in quotes")
+		v.r.fail(val, "wrong_type", path, "must be a string, got "+describe(val), "put the value in quotes")
 	case strings.ContainsRune(val.Value, 0):
-		v.r.fail(val, "bad_value", path, "holds a NUL character", "take it out")
+		v.r.fail(val, "bad_value", path, "must not contain a NUL character", "remove it")
 	default:
 		(*env)[name] = val.Value
 	}
@@ -114,12 +114,12 @@ func (v value) required(at *yaml.Node, path, name string) string {
 	if v.r.opts.Env != nil {
 		if text, ok := v.r.opts.Env(name); ok {
 			if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-				v.r.fail(at, "bad_value", path, "its value in your environment is not UTF-8 text", "set it to text")
+				v.r.fail(at, "bad_value", path, "must be UTF-8 text, got other bytes from your environment", "set the variable to text")
 			}
 			return text
 		}
 	}
-	v.r.fail(at, "missing_env", path, "the job needs the variable "+name+", and it is not set",
+	v.r.fail(at, "missing_env", path, "must be set in your environment, got no variable "+name,
 		"set it where you submit, as in export "+name+"=…, or write its value here")
 	return ""
 }

@@ -202,8 +202,8 @@ checkpoint: {dir: ckpt, every: 10m}
 		t.Fatal(err)
 	}
 	want := []string{
-		"deadline: looked at by the policies rules, edf and andreas; the others keep and show it.",
-		"late_cost: looked at by the policies rules and andreas; the others keep and show it.",
+		"deadline: used by the policies rules, edf and andreas; others only store and show it.",
+		"late_cost: used by the policies rules and andreas; others only store and show it.",
 		"resources.gpus: a run takes as many of 1..8 as are free when it starts; only policies for elastic jobs change that later.",
 		"resources.nodes: a run takes as many of 2.. as are free when it starts; only policies for elastic jobs change that later.",
 	}

@@ -41,9 +41,9 @@ func TestCircles(t *testing.T) {
 		{"a chain has none", map[string][]string{"a": nil, "b": {"a"}, "c": {"b"}}, nil},
 		{"two ways to one job are none", map[string][]string{"a": nil, "b": {"a"}, "c": {"a"}, "d": {"b", "c"}}, nil},
 		{"two jobs", map[string][]string{"a": {"b"}, "b": {"a"}}, []string{"a needs b needs a"}},
-		{"the way into the circle is not part of it", map[string][]string{"a": {"b"}, "b": {"c"}, "c": {"d"}, "d": {"b"}}, []string{": b needs c needs d needs b"}},
+		{"the way into the circle is not part of it", map[string][]string{"a": {"b"}, "b": {"c"}, "c": {"d"}, "d": {"b"}}, []string{"got b needs c needs d needs b"}},
 		{"two circles", map[string][]string{"a": {"b"}, "b": {"a"}, "c": {"d"}, "d": {"c"}}, []string{"a needs b needs a", "c needs d needs c"}},
-		{"itself", map[string][]string{"a": {"a"}, "b": nil}, []string{"needs itself"}},
+		{"itself", map[string][]string{"a": {"a"}, "b": nil}, []string{"must not include the job itself"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestLimits(t *testing.T) {
 func TestPlaceOfUnreadableBytes(t *testing.T) {
 	t.Parallel()
 	_, err := Parse([]byte("run: a\nname: é\x01\n"), Options{})
-	if want := "line 2, column 8: the file holds the control character U+0001 (save it as plain UTF-8 text)"; err == nil || err.Error() != want {
+	if want := "line 2, column 8: the file contains the control character U+0001 (save it as plain UTF-8 text)"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
@@ -221,9 +221,9 @@ func TestGeneratedTextsAreStable(t *testing.T) {
 		}
 	}
 	for _, row := range []string{
-		"| `run` | shell commands, as a text or a list of texts | `python train.py --lr 0.1` | must be given | Shell commands that are the job. Started once on each node. |\n",
-		"| `grace` | a length of time | `1m` | 30s |", "| `resources.gpus` |", "| `checkpoint.every` |",
-		"| `speed.rates` | a list of mappings |", "| `speed.rates[].per_second` | a number above 0 | `12.5K` | must be given |", "| `late_cost` | an amount of money | `$2.50` | none |",
+		"| `run` | shell commands, as a string or a list of strings | `python train.py --lr 0.1` | required | The shell commands of the job. They are started once on each node. |\n",
+		"| `grace` | a duration | `1m` | 30s |", "| `resources.gpus` |", "| `checkpoint.every` |",
+		"| `speed.rates` | a list of mappings |", "| `speed.rates[].per_second` | a number of units | `12.5K` | required |", "| `late_cost` | an amount of money | `$2.50` | none |",
 	} {
 		if !bytes.Contains(reference, []byte(row)) {
 			t.Errorf("the reference lacks %s", row)

@@ -46,16 +46,16 @@ func readGPUs(v value) {
 		res := &v.d.entry.Spec.Resources
 		switch {
 		case g.memory && len(items) > 1:
-			i.bad(quote(s)+" is a memory and stands beside other entries", "write it as gpu_memory, which goes for all of them")
+			i.bad("must be a GPU model, got the memory "+quote(s)+" beside other entries", "write it as gpu_memory, which applies to all of them")
 		case g.memory:
 			v.d.gpuMemory, res.GPUMemory = true, g.atLeast
 		case slices.Contains(res.GPU, g.kind):
-			i.bad(quote(g.kind.String())+" is in the list twice", "take one of them out")
+			i.bad("must be listed once, got "+quote(g.kind.String())+" twice", "remove one of them")
 		default:
 			res.GPU = append(res.GPU, g.kind)
 		}
 		if g.count != nil && v.d.gpuCount != nil && *g.count != *v.d.gpuCount {
-			i.fail("conflict", fmt.Sprintf("asks for %s GPUs, and an entry before it for %s", g.count, v.d.gpuCount),
+			i.fail("conflict", fmt.Sprintf("must ask for %s GPUs like the entry before it, got %s", v.d.gpuCount, g.count),
 				"write the number once, in gpus")
 		} else if g.count != nil {
 			v.d.gpuCount = g.count
@@ -73,20 +73,21 @@ type gpu struct {
 
 // parseGPU reads one entry, and returns what is wrong with it and what to do.
 func parseGPU(s string) (g gpu, problem, remedy string) {
-	const howto = "write a model as in A100, A100:80GB or A100:80GB:8"
+	const constraint = "must be a GPU model such as A100, A100:80GB or A100:80GB:8"
+	const howto = "write the model first, then its memory and the number of GPUs"
 	parts := strings.Split(s, ":")
 	first := strings.TrimSpace(parts[0])
 	if startsWithDigit(first) {
 		r, err := job.ParseByteRange(first)
 		if err != nil {
-			return g, quote(s) + " is no GPU model", howto + ", a memory as in 24GB.., or gpus: 8 for a number of GPUs"
+			return g, constraint + got(s), "write a memory as in 24GB.., or gpus: 8 for a number of GPUs"
 		}
-		if problem, remedy := badGPUMemory(r); problem != "" {
-			return g, quote(s) + " " + problem, remedy
+		if problem := badGPUMemory(r); problem != "" {
+			return g, "must be " + problem + got(s), "write it as in 24GB.. or 24GB..80GB"
 		}
 		g.memory, g.atLeast = true, r
 	} else if !modelName(first) {
-		return g, quote(s) + " is no GPU model", howto
+		return g, constraint + got(s), howto
 	}
 	g.kind.Model = first
 	for _, part := range parts[1:] {
@@ -94,15 +95,15 @@ func parseGPU(s string) (g gpu, problem, remedy string) {
 		count, err := job.ParseRange(part)
 		if err == nil && g.count == nil {
 			if count.Min < 1 || count.Min > maxGPUs || count.Max > maxGPUs {
-				return g, fmt.Sprintf("%s asks for %s GPUs", quote(s), count),
-					fmt.Sprintf("write 1 to %d; a memory needs a unit, as in A100:80GB", maxGPUs)
+				return g, fmt.Sprintf("must ask for 1 to %d GPUs, got %s in %s", maxGPUs, count, quote(s)),
+					"write a memory with its unit, as in A100:80GB, or another number of GPUs"
 			}
 			g.count = &count
 			continue
 		}
 		memory, err := job.ParseBytes(part)
 		if err != nil || g.memory || g.kind.Memory != 0 || g.count != nil || memory < minMemory || memory > maxGPUMemory {
-			return g, quote(s) + " is no GPU model", howto
+			return g, constraint + got(s), howto
 		}
 		g.kind.Memory = memory
 	}
@@ -125,15 +126,15 @@ func modelName(s string) bool {
 }
 
 func gpuMemoryKind() kind {
-	return unitKind("an amount of memory or a range of amounts", `^[0-9.]*[0-9kKmMgGtTiIbB. ]*\+?$`,
+	return unitKind("an amount of memory or a range of amounts", "24GB, 24GB.. or 24GB..80GB (a range goes up)", `^[0-9.]*[0-9kKmMgGtTiIbB. ]*\+?$`,
 		func(s *job.Spec) *job.ByteRange { return &s.Resources.GPUMemory }, job.ParseByteRange, badGPUMemory)
 }
 
-func badGPUMemory(r job.ByteRange) (string, string) {
+func badGPUMemory(r job.ByteRange) string {
 	if max(r.Min, r.Max) < minMemory || max(r.Min, r.Max) > maxGPUMemory {
-		return "is no memory that a GPU has", "write it as in 24GB.. or 24GB..80GB"
+		return "a GPU memory between " + minMemory.String() + " and " + maxGPUMemory.String()
 	}
-	return "", ""
+	return ""
 }
 
 // resources checks that the fields about GPUs agree, and fills in how many.
@@ -142,15 +143,15 @@ func (r *reader) resources(d *draft) {
 	gpus, given := d.at["resources.gpus"]
 	if given {
 		if _, err := job.ParseRange(gpus.Value); err != nil {
-			return // told when it was read
+			return // reported when it was read
 		}
 	}
 	if n, both := d.at["resources.gpu_memory"]; both && d.gpuMemory {
-		r.fail(n, "conflict", "resources.gpu_memory", "gpu gives a memory as well", "write it once")
+		r.fail(n, "conflict", "resources.gpu_memory", "must be given once, got a memory in gpu as well", "remove one of them")
 	}
 	if d.gpuCount != nil {
 		if given && res.GPUs != *d.gpuCount {
-			r.fail(gpus, "conflict", "resources.gpus", fmt.Sprintf("says %s, and gpu says %s", res.GPUs, d.gpuCount), "write the number once")
+			r.fail(gpus, "conflict", "resources.gpus", fmt.Sprintf("must be the number in gpu, %s, got %s", d.gpuCount, res.GPUs), "write the number once")
 		}
 		res.GPUs = *d.gpuCount
 		return
@@ -162,6 +163,6 @@ func (r *reader) resources(d *draft) {
 	case !given:
 		res.GPUs = job.Range{Min: 1, Max: 1}
 	case res.GPUs == job.Range{}:
-		r.fail(gpus, "conflict", "resources.gpus", "is 0, and other fields say which GPU", "ask for at least 1, or take the other fields out")
+		r.fail(gpus, "conflict", "resources.gpus", "must be at least 1 because other fields describe the GPU, got 0", "ask for at least 1, or remove the other fields")
 	}
 }

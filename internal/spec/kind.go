@@ -2,6 +2,7 @@ package spec
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path"
 	"strconv"
@@ -33,8 +34,9 @@ type unit interface {
 	fmt.Stringer
 }
 
-// unitKind reads a quantity with parse and checks it; check returns what is wrong and what to do.
-func unitKind[T unit](words, pattern string, at func(*job.Spec) *T, parse func(string) (T, error), check func(T) (string, string)) kind {
+// unitKind reads a quantity with parse and checks it. Form says how one is written, for "must
+// be …"; check returns what a quantity must be that this one is not, "" if it is all right.
+func unitKind[T unit](words, form, pattern string, at func(*job.Spec) *T, parse func(string) (T, error), check func(T) string) kind {
 	return kind{
 		words:  words,
 		schema: func() schema { return schema{"type": []string{"string", "number"}, "pattern": pattern} },
@@ -43,21 +45,21 @@ func unitKind[T unit](words, pattern string, at func(*job.Spec) *T, parse func(s
 			if !ok {
 				return
 			}
-			got, err := parse(s)
+			quantity, err := parse(s)
 			if err != nil {
-				v.bad(unitError(err))
+				v.bad("must be "+words+" such as "+form+got(s), v.example())
 				return
 			}
-			if problem, remedy := check(got); problem != "" {
-				v.bad(quote(s)+" "+problem, remedy)
+			if constraint := check(quantity); constraint != "" {
+				v.bad("must be "+constraint+got(s), v.example())
 				return
 			}
-			*at(&v.d.entry.Spec) = got
+			*at(&v.d.entry.Spec) = quantity
 		},
 		write: func(s *job.Spec) (*yaml.Node, error) {
 			var zero T
-			if got := *at(s); got != zero {
-				return word(got.String()), nil
+			if quantity := *at(s); quantity != zero {
+				return word(quantity.String()), nil
 			}
 			return nil, nil
 		},
@@ -68,16 +70,12 @@ func unitKind[T unit](words, pattern string, at func(*job.Spec) *T, parse func(s
 func between[T interface {
 	cmp.Ordered
 	fmt.Stringer
-}](lo, hi T) func(T) (string, string) {
-	return func(got T) (string, string) {
-		remedy := "write something from " + lo.String() + " to " + hi.String()
-		switch {
-		case got < lo:
-			return "is too little", remedy
-		case got > hi:
-			return "is too much", remedy
+}](lo, hi T) func(T) string {
+	return func(quantity T) string {
+		if quantity < lo || quantity > hi {
+			return "between " + lo.String() + " and " + hi.String()
 		}
-		return "", ""
+		return ""
 	}
 }
 
@@ -86,22 +84,25 @@ func durationKind(at func(*job.Spec) *job.Duration, lo, hi time.Duration) kind {
 		d, err := job.ParseDuration(s)
 		return d - d%job.Duration(time.Millisecond), err // what String can write
 	}
-	return unitKind("a length of time", `^([0-9.]+ *(ms|s|m|h|d|w) *)+$`, at, parse, between(job.Duration(lo), job.Duration(hi)))
+	return unitKind("a duration", "90s, 10m, 6h or 2d", `^([0-9.]+ *(ms|s|m|h|d|w) *)+$`, at, parse, between(job.Duration(lo), job.Duration(hi)))
 }
 
 func memoryKind() kind {
-	return unitKind("an amount of memory", `^[0-9.]+ *([kKmMgGtT][iI]?)?[bB]?$`,
+	return unitKind("an amount of memory", "24GB or 512MB", `^[0-9.]+ *([kKmMgGtT][iI]?)?[bB]?$`,
 		func(s *job.Spec) *job.Bytes { return &s.Resources.Memory }, job.ParseBytes, between(minMemory, maxMemory))
 }
 
 func cpusKind() kind {
-	return unitKind("a number of CPUs", `^[0-9.]+$`,
+	return unitKind("a number of CPUs", "8 or 0.5", `^[0-9.]+$`,
 		func(s *job.Spec) *job.CPUs { return &s.Resources.CPUs }, job.ParseCPUs, between(minCPUs, maxCPUs))
 }
 
 func moneyKind(at func(*job.Spec) *job.Money, least job.Money) kind {
-	return unitKind("an amount of money", `^\$?[0-9.]+$`, at, job.ParseMoney, between(least, job.Money(1e15)))
+	return unitKind("an amount of money", "$40 or $1.25", `^\$?[0-9.]+$`, at, job.ParseMoney, between(least, job.Money(1e15)))
 }
+
+// errZeroRange is for a range that starts from 0.
+var errZeroRange = errors.New("the range starts from 0")
 
 // countKind reads a count or a range of counts. A range starts from 1 at
 // least, because a run with none of them would not be what was asked for.
@@ -109,27 +110,27 @@ func countKind(at func(*job.Spec) *job.Range, lo, hi int) kind {
 	parse := func(s string) (job.Range, error) {
 		r, err := job.ParseRange(s)
 		if err == nil && r.Min == 0 && strings.ContainsAny(s, ".+") {
-			err = fmt.Errorf("%q starts from 0: write a range that starts from 1 or more, as in 1..8", s)
+			err = errZeroRange
 		}
 		return r, err
 	}
-	return unitKind("a count or a range of counts", `^([0-9]+|[0-9]*\.\.[0-9]+|[0-9]+(\.\.|\+))$`, at, parse, counts(lo, hi))
+	return unitKind("a count or a range of counts", "4, 1..8 or 2.. (a range starts from 1 or more and goes up)", `^([0-9]+|[0-9]*\.\.[0-9]+|[0-9]+(\.\.|\+))$`, at, parse, counts(lo, hi))
 }
 
 // counts checks that a range of counts lies in an interval.
-func counts(lo, hi int) func(job.Range) (string, string) {
-	return func(r job.Range) (string, string) {
+func counts(lo, hi int) func(job.Range) string {
+	return func(r job.Range) string {
 		if r.Min < lo || r.Min > hi || r.Max > hi {
-			return "is out of range", fmt.Sprintf("write a count from %d to %d, or a range within it", lo, hi)
+			return fmt.Sprintf("a count between %d and %d, or a range within it", lo, hi)
 		}
-		return "", ""
+		return ""
 	}
 }
 
-// wholeKind reads a whole number.
+// wholeKind reads an integer.
 func wholeKind(at func(*job.Spec) *int, lo, hi int) kind {
 	return kind{
-		words:  "a whole number",
+		words:  "an integer",
 		schema: func() schema { return schema{"type": "integer", "minimum": lo, "maximum": hi} },
 		read: func(v value) {
 			s, ok := v.line()
@@ -138,7 +139,7 @@ func wholeKind(at func(*job.Spec) *int, lo, hi int) kind {
 			}
 			n, err := strconv.Atoi(s)
 			if err != nil || n < lo || n > hi {
-				v.bad(fmt.Sprintf("%s is no whole number from %d to %d", quote(s), lo, hi), v.example())
+				v.bad(fmt.Sprintf("must be an integer between %d and %d", lo, hi)+got(s), v.example())
 				return
 			}
 			*at(&v.d.entry.Spec) = n
@@ -167,17 +168,17 @@ func choiceKind[T ~string](at func(*job.Spec) *T, choices ...T) kind {
 					return
 				}
 			}
-			remedy := "write one of " + strings.Join(words, ", ")
+			remedy := v.example()
 			if closest := v.r.finder.Closest(s, words); closest != "" {
 				remedy = "did you mean " + closest + "?"
 			}
-			v.bad(quote(s)+" is none of "+strings.Join(words, ", "), remedy)
+			v.bad("must be one of "+strings.Join(words, ", ")+got(s), remedy)
 		},
 		write: func(s *job.Spec) (*yaml.Node, error) { return textNode(string(*at(s))) },
 	}
 }
 
-// stringKind reads a text in one piece; check returns what is wrong and what to do.
+// stringKind reads a string in one piece; check returns what it must be and is not, and what to do.
 func stringKind(words string, at func(*job.Spec) *string, check func(string) (string, string)) kind {
 	return kind{
 		words:  words,
@@ -187,8 +188,8 @@ func stringKind(words string, at func(*job.Spec) *string, check func(string) (st
 			if !ok {
 				return
 			}
-			if problem, remedy := check(s); problem != "" {
-				v.bad(quote(s)+" "+problem, remedy)
+			if constraint, remedy := check(s); constraint != "" {
+				v.bad(constraint+got(s), remedy)
 				return
 			}
 			*at(&v.d.entry.Spec) = s
@@ -198,9 +199,9 @@ func stringKind(words string, at func(*job.Spec) *string, check func(string) (st
 }
 
 func lineKind(at func(*job.Spec) *string) kind {
-	return stringKind("a text", at, func(s string) (string, string) {
+	return stringKind("a string", at, func(s string) (string, string) {
 		if strings.TrimSpace(s) == "" {
-			return "is blank", "write something, or take the line out"
+			return "must not be blank", "write something, or remove the line"
 		}
 		return "", ""
 	})
@@ -212,16 +213,16 @@ func nameKind(at func(*job.Spec) *string) kind {
 	return k
 }
 
-// badName says what is wrong with a name and suggests one that would do.
+// badName says what a name must be, if this one is not, and suggests one that would do.
 func badName(s string) (string, string) {
 	if id.Name(s) {
 		return "", ""
 	}
-	remedy := fmt.Sprintf("use up to %d lower-case letters, digits, '-', '_' and '.', with a letter or digit at both ends", id.MaxName)
+	constraint := fmt.Sprintf("must be up to %d lower-case letters, digits, '-', '_' and '.', with a letter or digit at both ends", id.MaxName)
 	if fixed := fixName(s); fixed != "" {
-		remedy += ", as in " + fixed
+		return constraint, "write it as in " + fixed
 	}
-	return "is no name", remedy
+	return constraint, "write it as in resnet50-cifar"
 }
 
 // fixName makes a name of a text, or "" if nothing is left of it.
@@ -243,7 +244,7 @@ func fixName(s string) string {
 func pathKind(at func(*job.Spec) *string) kind {
 	return stringKind("a path", at, func(s string) (string, string) {
 		if path.IsAbs(s) || strings.HasPrefix(s, "~") || strings.Contains(s, "://") {
-			return "is no path seen from the job file", "write it as in . or ../code"
+			return "must be a path relative to the job file", "write it as in . or ../code"
 		}
 		return "", ""
 	})
@@ -254,7 +255,7 @@ func insideKind(at func(*job.Spec) *string) kind {
 	return stringKind("a path", at, func(s string) (string, string) {
 		clean := path.Clean(s)
 		if path.IsAbs(s) || strings.HasPrefix(s, "~") || clean == "." || clean == ".." || strings.HasPrefix(clean, "../") {
-			return "is no folder inside the working directory", "write it as in ckpt or out/ckpt"
+			return "must be a directory inside the working directory", "write it as in ckpt or out/ckpt"
 		}
 		return "", ""
 	})
@@ -280,12 +281,12 @@ func listKind(words string, at func(*job.Spec) *[]string, check func(string) (st
 				if !ok {
 					continue
 				}
-				if problem, remedy := check(s); problem != "" {
-					i.bad(quote(s)+" "+problem, remedy)
+				if constraint, remedy := check(s); constraint != "" {
+					i.bad(constraint+got(s), remedy)
 					continue
 				}
 				if seen[s] {
-					i.bad(quote(s)+" is in the list twice", "take one of them out")
+					i.bad("must be listed once, got "+quote(s)+" twice", "remove one of them")
 					continue
 				}
 				seen[s] = true

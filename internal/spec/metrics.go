@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 
 	"go.yaml.in/yaml/v3"
 
@@ -27,15 +28,15 @@ func metricRule(s *job.Spec) *job.MetricRule {
 func metricsField() field {
 	return field{name: "metrics", example: `[{match: 'it (?P<step>\d+) err (?P<val_loss>\S+)'}]`, also: []string{"metric", "log_patterns"},
 		list: &list{most: maxMetricRules, add: func(s *job.Spec) { s.Metrics = append(s.Metrics, job.MetricRule{}) }, each: eachMetricRule},
-		doc: "Where the program's metrics are found. What is printed by common tools, TensorBoard files, Lightning's CSV and Hugging Face's reports are found without it; " +
-			"each entry adds one more place, and goes before what the yard would guess.",
+		doc: "Additional metric sources. The output of common tools, TensorBoard files, Lightning's CSV and Hugging Face's reports are found without it; " +
+			"each entry adds one source, which takes precedence over what is found automatically.",
 		fields: []field{
 			{name: "match", kind: matchKind(), example: `'it (?P<step>\d+) err (?P<val_loss>\S+)'`, also: []string{"regex", "regexp", "pattern"},
-				doc: "A regular expression for lines of output. Named groups are metrics; step, total, epoch and epochs tell how far the program is."},
+				doc: "A regular expression for lines of output. Named groups are metrics; step, total, epoch and epochs are progress."},
 			{name: "file", kind: insideKind(func(s *job.Spec) *string { return &metricRule(s).File }), example: "logs/*.csv", also: []string{"path", "glob"},
-				doc: "Files in the working directory that hold metrics: TensorBoard events, CSV with a header, JSON lines. * stands for any name."},
+				doc: "Files in the working directory that hold metrics: TensorBoard events, CSV with a header, JSON lines. * matches any name."},
 			{name: "mlflow", kind: mlflowKind(), example: "true",
-				doc: "Whether the program's MLflow client reports to the yard. It then does not report elsewhere."},
+				doc: "Whether the program's MLflow client reports to Trainyard. It then does not report elsewhere."},
 		}}
 }
 
@@ -53,14 +54,14 @@ func matchKind() kind {
 	return stringKind("a regular expression", func(s *job.Spec) *string { return &metricRule(s).Match }, func(s string) (string, string) {
 		const example = `write it as in 'step (?P<step>\d+) loss (?P<loss>\S+)'`
 		if len(s) > maxMatch {
-			return fmt.Sprintf("has %d bytes and may have %d", len(s), maxMatch), "shorten it"
+			return fmt.Sprintf("must have at most %d bytes", maxMatch), "shorten it"
 		}
 		re, err := regexp.Compile(s)
 		switch {
 		case err != nil:
-			return "is no regular expression: " + err.Error(), example
+			return "must be a regular expression (" + err.Error() + ")", example
 		case !slices.ContainsFunc(re.SubexpNames(), func(n string) bool { return n != "" }):
-			return "has no named group", example
+			return "must have a named group", example
 		}
 		return "", ""
 	})
@@ -84,7 +85,7 @@ func (r *reader) metrics(d *draft) {
 	for i, rule := range d.entry.Spec.Metrics {
 		at, good := d.at[metricPath(i)]
 		if !good {
-			continue // told when it was read
+			continue // reported when it was read
 		}
 		said := 0
 		for _, given := range []bool{rule.Match != "", rule.File != "", rule.MLflow} {
@@ -93,7 +94,7 @@ func (r *reader) metrics(d *draft) {
 			}
 		}
 		if said != 1 {
-			r.fail(at, "bad_value", metricPath(i), "must have exactly one of match, file and mlflow: true", "make an entry of its own for each")
+			r.fail(at, "bad_value", metricPath(i), "must have exactly one of match, file and mlflow: true, got "+strconv.Itoa(said), "write a separate entry for each")
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // intended returns the field that was meant by a key that is not known in its place,
-// "" if that cannot be told, and what to write instead.
+// "" if there is none, and what to write instead.
 func (r *reader) intended(prefix string, here []field, key string) (meant, remedy string) {
 	table := r.fields
 	all := "the keys here are " + strings.Join(names(here), ", ")

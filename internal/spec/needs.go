@@ -15,14 +15,14 @@ func (r *reader) together(drafts []*draft, complete bool) {
 		name := d.entry.Spec.Name
 		n, given := d.at["name"]
 		if !given && len(drafts) > 1 {
-			r.fail(d.at[""], "missing_name", "name", "the job has no name, and the file has several jobs", "add a line as in name: prepare-data")
+			r.fail(d.at[""], "missing_name", "name", "is required in a file with several jobs", "add a line such as name: prepare-data")
 		}
 		if name == "" {
 			continue
 		}
 		if first, taken := byName[name]; taken {
 			r.fail(n, "duplicate_name", "name",
-				fmt.Sprintf("the name %s is taken by the job that starts in line %d", name, first.entry.Line), "give each job of the file a name of its own")
+				fmt.Sprintf("must be unique within the file, got %s, the name of the job in line %d", name, first.entry.Line), "give each job of the file its own name")
 			continue
 		}
 		byName[name] = d
@@ -79,7 +79,7 @@ func (w *walk) unknown(d *draft) {
 		if closest := w.r.finder.Closest(need, names); closest != "" {
 			remedy = "did you mean " + closest + "?"
 		}
-		w.r.fail(needNode(d, need), "unknown_need", "needs", "no job of this file has the name "+need, remedy)
+		w.r.fail(needNode(d, need), "unknown_need", "needs", "must be names of jobs in this file, got "+need, remedy)
 	}
 }
 
@@ -93,11 +93,11 @@ func (w *walk) visit(d *draft) {
 	for _, need := range d.entry.Spec.Needs {
 		next, ok := w.byName[need]
 		switch {
-		case !ok: // told by unknown
+		case !ok: // reported by unknown
 		case next == d:
-			w.r.fail(needNode(d, need), "cycle", "needs", "the job needs itself", "take "+need+" out of its needs")
+			w.r.fail(needNode(d, need), "cycle", "needs", "must not include the job itself, got "+need, "remove "+need)
 		case w.state[next] == open:
-			w.r.fail(needNode(d, need), "cycle", "needs", "the jobs need each other in a circle, and none could start: "+w.circle(next), "take one of these needs out")
+			w.r.fail(needNode(d, need), "cycle", "needs", "must not form a cycle, got "+w.circle(next), "remove one of these needs")
 		default:
 			w.visit(next)
 		}

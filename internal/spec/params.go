@@ -72,13 +72,13 @@ func (v value) plainNumber() any {
 	if !ok {
 		n, err := strconv.ParseInt(text, 0, 64) // 0x10, 0o7, 0b1
 		if err != nil {
-			v.bad(quote(v.n.Value)+" is no number that can be kept", "put it in quotes")
+			v.bad("must be a number of at most 64 bits"+got(v.n.Value), "put it in quotes to keep it as a string")
 			return nil
 		}
 		f, text = float64(n), strconv.FormatInt(n, 10)
 	}
 	if strings.Trim(text, "+-0123456789") == "" && strconv.FormatFloat(f, 'f', 0, 64) != wholeText(text) {
-		v.bad(quote(v.n.Value)+" has more digits than can be kept", "put it in quotes")
+		v.bad("must be a number that a 64-bit float stores exactly"+got(v.n.Value), "put it in quotes to keep it as a string")
 		return nil
 	}
 	if f == 0 {

@@ -79,10 +79,10 @@ func oneOrMany(item schema) schema {
 func (f field) meaning() string {
 	text := f.doc
 	if f.refuse != "" {
-		return text + " Refused for now: " + f.refuse + "."
+		return text + " Not supported yet: " + f.refuse + "."
 	}
 	if f.later != "" {
-		text += " For now it is " + f.later
+		text += " Currently " + f.later
 	}
 	return text
 }
@@ -93,14 +93,13 @@ func Reference() []byte {
 	out.WriteString(`# The job file
 
 A job file is YAML. Every field is optional except ` + "`run`" + `. Several jobs in one
-file are separated by a line ` + "`---`" + `; each then has a name, and ` + "`needs`" + ` says
-which must have succeeded before another starts. A key that is not listed here
-is an error, and so is a key that is given twice. There are no anchors, aliases
-and tags.
+file are separated by a line ` + "`---`" + `; each then has a name, and ` + "`needs`" + ` lists
+the jobs that must succeed before it starts. Unknown and duplicate keys are errors.
+Anchors, aliases and tags are not supported.
 
-Amounts of memory carry a unit, as in 24GB or 512MB; GB means GiB. Lengths of
-time carry one too, as in 90s, 10m, 1h30m or 2d. A count may be a range, as in
-1..8 or 2.. for two or more.
+Amounts of memory have a unit, such as 24GB or 512MB; GB means GiB. Durations
+have one too, such as 90s, 10m, 1h30m or 2d. A count may be a range, such as
+1..8, or 2.. for two or more.
 
 | field | value | example | default | meaning |
 | --- | --- | --- | --- | --- |
@@ -117,7 +116,7 @@ func referenceRows(out *strings.Builder, prefix string, fields []field) {
 			def = "none"
 		}
 		if f.must {
-			def = "must be given"
+			def = "required"
 		}
 		cells := []string{"`" + path + "`", f.words(), "`" + f.example + "`", def, f.meaning()}
 		for i, c := range cells {

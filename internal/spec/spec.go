@@ -2,7 +2,7 @@
 //
 // It turns the YAML that a researcher writes into job.Spec values and finds
 // every mistake of a file at once, each with its line, its column and the way
-// to mend it. One table of fields drives the parser, the writer, the JSON
+// to fix it. One table of fields drives the parser, the writer, the JSON
 // Schema for editors and the reference page. It reads no file, no environment
 // and no clock: the caller passes the text, the variables and the time. It
 // never guesses: a key it does not know is an error, and so is a field that it
@@ -20,6 +20,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"trainyard/internal/fault"
+	"trainyard/internal/humanize"
 	"trainyard/internal/job"
 	"trainyard/internal/suggest"
 )
@@ -31,7 +32,7 @@ const (
 	maxCommand = 256 << 10 // bytes of run, and of setup
 	maxEnv     = 64 << 10  // bytes of all names and values of env
 	maxDepth   = 20        // mappings and lists inside each other
-	maxErrors  = 100       // mistakes that are told at once
+	maxErrors  = 100       // mistakes that are reported at once
 	maxItems   = 1000      // entries of a list
 	maxLine    = 200       // bytes of a value on one line
 	maxGPUs    = 64        // a node's GPUs are kept as bits of one word
@@ -69,7 +70,7 @@ type Entry struct {
 func Parse(text []byte, opts Options) (*File, error) {
 	r := &reader{opts: opts, fields: jobFields()}
 	if len(text) > maxFile {
-		r.add(fault.New(fault.Invalid, "too_large", "the job file has %d bytes and may have %d", len(text), maxFile).
+		r.add(fault.New(fault.Invalid, "too_large", "the job file must have at most %d bytes, got %d", maxFile, len(text)).
 			WithRemedy("put long scripts and data into files of the working directory"))
 		return nil, r.errs
 	}
@@ -86,8 +87,8 @@ func Parse(text []byte, opts Options) (*File, error) {
 		drafts = append(drafts, r.job(root))
 	}
 	if len(drafts) == 0 && len(r.errs) == 0 {
-		r.add(fault.New(fault.Invalid, "empty_file", "the job file holds no job").
-			WithRemedy("write at least one line, as in run: python train.py"))
+		r.add(fault.New(fault.Invalid, "empty_file", "the job file contains no job").
+			WithRemedy("write at least one line, such as run: python train.py"))
 	}
 	r.together(drafts, complete)
 	if err := r.sorted().OrNil(); err != nil {
@@ -109,7 +110,7 @@ type reader struct {
 	finder suggest.Finder
 }
 
-// full reports whether there are as many mistakes as are told at once.
+// full reports whether there are as many mistakes as are reported at once.
 func (r *reader) full() bool { return len(r.errs) >= maxErrors }
 
 // add keeps a mistake, or counts it if there are too many already.
@@ -134,7 +135,7 @@ func (r *reader) sorted() fault.List {
 	})
 	if r.more > 0 {
 		r.errs = append(r.errs, fault.New(fault.Invalid, "too_many_errors",
-			"there are %d more mistakes", r.more).WithRemedy("mend these first and check the file again"))
+			"%s not shown", humanize.Count(r.more, "more error")).WithRemedy("fix these first and check the file again"))
 	}
 	return r.errs
 }
@@ -156,15 +157,14 @@ func (r *reader) job(root *yaml.Node) *draft {
 		Resources: job.Resources{Nodes: job.Range{Min: 1, Max: 1}, CPUs: 1000},
 	}
 	if root.Kind != yaml.MappingNode {
-		r.fail(root, "wrong_type", "", "a job must be lines of key: value, not "+describe(root),
-			"write at least one line, as in run: python train.py")
+		r.fail(root, "wrong_type", "", "a job must be lines of key: value, got "+describe(root),
+			"write at least one line, such as run: python train.py")
 		return d
 	}
 	before := len(r.errs)
 	r.mapping(d, root, "", r.fields)
 	if _, given := d.at["run"]; !given {
-		r.fail(root, "missing_run", "run", "the job does not say what to run",
-			"add a line as in run: python train.py")
+		r.fail(root, "missing_run", "run", "is required", "add a line such as run: python train.py")
 	}
 	r.resources(d)
 	r.target(d)
@@ -191,7 +191,7 @@ func (r *reader) mapping(d *draft, n *yaml.Node, prefix string, fields []field) 
 			meant, remedy := r.intended(prefix, fields, key.Value)
 			r.fail(key, "unknown_key", join(prefix, shown(key.Value)), "unknown key", remedy)
 			if meant == "run" {
-				d.at[meant] = val // so that it is not told to be missing as well
+				d.at[meant] = val // so that it is not reported as missing too
 			}
 			continue
 		}
@@ -237,14 +237,14 @@ func (r *reader) target(d *draft) {
 	_, most := d.at["target.at_most"]
 	_, least := d.at["target.at_least"]
 	if !metric {
-		r.fail(n, "missing_value", "target.metric", "the target names no metric", example)
+		r.fail(n, "missing_value", "target.metric", "is required", example)
 	}
 	if most == least {
-		problem := "the target has no value"
+		given := "neither"
 		if most {
-			problem = "the target has both at_most and at_least"
+			given = "both"
 		}
-		r.fail(n, "bad_value", "target", problem, "give exactly one of at_most and at_least; "+example)
+		r.fail(n, "bad_value", "target", "must have exactly one of at_most and at_least, got "+given, example)
 	}
 }
 
@@ -252,8 +252,8 @@ func (r *reader) target(d *draft) {
 func (r *reader) late(d *draft) {
 	n, given := d.at["late_cost"]
 	if _, has := d.at["deadline"]; given && !has {
-		r.fail(n, "missing_value", "deadline", "late_cost is for each hour past a deadline, and there is none",
-			"add a line as in deadline: 2026-12-01T09:00, or take late_cost out")
+		r.fail(n, "missing_value", "deadline", "is required with late_cost, the cost of each hour past it",
+			"add a line such as deadline: 2026-12-01T09:00, or remove late_cost")
 	}
 }
 
@@ -274,6 +274,15 @@ func shown(key string) string {
 		return quote(key)
 	}
 	return key
+}
+
+// got puts what was given into a message, as in `must be an integer, got "ten"`. Numbers
+// need no quotes.
+func got(s string) string {
+	if _, isNumber := parseNumber(s); isNumber {
+		return ", got " + s
+	}
+	return ", got " + quote(s)
 }
 
 // quote puts a value into a message, cut where it is long.

@@ -38,18 +38,18 @@ func rate(s *job.Spec) *job.Rate {
 // speedField says how much work the job is and how fast it does it.
 func speedField() field {
 	return field{name: "speed", also: []string{"throughput", "performance"}, example: "{work: 130M, rates: [{gpus: 1, per_second: 900}]}",
-		doc: "How much work the job is, and how fast it does it where, in units of its own: samples, steps, epochs. " +
-			"The yard shows by it how far the job has come and reckons how long it lasts; policies that plan by speed use all of it.",
+		doc: "How much work the job is and how fast it runs on which GPUs, in units of your choice: samples, steps, epochs. " +
+			"Trainyard shows progress and estimates the run time from it; policies that plan by speed use all of it.",
 		fields: []field{
 			{name: "work", kind: amountKind("amount of work", minWork, func(s *job.Spec) *float64 { return &speed(s).Work }), example: "130M", must: true,
-				also: []string{"units", "total_work"}, doc: "Units of work to do in all."},
+				also: []string{"units", "total_work"}, doc: "Total units of work."},
 			{name: "rates", list: &list{most: maxRates, add: addRate, each: eachRate}, fields: rateFields(), example: "[{gpu: A100, gpus: 2, per_second: 12.5K}]",
 				also: []string{"rate", "curve"},
-				doc:  "Measured speeds. Between two numbers of GPUs the yard draws a straight line; below the least it thinks that the job cannot run, above the greatest that it is no faster."},
+				doc:  "Measured speeds. Between two GPU counts they are interpolated linearly; below the smallest measured count the job is assumed not to run, above the largest not to get faster."},
 			{name: "start", kind: durationKind(func(s *job.Spec) *job.Duration { return &speed(s).Start }, 0, maxStart), example: "45s", def: "0s",
-				also: []string{"startup", "warmup", "restore"}, doc: "From the start of the program to its first unit of work, with the loading of a checkpoint."},
+				also: []string{"startup", "warmup", "restore"}, doc: "Time from the start of the program to its first unit of work, including the loading of a checkpoint."},
 			{name: "save", kind: durationKind(func(s *job.Spec) *job.Duration { return &speed(s).Save }, 0, maxStart), example: "20s", def: "0s",
-				doc: "How long the program takes to save itself when it is told to stop."},
+				doc: "How long the program takes to write a checkpoint when it is asked to stop."},
 		}}
 }
 
@@ -60,11 +60,11 @@ func rateFields() []field {
 		{name: "gpus", kind: wholeKind(func(s *job.Spec) *int { return &rate(s).GPUs }, 0, job.MaxCount), example: "2", def: "0",
 			also: []string{"num_gpus"}, doc: "GPUs of all nodes together."},
 		{name: "spread", kind: boolKind(func(s *job.Spec) *bool { return &rate(s).Spread }), example: "true", def: "false",
-			also: []string{"unconsolidated"}, doc: "Whether they were on several nodes. Without such rates the job is taken to be as fast there as on one."},
+			also: []string{"unconsolidated"}, doc: "Whether they were on several nodes. Without such rates the job is assumed to run as fast there as on one."},
 		{name: "share", kind: shareKind(func(s *job.Spec) *float64 { return &rate(s).Share }, 0.01, 0.99), example: "0.5", also: []string{"gpu_share", "fraction"},
-			doc: "Of one GPU, the rest of which other jobs may have. Such a rate says that the job can do with that; policies that share GPUs then may give it no more. Nothing but the program itself keeps it from using more."},
-		{name: "per_second", kind: amountKind("number above 0", minRate, func(s *job.Spec) *float64 { return &rate(s).PerSecond }), example: "12.5K", must: true,
-			also: []string{"rate", "throughput", "speed"}, doc: "Units of work done in a second."},
+			doc: "Fraction of one GPU; other jobs may use the rest. Policies that share GPUs may then give the job no more than this. The fraction is not enforced: the program itself must not use more."},
+		{name: "per_second", kind: amountKind("number of units", minRate, func(s *job.Spec) *float64 { return &rate(s).PerSecond }), example: "12.5K", must: true,
+			also: []string{"rate", "throughput", "speed"}, doc: "Units of work per second."},
 	}
 }
 
@@ -100,9 +100,9 @@ func rateGPUKind() kind {
 			case problem != "":
 				v.bad(problem, remedy)
 			case g.memory:
-				v.bad(quote(s)+" is no GPU model", "write a model as in A100 or A100:80GB")
+				v.bad("must be a GPU model such as A100 or A100:80GB"+got(s), v.example())
 			case g.count != nil:
-				v.bad(quote(s)+" has a number of GPUs", "write the number in gpus")
+				v.bad("must be a GPU model without a number of GPUs"+got(s), "write the number in gpus")
 			default:
 				rate(&v.d.entry.Spec).GPU = g.kind.String()
 			}
@@ -122,7 +122,7 @@ func boolKind(at func(*job.Spec) *bool) kind {
 				return
 			}
 			if s != "true" && s != "false" {
-				v.bad(quote(s)+" is neither true nor false", v.example())
+				v.bad("must be true or false"+got(s), v.example())
 				return
 			}
 			*at(&v.d.entry.Spec) = s == "true"
@@ -138,13 +138,13 @@ func (r *reader) speed(d *draft) {
 		return
 	}
 	if _, ok := d.at["speed.work"]; !ok {
-		r.fail(n, "missing_value", "speed.work", "the speed does not say how much work the job is", "write it as in speed: {work: 130M}")
+		r.fail(n, "missing_value", "speed.work", "is required", "write it as in speed: {work: 130M}")
 	}
 	s := speed(&d.entry.Spec)
 	kinds := r.rates(d, s.Rates)
 	if len(kinds) > maxRateKinds {
 		r.fail(d.at["speed.rates"], "too_large", "speed.rates",
-			fmt.Sprintf("the rates are of %d kinds of GPU and may be of %d", len(kinds), maxRateKinds), "keep those that the job may run on")
+			fmt.Sprintf("must be for at most %d GPU models, got %d", maxRateKinds, len(kinds)), "keep those that the job may run on")
 		return
 	}
 	d.entry.Spec.Speed = job.NewSpeed(s.Work, time.Duration(s.Start), time.Duration(s.Save), s.Rates...)
@@ -157,23 +157,23 @@ func (r *reader) rates(d *draft, rates []job.Rate) (kinds []string) {
 		path := ratePath(i)
 		at, good := d.at[path]
 		if !good {
-			continue // told when it was read
+			continue // reported when it was read
 		}
 		if _, ok := d.at[path+".per_second"]; !ok {
-			r.fail(at, "missing_value", path+".per_second", "the rate has no value", "write it as in {gpus: 2, per_second: 12.5K}")
+			r.fail(at, "missing_value", path+".per_second", "is required", "write it as in {gpus: 2, per_second: 12.5K}")
 		}
 		if n, ok := d.at[path+".gpus"]; ok && rates[i].Spread && rates[i].GPUs == 1 {
-			r.fail(n, "conflict", path+".gpus", "is one GPU, which cannot be spread over several nodes", "write more, or take spread out")
+			r.fail(n, "conflict", path+".gpus", "must be at least 2 with spread: true, got 1", "write more, or remove spread")
 		}
 		if n, ok := d.at[path+".share"]; ok && (rates[i].GPUs != 1 || rates[i].Spread) {
-			r.fail(n, "conflict", path+".share", "is a part of one GPU, and the rate is for other GPUs", "write gpus: 1, and take spread out")
+			r.fail(n, "conflict", path+".share", "must be given with gpus: 1 and without spread", "write gpus: 1, and remove spread")
 		}
 		// Models are compared without case everywhere; one spelling makes them one curve.
 		rates[i].GPU, kinds = spelling(kinds, rates[i].GPU)
 		key := rates[i]
 		key.PerSecond = 0
 		if before, twice := first[key]; twice {
-			r.fail(at, "duplicate_key", path, fmt.Sprintf("is for the same GPUs as the rate in line %d", before.Line), "take one of them out")
+			r.fail(at, "duplicate_key", path, fmt.Sprintf("must be for other GPUs than the rate in line %d", before.Line), "remove one of them")
 		} else {
 			first[key] = at
 		}
@@ -219,14 +219,14 @@ func (r *reader) measured(d *draft) {
 		}
 		switch {
 		case gpus == job.Range{} && (rate.GPUs > 0 || rate.GPU != ""):
-			r.fail(at, "conflict", path, "the rate is for GPUs, and the job asks for none", "ask for GPUs in resources, or take gpu and gpus out")
+			r.fail(at, "conflict", path, "must not name GPUs because the job asks for none", "ask for GPUs in resources, or remove gpu and gpus")
 		case gpus.Min > 0 && rate.GPUs == 0:
-			r.fail(at, "conflict", path, "the rate is for no GPU, and the job asks for "+gpus.String()+" on each node",
+			r.fail(at, "conflict", path, "must be at least 1 because the job asks for "+gpus.String()+" GPUs on each node, got 0",
 				"say on how many GPUs it was measured, as in gpus: "+strconv.Itoa(gpus.Min))
 		case rate.Share > 0 && (gpus.Min > 1 || nodes.Min > 1):
-			r.fail(at, "conflict", path, "the rate is for a part of one GPU, and the job asks for more than one", "ask for 1 or a range from 1, or take the rate out")
+			r.fail(at, "conflict", path, "must be for whole GPUs because the job asks for more than one", "ask for 1 or a range from 1, or remove the rate")
 		case most > 0 && rate.GPUs == least[rate.GPU] && rate.GPUs > most:
-			r.fail(at, "conflict", path, fmt.Sprintf("the rates begin with %d GPUs, and the job can have %d at most", rate.GPUs, most),
+			r.fail(at, "conflict", path, fmt.Sprintf("must be at most %d, the GPUs that the job can have, got %d", most, rate.GPUs),
 				"add a rate for fewer GPUs, or ask for more in resources")
 		}
 	}

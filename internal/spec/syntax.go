@@ -23,7 +23,7 @@ func (r *reader) documents(text []byte) ([]*yaml.Node, bool) {
 	}
 	roots, err := decode(text, maxJobs+1)
 	if len(roots) > maxJobs {
-		r.fail(roots[maxJobs], "too_large", "", fmt.Sprintf("the file has more than %d jobs", maxJobs),
+		r.fail(roots[maxJobs], "too_large", "", fmt.Sprintf("the file must have at most %d jobs, got more", maxJobs),
 			"split it into several files")
 		return roots[:maxJobs], false
 	}
@@ -70,7 +70,7 @@ func unreadable(text []byte) *fault.Error {
 		case c == utf8.RuneError && size == 1:
 			problem = "the file is not UTF-8 text"
 		case c < ' ' && c != '\t' && c != '\n' && c != '\r', c >= 0x7f && c < 0xa0 && c != 0x85, c == 0xfffe, c == 0xffff:
-			problem = fmt.Sprintf("the file holds the control character U+%04X", c)
+			problem = fmt.Sprintf("the file contains the control character U+%04X", c)
 		}
 		if problem != "" {
 			return &fault.Error{Kind: fault.Invalid, Code: "yaml_syntax", Message: problem, Line: line, Column: column,
@@ -87,21 +87,21 @@ func unreadable(text []byte) *fault.Error {
 // syntaxHints says what the YAML package's words mean to someone who writes a job file.
 func syntaxHints() [][3]string {
 	return [][3]string{
-		{"mapping values are not allowed", "a second ': ' stands in this line, or the line is indented too far",
+		{"mapping values are not allowed", "the line has a second ': ', or is indented too far",
 			"put text that contains ': ' in quotes, or indent the line like its neighbours"},
 		{"tab character", "the line is indented with a tab", "indent with spaces"},
 		{"cannot start any token", "a value cannot start with this character", "put the value in quotes"},
 		{"did not find expected key", "the line does not fit the lines above it",
 			"indent the keys of one mapping by the same number of spaces, and close quotes and brackets"},
-		{"expected '-' indicator", "the line is no item of the list above it",
+		{"expected '-' indicator", "the line is not an item of the list above it",
 			"start each item of a list with '- ', indented by the same number of spaces"},
 		{"or ']'", "a list that starts with [ is not closed", "close it with ]"},
 		{"or '}'", "a mapping that starts with { is not closed", "close it with }"},
 		{"expected ':'", "the line has no ': '", "write key: value, or indent the line if it belongs to the one above"},
 		{"unexpected end of stream", "a quote is opened and not closed", "close it"},
-		{"unknown escape character", "a backslash in double quotes is not followed by a letter it can go with",
+		{"unknown escape character", "a backslash in double quotes starts an unknown escape sequence",
 			"use single quotes, where a backslash is only a backslash"},
-		{"unknown anchor", "the file uses an alias", "write the value out; job files have no anchors and aliases"},
+		{"unknown anchor", "the file uses an alias", "write the value out; job files have no anchors or aliases"},
 		{"exceeded max depth", "the file is nested too deeply", "write it flatter"},
 	}
 }
@@ -109,8 +109,8 @@ func syntaxHints() [][3]string {
 // syntaxError puts what the YAML package found into our words.
 func syntaxError(text []byte, err error) *fault.Error {
 	reported, problem := splitSyntax(err)
-	e := &fault.Error{Kind: fault.Invalid, Code: "yaml_syntax", Message: "this is no YAML: " + problem,
-		Remedy: "see the lines around it", Cause: err}
+	e := &fault.Error{Kind: fault.Invalid, Code: "yaml_syntax", Message: "invalid YAML: " + problem,
+		Remedy: "check this line and the ones around it", Cause: err}
 	for _, h := range syntaxHints() {
 		if strings.Contains(problem, h[0]) {
 			e.Message, e.Remedy = h[1], h[2]
@@ -128,7 +128,7 @@ func syntaxError(text []byte, err error) *fault.Error {
 	return e
 }
 
-// splitSyntax takes "yaml: line 3: problem" apart; the line is 1 if it is not told.
+// splitSyntax takes "yaml: line 3: problem" apart; the line is 1 if there is none.
 func splitSyntax(err error) (int, string) {
 	problem := strings.TrimPrefix(err.Error(), "yaml: ")
 	if rest, ok := strings.CutPrefix(problem, "line "); ok {
@@ -182,7 +182,7 @@ func locate(lines []string, problem string, reported int) int {
 // structure reports what is YAML but has no place in a job file, and whether
 // the document can be read all the same.
 func (r *reader) structure(n *yaml.Node, path string, depth int) bool {
-	plain := "write the value out; job files have no anchors, aliases and merge keys"
+	plain := "write the value out; job files have no anchors, aliases or merge keys"
 	switch {
 	case n.Kind == yaml.AliasNode:
 		r.fail(n, "not_supported", path, "the file uses the alias *"+clip(n.Value), plain)
@@ -220,11 +220,11 @@ func (r *reader) structure(n *yaml.Node, path string, depth int) bool {
 func (r *reader) key(k *yaml.Node, path string, seen map[string]int) bool {
 	switch {
 	case k.Kind != yaml.ScalarNode:
-		r.fail(k, "wrong_type", path, "a key must be a word, not "+describe(k), "write lines of key: value")
+		r.fail(k, "wrong_type", path, "a key must be a word, got "+describe(k), "write lines of key: value")
 		return false
 	case k.ShortTag() == "!!merge":
 		r.fail(k, "not_supported", path, "the file uses the merge key <<",
-			"write the keys out; job files have no anchors, aliases and merge keys")
+			"write the keys out; job files have no anchors, aliases or merge keys")
 		return false
 	case k.Anchor != "" || k.Style&yaml.TaggedStyle != 0:
 		r.fail(k, "not_supported", path, "a key has an anchor or a tag", "write the key alone")
@@ -232,7 +232,7 @@ func (r *reader) key(k *yaml.Node, path string, seen map[string]int) bool {
 	}
 	if first, ok := seen[k.Value]; ok {
 		r.fail(k, "duplicate_key", join(path, shown(k.Value)),
-			fmt.Sprintf("the key is given twice, first in line %d", first), "take one of them out")
+			fmt.Sprintf("must be given once, got it twice, first in line %d", first), "remove one of them")
 		return true
 	}
 	seen[k.Value] = k.Line

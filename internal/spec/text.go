@@ -15,13 +15,13 @@ import (
 // commandKind reads shell commands: a text, or a list of texts that are the lines of one.
 func commandKind(at func(*job.Spec) *string) kind {
 	return kind{
-		words:  "shell commands, as a text or a list of texts",
+		words:  "shell commands, as a string or a list of strings",
 		schema: func() schema { return oneOrMany(schema{"type": []string{"string", "boolean"}}) },
 		read: func(v value) {
 			var lines []string
 			for _, i := range v.items() {
 				if i.n.Kind == yaml.MappingNode {
-					i.fail("wrong_type", "must be a text, not a mapping", "put a command that contains ': ' in quotes")
+					i.fail("wrong_type", "must be a string, got a mapping", "put a command that contains ': ' in quotes")
 					return
 				}
 				s, ok := i.text()
@@ -32,11 +32,11 @@ func commandKind(at func(*job.Spec) *string) kind {
 			}
 			s := strings.Join(lines, "\n")
 			switch {
-			case v.n.Kind == yaml.MappingNode: // told by items
+			case v.n.Kind == yaml.MappingNode: // reported by items
 			case strings.TrimSpace(s) == "":
-				v.bad("is empty", v.example())
+				v.bad("must not be empty", v.example())
 			case len(s) > maxCommand:
-				v.fail("too_large", fmt.Sprintf("has %d bytes and may have %d", len(s), maxCommand),
+				v.fail("too_large", fmt.Sprintf("must have at most %d bytes, got %d", maxCommand, len(s)),
 					"put the commands into a file of the working directory and call that")
 			default:
 				*at(&v.d.entry.Spec) = s
@@ -65,9 +65,9 @@ func deadlineKind() kind {
 			at, ok := parseTime(s, v.r.opts.Location)
 			switch now := v.r.opts.Now; {
 			case !ok:
-				v.bad(quote(s)+" is no time", "write it as in 2026-12-01T09:00 or 2026-12-01T09:00:00Z")
+				v.bad("must be a time such as 2026-12-01T09:00 or 2026-12-01T09:00:00Z"+got(s), v.example())
 			case !now.IsZero() && !at.After(now):
-				v.bad(quote(s)+" has passed", "write a time to come, or take the line out")
+				v.bad("must be in the future"+got(s), "write a later time, or remove the line")
 			default:
 				v.d.entry.Spec.Deadline = &at
 			}
@@ -130,7 +130,7 @@ func amountKind(what string, least float64, at func(*job.Spec) *float64) kind {
 					return
 				}
 			}
-			v.bad(quote(s)+" is no "+what, v.example())
+			v.bad(fmt.Sprintf("must be %s%s between %g and %g", article, what, least, maxAmount)+got(s), v.example())
 		},
 		write: func(s *job.Spec) (*yaml.Node, error) {
 			f := *at(s)
@@ -168,7 +168,7 @@ func numberKind(at func(*job.Spec) **float64) kind {
 			}
 			f, ok := parseNumber(s)
 			if !ok {
-				v.bad(quote(s)+" is no number", v.example())
+				v.bad("must be a number"+got(s), v.example())
 				return
 			}
 			*at(&v.d.entry.Spec) = &f
@@ -194,7 +194,7 @@ func shareKind(at func(*job.Spec) *float64, least, most float64) kind {
 			}
 			f, ok := parseNumber(s)
 			if !ok || f < least || f > most {
-				v.bad(quote(s)+" is no fraction of one GPU", fmt.Sprintf("write a number from %v to %v, as in 0.5", least, most))
+				v.bad(fmt.Sprintf("must be a fraction of one GPU between %v and %v", least, most)+got(s), v.example())
 				return
 			}
 			*at(&v.d.entry.Spec) = f

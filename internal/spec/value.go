@@ -2,7 +2,6 @@ package spec
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -20,7 +19,7 @@ type value struct {
 // read reads the value into the draft and keeps the field's note.
 func (v value) read() {
 	if isNull(v.n) {
-		v.fail("missing_value", "has no value", v.example()+", or take the line out")
+		v.fail("missing_value", "must have a value, got nothing", v.example()+", or remove the line")
 		return
 	}
 	switch {
@@ -46,14 +45,14 @@ func (v value) mappings() {
 		return
 	}
 	if most := v.f.list.most; len(v.n.Content) > most {
-		v.fail("too_large", fmt.Sprintf("the list has %d entries and may have %d", len(v.n.Content), most), "shorten it")
+		v.fail("too_large", fmt.Sprintf("must have at most %d entries, got %d", most, len(v.n.Content)), "shorten it")
 		return
 	}
 	for i, n := range v.n.Content {
 		path := fmt.Sprintf("%s[%d]", v.path, i)
 		v.f.list.add(&v.d.entry.Spec)
 		if n.Kind != yaml.MappingNode {
-			v.r.fail(n, "wrong_type", path, "must be a mapping, not "+describe(n), v.example())
+			v.r.fail(n, "wrong_type", path, "must be a mapping, got "+describe(n), v.example())
 			continue
 		}
 		before := len(v.r.errs)
@@ -72,7 +71,7 @@ func (v value) bad(message, remedy string) { v.fail("bad_value", message, remedy
 
 // wrongType keeps the mistake that a value is a list, say, where a text is wanted.
 func (v value) wrongType() {
-	v.fail("wrong_type", "must be "+v.f.words()+", not "+describe(v.n), v.example())
+	v.fail("wrong_type", "must be "+v.f.words()+", got "+describe(v.n), v.example())
 }
 
 // example is the remedy that shows the field as it should be.
@@ -87,11 +86,11 @@ func (v value) text() (string, bool) {
 	case v.n.Kind != yaml.ScalarNode:
 		v.wrongType()
 	case isNull(v.n):
-		v.fail("missing_value", "has no value", v.example())
+		v.fail("missing_value", "must have a value, got nothing", v.example())
 	case strings.ContainsRune(v.n.Value, 0):
-		v.bad("holds a NUL character", "take it out")
+		v.bad("must not contain a NUL character", "remove it")
 	case v.n.Value == "":
-		v.bad("is empty", v.example()+", or take the line out")
+		v.bad("must not be empty", v.example()+", or remove the line")
 	default:
 		return v.n.Value, true
 	}
@@ -105,11 +104,11 @@ func (v value) line() (string, bool) {
 		return "", false
 	}
 	if len(s) > maxLine {
-		v.fail("too_large", fmt.Sprintf("%s has %d bytes and may have %d", quote(s), len(s), maxLine), v.example())
+		v.fail("too_large", fmt.Sprintf("must have at most %d bytes, got %d: %s", maxLine, len(s), quote(s)), v.example())
 		return "", false
 	}
 	if strings.ContainsAny(s, "\n\r") {
-		v.bad(quote(s)+" has several lines", v.example())
+		v.bad("must be on one line"+got(s), v.example())
 		return "", false
 	}
 	return s, true
@@ -126,7 +125,7 @@ func (v value) items() []value {
 		return nil
 	}
 	if len(v.n.Content) > maxItems {
-		v.fail("too_large", fmt.Sprintf("the list has %d entries and may have %d", len(v.n.Content), maxItems), "shorten it")
+		v.fail("too_large", fmt.Sprintf("must have at most %d entries, got %d", maxItems, len(v.n.Content)), "shorten it")
 		return nil
 	}
 	var items []value
@@ -138,21 +137,9 @@ func (v value) items() []value {
 	return items
 }
 
-// unitError splits an error of job's units, as in `"6" is no length of time:
-// write a number and a unit`, into what is wrong and what to do.
-func unitError(err error) (message, remedy string) {
-	text := err.Error()
-	quoted, quoteErr := strconv.QuotedPrefix(text)
-	if quoteErr != nil {
-		quoted = ""
-	}
-	message, remedy, _ = strings.Cut(text[len(quoted):], ": ")
-	return quoted + message, remedy
-}
-
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// describe says what a node is, for a sentence such as "not a list".
+// describe says what a node is, for a sentence such as "got a list".
 func describe(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.SequenceNode:
@@ -162,5 +149,5 @@ func describe(n *yaml.Node) string {
 	case isNull(n):
 		return "nothing"
 	}
-	return "the text " + quote(n.Value)
+	return quote(n.Value)
 }
