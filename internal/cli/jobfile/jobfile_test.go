@@ -62,7 +62,7 @@ func TestBadChangesAreRefused(t *testing.T) {
 	}{
 		"a name for two":          {two, Changes{Name: "x"}, "a name can be given to one job, and this file has 2"},
 		"a variable that is none": {"run: a", Changes{Env: []string{"NONE"}}, "the variable NONE is not set in your environment"},
-		"a bad name of one":       {"run: a", Changes{Env: []string{"1=2"}}, "is no name of a variable"},
+		"a bad name of one":       {"run: a", Changes{Env: []string{"1=2"}}, "must be letters, digits"},
 		"a bad file of variables": {"run: a", Changes{EnvFile: path}, "line 3, column 1: the file of variables"},
 		"no file of variables":    {"run: a", Changes{EnvFile: path + "x"}, "cannot be read: no such file"},
 		"a priority beyond":       {"run: a", Changes{Priority: &high}, "priority: "},
