@@ -13,7 +13,7 @@ import (
 // line and column; a name that is not known comes with the nearest that is.
 func Compile(text string, names []string) (*Program, error) {
 	if len(text) > MaxText {
-		return nil, bad(text, 0, "a formula has at most %d letters, this has %d", MaxText, len(text))
+		return nil, bad(text, 0, "a formula must have at most %d bytes, got %d", MaxText, len(text))
 	}
 	list, err := words(text)
 	if err != nil {
@@ -27,12 +27,12 @@ func Compile(text string, names []string) (*Program, error) {
 		return nil, c.err
 	}
 	if t := c.peek(); t.kind != tokenEnd {
-		return nil, bad(text, t.at, "%q is not expected here", t.text).WithRemedy("put an operator before it, or close a bracket")
+		return nil, bad(text, t.at, "expected an operator, got %q", t.text).WithRemedy("put an operator before it, or close a parenthesis")
 	}
 	p := &Program{text: text, steps: c.steps, names: slices.Clone(names), uses: c.uses}
 	if !slices.Contains(p.uses, true) {
 		if v := p.work(nil, nil); math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, bad(text, 0, "the formula looks at nothing and has no value")
+			return nil, bad(text, 0, "the formula is a constant without a finite value")
 		}
 	}
 	return p, nil
@@ -79,7 +79,7 @@ func (c *compiler) emit(do operation, takes int) { c.push(step{do: do, takes: ta
 
 func (c *compiler) push(s step) {
 	if len(c.steps) == MaxSteps {
-		c.fail(c.peek().at, "a formula has at most %d parts", MaxSteps)
+		c.fail(c.peek().at, "a formula must have at most %d parts, got more", MaxSteps)
 	}
 	if c.err == nil {
 		c.steps = append(c.steps, s)
@@ -89,7 +89,7 @@ func (c *compiler) push(s step) {
 // enter goes one level down, and reports whether that is allowed.
 func (c *compiler) enter() bool {
 	if c.depth++; c.depth > MaxDepth {
-		c.fail(c.peek().at, "things are put into one another more than %d deep", MaxDepth)
+		c.fail(c.peek().at, "the formula must be nested at most %d levels deep", MaxDepth)
 	}
 	return c.err == nil
 }
@@ -104,7 +104,7 @@ func (c *compiler) choice() {
 	}
 	defer c.leave()
 	c.choice()
-	c.expect(":", "between the two sides of a choice")
+	c.expect(":", "between the two sides of a conditional")
 	c.choice()
 	c.emit(choose, 3)
 }
@@ -121,7 +121,7 @@ func (c *compiler) between(tier int) {
 		}
 		if b.tier == compares {
 			if compared {
-				c.fail(t.at, "comparisons do not chain")
+				c.fail(t.at, "comparisons cannot be chained")
 				c.err = c.err.WithRemedy("write a < b && b < c")
 				return
 			}
@@ -179,11 +179,11 @@ func (c *compiler) value() {
 		}
 	case c.accept("("):
 		c.choice()
-		c.expect(")", "to close the bracket")
+		c.expect(")", "to close the parenthesis")
 	case t.kind == tokenEnd:
-		c.fail(t.at, "something is missing at the end")
+		c.fail(t.at, "the formula ends where a value is expected")
 	default:
-		c.fail(t.at, "a number, a name or a bracket is missing before %q", t.text)
+		c.fail(t.at, "expected a number, a name or an opening parenthesis, got %q", t.text)
 	}
 }
 
@@ -194,10 +194,10 @@ func (c *compiler) name(t *token) {
 		return
 	}
 	if _, known := functions[t.text]; known {
-		c.fail(t.at, "the function %s needs brackets", t.text)
+		c.fail(t.at, "the function %s needs arguments in parentheses", t.text)
 		return
 	}
-	c.fail(t.at, "there is no name %q", t.text)
+	c.fail(t.at, "unknown name %q", t.text)
 	c.suggest(t.text, c.names)
 }
 
@@ -205,7 +205,7 @@ func (c *compiler) name(t *token) {
 func (c *compiler) call(t *token) {
 	f, known := functions[t.text]
 	if !known {
-		c.fail(t.at, "there is no function %q", t.text)
+		c.fail(t.at, "unknown function %q", t.text)
 		list := make([]string, 0, len(functions))
 		for name := range functions {
 			list = append(list, name)
@@ -224,9 +224,9 @@ func (c *compiler) call(t *token) {
 	c.expect(")", "to close "+t.text+"(")
 	switch {
 	case f.more && n < 2:
-		c.fail(t.at, "%s takes two or more values", t.text)
+		c.fail(t.at, "%s takes two or more arguments", t.text)
 	case !f.more && n != 1:
-		c.fail(t.at, "%s takes one value", t.text)
+		c.fail(t.at, "%s takes one argument", t.text)
 	}
 	c.emit(f.do, n)
 }
@@ -238,6 +238,6 @@ func (c *compiler) suggest(word string, known []string) {
 	case near != "":
 		c.err = c.err.WithRemedy("did you mean %s?", near)
 	case len(known) > 0:
-		c.err = c.err.WithRemedy("there are: %s", strings.Join(known, ", "))
+		c.err = c.err.WithRemedy("use one of %s", strings.Join(known, ", "))
 	}
 }

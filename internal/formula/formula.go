@@ -5,18 +5,19 @@
 // compiles the text once and works it out for every size of every job. A formula
 // has no loops, no assignments and no functions of its own, so it always comes to
 // an end, in a number of steps that is known when it is compiled. The package
-// knows nothing of jobs: what the names stand for is the caller's business.
+// knows nothing of jobs: what the names stand for is the caller's business. Why it is
+// not a general expression library: docs/adr/0016-formula-language.md.
 //
 //	numbers     1  2.5  1e6
 //	arithmetic  + - * / ^        2^3^2 is 2^(3^2), -2^2 is -4
-//	comparison  < <= > >= == !=  1 if it holds, 0 if not; they do not chain
+//	comparison  < <= > >= == !=  1 if it holds, 0 if not; they cannot be chained
 //	logic       && || !          what is not 0 holds
 //	choice      c ? a : b
 //	functions   min max (of two or more) abs log exp sqrt floor ceil
 //
-// What has no value, such as log(-1), 1/0 or exp(1000), is no number; Value says
-// so and the caller decides what that means. A comparison with what is no number
-// does not hold, and a choice takes over only the side it takes.
+// What has no finite value, such as log(-1), 1/0 or exp(1000), is reported by Value, and the
+// caller decides what that means. A comparison with NaN is false, and a conditional takes
+// over only the side it chooses.
 package formula
 
 import "math"

@@ -93,34 +93,34 @@ func TestMistakesAreNamedWithTheirPlace(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                              "line 1, column 1: the formula is empty",
 		"  ":                            "line 1, column 1: the formula is empty",
-		"1 +":                           "line 1, column 4: something is missing at the end",
-		"1 + * 2":                       `line 1, column 5: a number, a name or a bracket is missing before "*"`,
-		"(1 + 2":                        `line 1, column 7: ")" is missing to close the bracket`,
-		"1 2":                           `line 1, column 3: "2" is not expected here (put an operator before it, or close a bracket)`,
-		"n +\n thruput":                 `line 2, column 2: there is no name "thruput" (did you mean throughput?)`,
-		"troughput":                     `line 1, column 1: there is no name "troughput" (did you mean throughput?)`,
-		"Weight":                        `line 1, column 1: there is no name "Weight" (did you mean weight?)`,
-		"m":                             `line 1, column 1: there is no name "m" (there are: n, throughput, weight, served_gpu_h)`,
-		"maxx(1,2)":                     `line 1, column 1: there is no function "maxx" (did you mean max?)`,
-		"gcd(1,2)":                      `line 1, column 1: there is no function "gcd" (there are: abs, ceil, exp, floor, log, max, min, sqrt)`,
-		"min + 1":                       "line 1, column 1: the function min needs brackets",
-		"min(1)":                        "line 1, column 1: min takes two or more values",
-		"abs(1, 2)":                     "line 1, column 1: abs takes one value",
+		"1 +":                           "line 1, column 4: the formula ends where a value is expected",
+		"1 + * 2":                       `line 1, column 5: expected a number, a name or an opening parenthesis, got "*"`,
+		"(1 + 2":                        `line 1, column 7: ")" is missing to close the parenthesis`,
+		"1 2":                           `line 1, column 3: expected an operator, got "2" (put an operator before it, or close a parenthesis)`,
+		"n +\n thruput":                 `line 2, column 2: unknown name "thruput" (did you mean throughput?)`,
+		"troughput":                     `line 1, column 1: unknown name "troughput" (did you mean throughput?)`,
+		"Weight":                        `line 1, column 1: unknown name "Weight" (did you mean weight?)`,
+		"m":                             `line 1, column 1: unknown name "m" (use one of n, throughput, weight, served_gpu_h)`,
+		"maxx(1,2)":                     `line 1, column 1: unknown function "maxx" (did you mean max?)`,
+		"gcd(1,2)":                      `line 1, column 1: unknown function "gcd" (use one of abs, ceil, exp, floor, log, max, min, sqrt)`,
+		"min + 1":                       "line 1, column 1: the function min needs arguments in parentheses",
+		"min(1)":                        "line 1, column 1: min takes two or more arguments",
+		"abs(1, 2)":                     "line 1, column 1: abs takes one argument",
 		"abs(1":                         `line 1, column 6: ")" is missing to close abs(`,
-		"abs()":                         `line 1, column 5: a number, a name or a bracket is missing before ")"`,
-		"1 < n < 3":                     "line 1, column 7: comparisons do not chain (write a < b && b < c)",
-		"n = 3":                         "line 1, column 3: '=' has no meaning here (write == to compare)",
-		"n & 3":                         "line 1, column 3: '&' has no meaning here (write &&)",
-		"n ? 1":                         `line 1, column 6: ":" is missing between the two sides of a choice`,
-		"größe":                         `line 1, column 3: 'ö' has no meaning here`,
-		"1.2.3":                         `line 1, column 1: "1.2.3" is no number that can be reckoned with`,
-		"1e999":                         `line 1, column 1: "1e999" is no number that can be reckoned with`,
-		"0x10":                          `line 1, column 1: "0x10" is no number`,
-		"1/0":                           "line 1, column 1: the formula looks at nothing and has no value",
-		strings.Repeat("(", 200):        "line 1, column 101: things are put into one another more than 100 deep",
-		strings.Repeat("-", 200) + "1":  "line 1, column 101: things are put into one another more than 100 deep",
-		"1" + strings.Repeat("+1", 600): "line 1, column 1002: a formula has at most 1000 parts",
-		strings.Repeat("1", 5000):       "line 1, column 1: a formula has at most 4096 letters, this has 5000",
+		"abs()":                         `line 1, column 5: expected a number, a name or an opening parenthesis, got ")"`,
+		"1 < n < 3":                     "line 1, column 7: comparisons cannot be chained (write a < b && b < c)",
+		"n = 3":                         "line 1, column 3: unexpected '=' (write == to compare)",
+		"n & 3":                         "line 1, column 3: unexpected '&' (write &&)",
+		"n ? 1":                         `line 1, column 6: ":" is missing between the two sides of a conditional`,
+		"größe":                         `line 1, column 3: unexpected 'ö'`,
+		"1.2.3":                         `line 1, column 1: "1.2.3" is not a number that can be represented`,
+		"1e999":                         `line 1, column 1: "1e999" is not a number that can be represented`,
+		"0x10":                          `line 1, column 1: "0x10" is not a decimal number`,
+		"1/0":                           "line 1, column 1: the formula is a constant without a finite value",
+		strings.Repeat("(", 200):        "line 1, column 101: the formula must be nested at most 100 levels deep",
+		strings.Repeat("-", 200) + "1":  "line 1, column 101: the formula must be nested at most 100 levels deep",
+		"1" + strings.Repeat("+1", 600): "line 1, column 1002: a formula must have at most 1000 parts, got more",
+		strings.Repeat("1", 5000):       "line 1, column 1: a formula must have at most 4096 bytes, got 5000",
 	} {
 		_, err := formula.Compile(text, names)
 		var f *fault.Error
@@ -226,4 +226,27 @@ func FuzzCompile(f *testing.F) {
 			t.Errorf("%q is %g and then %g", text, v, w)
 		}
 	})
+}
+
+func BenchmarkValue(b *testing.B) {
+	values := []float64{4, 100, 2, 3}
+	for name, text := range map[string]string{
+		"name":        "throughput",
+		"product":     "weight * throughput",
+		"fair":        "weight * throughput / (1 + served_gpu_h)",
+		"conditional": "n < 0 ? 10 * weight * throughput : weight * throughput / (1 + served_gpu_h)",
+	} {
+		b.Run(name, func(b *testing.B) {
+			p, err := formula.Compile(text, names)
+			if err != nil {
+				b.Fatal(err)
+			}
+
+			for b.Loop() {
+				if _, ok := p.Value(values); !ok {
+					b.Fatal("no value")
+				}
+			}
+		})
+	}
 }

@@ -58,7 +58,7 @@ func words(text string) ([]token, error) {
 			i += len(t.text)
 		}
 		if len(list) > 3*MaxSteps {
-			return nil, bad(text, i, "a formula has at most %d parts", MaxSteps)
+			return nil, bad(text, i, "a formula must have at most %d parts, got more", MaxSteps)
 		}
 	}
 	return append(list, token{kind: tokenEnd, at: len(text)}), nil
@@ -80,12 +80,12 @@ func number(text string, at int) (token, error) {
 	word := text[at:end]
 	for _, c := range []byte(word) { // no hexadecimal, no underscores, no "inf"
 		if letter(c) && c != 'e' && c != 'E' {
-			return token{}, bad(text, at, "%q is no number", word)
+			return token{}, bad(text, at, "%q is not a decimal number", word)
 		}
 	}
 	v, err := strconv.ParseFloat(word, 64)
 	if err != nil {
-		return token{}, bad(text, at, "%q is no number that can be reckoned with", word)
+		return token{}, bad(text, at, "%q is not a number that can be represented", word)
 	}
 	return token{kind: tokenNumber, text: word, num: v, at: at}, nil
 }
@@ -97,7 +97,7 @@ func sign(text string, at int) (token, error) {
 		}
 	}
 	r, _ := utf8.DecodeRuneInString(text[at:])
-	err := bad(text, at, "%q has no meaning here", r)
+	err := bad(text, at, "unexpected %q", r)
 	switch r {
 	case '=':
 		err = err.WithRemedy("write == to compare")

@@ -442,7 +442,7 @@ func TestParametersAreChecked(t *testing.T) {
 		"jobs":               {harvest.Params{MaxParallel: -1}, "max_parallel: -1 is no number of jobs"},
 		"hysteresis":         {harvest.Params{Hysteresis: 2}, "hysteresis: 2 is not between 0 and 1"},
 		"patience":           {harvest.Params{Patience: -1}, "patience"},
-		"objective":          {harvest.Params{Objective: "thruput"}, "objective: line 1, column 1: there is no name"},
+		"objective":          {harvest.Params{Objective: "thruput"}, "objective: line 1, column 1: unknown name"},
 		"near objective":     {harvest.Params{Objective: "speedupp * 2"}, "did you mean speedup?"},
 		"constraint":         {harvest.Params{Constraints: []harvest.Constraint{{PerGPU: "1"}}}, "need a solver, and none is installed"},
 		"constraint formula": {harvest.Params{Solve: never, Constraints: []harvest.Constraint{{Name: "q", PerGPU: "n"}}}, `constraint "q", per_gpu: line 1`},
