@@ -69,7 +69,7 @@ func TestAttachedSubmitFollowsToTheEndAndEndsWithTheJobsCode(t *testing.T) {
 			if got := strings.Count(p.stderr.String(), "RUNNING: runs on box1"); got != 1 {
 				t.Errorf("told %d times that it runs: %s", got, p.stderr)
 			}
-			if tt.end.Started != nil && !strings.Contains(p.stderr.String(), string(tt.end.Status)+" after 2m 5s") {
+			if tt.end.Started != nil && !strings.Contains(p.stderr.String(), string(tt.end.Status)+" after 2m5s") {
 				t.Errorf("stderr does not tell the end: %s", p.stderr)
 			}
 		})

@@ -285,9 +285,9 @@ func TestNotesSayHowLongAJobStillTakes(t *testing.T) {
 	if code := p.types(t.Context(), "logs", "-f", "j1"); code != exit.OK {
 		t.Fatalf("exit code %d: %s", code, p.stderr)
 	}
-	want := "j1 llama-sft PENDING: waits for 8 GPUs; j7 of grace holds them, takes ~2h 11m\n" +
-		"j1 resnet50 RUNNING: runs on box1, 2h 10m left (fake GPUs)\n" +
-		"j1 train SUCCEEDED after 2m 5s\n"
+	want := "j1 llama-sft PENDING: waits for 8 GPUs; j7 of grace holds them, takes ~2h11m\n" +
+		"j1 resnet50 RUNNING: runs on box1, 2h10m left (fake GPUs)\n" +
+		"j1 train SUCCEEDED after 2m5s\n"
 	if diff := cmp.Diff(want, p.stderr.String()); diff != "" {
 		t.Errorf("notes differ (-want +got):\n%s", diff)
 	}

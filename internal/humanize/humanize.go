@@ -70,7 +70,7 @@ func separate(digits string) string {
 
 // Dollars writes money with two decimals and separators between thousands: "$0.81",
 // "$1,234.50", "-$3.00". An amount that two decimals would show as nothing is
-// "less than $0.01", so that a small cost does not read as no cost.
+// "<$0.01", so that a small cost does not read as no cost.
 func Dollars(amount float64) string {
 	switch {
 	case math.IsNaN(amount):
@@ -78,7 +78,7 @@ func Dollars(amount float64) string {
 	case math.IsInf(amount, 0):
 		return "unlimited"
 	case amount > 0 && amount < 0.005:
-		return "less than $0.01"
+		return "<$0.01"
 	}
 
 	text := strconv.FormatFloat(math.Abs(amount), 'f', 2, 64)
@@ -116,13 +116,13 @@ func Rate(dollarsPerHour float64) string {
 }
 
 // Percent writes a share of one as a whole percentage: 0.8 is "80%". A share that
-// rounds to none or to all and is neither is "less than 1%" or "more than 99%".
+// rounds to none or to all and is neither is "<1%" or ">99%".
 func Percent(share float64) string {
 	switch {
 	case share > 0 && share < 0.005:
-		return "less than 1%"
+		return "<1%"
 	case share < 1 && share >= 0.995:
-		return "more than 99%"
+		return ">99%"
 	}
 
 	return strconv.FormatFloat(100*share, 'f', 0, 64) + "%"

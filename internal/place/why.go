@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
@@ -144,7 +145,7 @@ func couldRun(v *View, need fleet.Need) bool {
 // avoided says that only nodes are left on which the job failed before.
 func avoided(need fleet.Need) Why {
 	names := strings.Split(strings.Trim(need.Avoid, "|"), "|")
-	return Why{Blocker: BlockBackoff, Sentence: fmt.Sprintf("it failed on %s and no other node could run it; it will be let back there after a while", list(names)),
+	return Why{Blocker: BlockBackoff, Sentence: fmt.Sprintf("it failed on %s and no other node could run it; it will be let back there after a while", humanize.List(names...)),
 		Remedies: []string{"add a node that could run it"}}
 }
 
@@ -154,7 +155,7 @@ func noFit(v *View, m *fleet.Matcher, found int) Why {
 	w := Why{Blocker: BlockNoFit}
 	if found > 0 {
 		w.Sentence = fmt.Sprintf("it needs %d nodes with %s each, and the yard has %d of them", need.Nodes, NeedWords(need), found)
-		w.Remedies = []string{fmt.Sprintf("ask for at most %s, or add nodes", plural(found, "node"))}
+		w.Remedies = []string{fmt.Sprintf("ask for at most %s, or add nodes", humanize.Count(found, "node"))}
 		return w
 	}
 	w.Sentence = "no node of the yard has " + NeedWords(need)
@@ -175,7 +176,7 @@ func noFit(v *View, m *fleet.Matcher, found int) Why {
 		return w
 	}
 	w.Remedies = []string{fmt.Sprintf("the most that one node has is %s, %s CPUs and %s of memory: ask for less, or add a node",
-		plural(gpus, "GPU"), cpus, memory.Short())}
+		humanize.Count(gpus, "GPU"), cpus, humanize.Size(memory))}
 	if need.Kinds != "" || need.GPUMin > 0 {
 		w.Remedies = append(w.Remedies, "allow other GPUs: see trainyard nodes for what there is")
 	}
@@ -205,7 +206,7 @@ func closed(eligible []*fleet.Room, need fleet.Need) Why {
 	if more > 0 {
 		parts = append(parts, fmt.Sprintf("%d more are closed too", more))
 	}
-	w.Sentence = fmt.Sprintf("%s could run it, but %s", plural(len(eligible), "node"), list(parts))
+	w.Sentence = fmt.Sprintf("%s could run it, but %s", humanize.Count(len(eligible), "node"), humanize.List(parts...))
 	if need.Nodes > 1 {
 		w.Sentence = fmt.Sprintf("it needs %d nodes; ", need.Nodes) + w.Sentence
 	}
@@ -286,7 +287,7 @@ func kept(nodes []id.Node) string {
 	if len(nodes) == 1 {
 		return string(nodes[0]) + " is kept"
 	}
-	return fmt.Sprintf("%s and %s are kept", nodes[0], plural(len(nodes)-1, "other node"))
+	return fmt.Sprintf("%s and %s are kept", nodes[0], humanize.Count(len(nodes)-1, "other node"))
 }
 
 // mostFree returns the greatest number of GPUs with which the job would fit now.

@@ -40,15 +40,15 @@ func TestExplain(t *testing.T) {
 		"too many GPUs": {
 			yard: func(y yard) { y.node("a", 4, nil); y.node("b", 2, nil) }, need: need(8, nil),
 			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node of the yard has 8 GPUs and 1 CPU",
-				Remedies: []string{"the most that one node has is 4 GPUs, 16 CPUs and 64GB of memory: ask for less, or add a node"}},
+				Remedies: []string{"the most that one node has is 4 GPUs, 16 CPUs and 64 GB of memory: ask for less, or add a node"}},
 		},
 		"a GPU that is not there": {
 			yard: func(y yard) { y.node("a", 4, nil) },
 			need: need(1, func(s *job.Spec) {
 				s.Resources.GPU, s.Resources.Memory = []job.GPUKind{{Model: "H100"}, {Model: "A100", Memory: 40 << 30}}, 32<<30
 			}),
-			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node of the yard has 1x A100:40GB or H100, 1 CPU and 32GB of memory",
-				Remedies: []string{"the most that one node has is 4 GPUs, 16 CPUs and 64GB of memory: ask for less, or add a node",
+			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node of the yard has 1× A100 40GB or H100, 1 CPU and 32 GB of memory",
+				Remedies: []string{"the most that one node has is 4 GPUs, 16 CPUs and 64 GB of memory: ask for less, or add a node",
 					"allow other GPUs: see trainyard nodes for what there is"}},
 		},
 		"GPU memory": {
@@ -56,15 +56,15 @@ func TestExplain(t *testing.T) {
 			need: need(2, func(s *job.Spec) {
 				s.Resources.GPUMemory, s.Resources.CPUs = job.ByteRange{Min: 24 << 30, Max: 48 << 30}, 0
 			}),
-			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node of the yard has 2 GPUs of 24GB to 48GB",
-				Remedies: []string{"the most that one node has is 1 GPU, 16 CPUs and 64GB of memory: ask for less, or add a node",
+			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node of the yard has 2 GPUs with 24 GB to 48 GB",
+				Remedies: []string{"the most that one node has is 1 GPU, 16 CPUs and 64 GB of memory: ask for less, or add a node",
 					"allow other GPUs: see trainyard nodes for what there is"}},
 		},
 		"memory after an escalation": {
 			yard: func(y yard) { y.node("a", 1, nil) },
 			need: fleet.NeedOf(&job.Spec{Place: job.PlaceAny, Resources: job.Resources{GPUs: job.Range{Min: 1, Max: 1}}}, job.Floor{GPUMemory: 80 << 30}, nil),
-			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node of the yard has 1 GPU with more than 80GB of memory",
-				Remedies: []string{"the most that one node has is 1 GPU, 16 CPUs and 64GB of memory: ask for less, or add a node"}},
+			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node of the yard has 1 GPU with more than 80 GB of memory",
+				Remedies: []string{"the most that one node has is 1 GPU, 16 CPUs and 64 GB of memory: ask for less, or add a node"}},
 		},
 		"too many nodes": {
 			yard: func(y yard) { y.node("a", 4, nil); y.node("b", 4, nil); y.node("c", 0, nil) }, need: need(4, gang(3)),
@@ -211,12 +211,12 @@ func TestExplainNamesTheDataset(t *testing.T) {
 		"too small where it may be": {
 			yard: func(y yard) { y.node("a", 1, nil); y.node("c", 8, cloud) }, need: at(8, job.PlaceLocal),
 			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node of the yard has 8 GPUs and 1 CPU; c has room, but " + rule,
-				Remedies: []string{"the most that one node has is 1 GPU, 16 CPUs and 64GB of memory: ask for less, or add a node", ask}},
+				Remedies: []string{"the most that one node has is 1 GPU, 16 CPUs and 64 GB of memory: ask for less, or add a node", ask}},
 		},
 		"too small everywhere": {
 			yard: func(y yard) { y.node("a", 1, nil) }, need: at(8, job.PlaceLocal),
 			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node of the yard has 8 GPUs and 1 CPU; " + rule,
-				Remedies: []string{"the most that one node has is 1 GPU, 16 CPUs and 64GB of memory: ask for less, or add a node"}},
+				Remedies: []string{"the most that one node has is 1 GPU, 16 CPUs and 64 GB of memory: ask for less, or add a node"}},
 		},
 		"closed where it may be": {
 			yard: func(y yard) { y.node("a", 1, func(n *fleet.Node) { n.State = fleet.Lost }); y.node("c", 1, cloud) }, need: at(1, job.PlaceLocal),

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/job"
 )
 
@@ -12,20 +13,20 @@ import (
 func NeedWords(n fleet.Need) string {
 	var parts []string
 	if n.GPUs > 0 {
-		what := plural(n.GPUs, "GPU")
+		what := humanize.Count(n.GPUs, "GPU")
 		if n.Kinds != "" {
-			what = fmt.Sprintf("%dx %s", n.GPUs, strings.ReplaceAll(n.Kinds, "|", " or "))
+			what = humanize.Times(n.GPUs, strings.NewReplacer("|", " or ", ":", " ").Replace(n.Kinds))
 		}
 		switch {
 		case n.GPUMin > 0 && n.GPUMax > 0:
-			what += fmt.Sprintf(" of %s to %s", n.GPUMin, n.GPUMax)
+			what += fmt.Sprintf(" with %s to %s", humanize.Size(n.GPUMin), humanize.Size(n.GPUMax))
 		case n.GPUMin > 0:
-			what += " of at least " + n.GPUMin.String()
+			what += " with at least " + humanize.Size(n.GPUMin)
 		case n.GPUMax > 0:
-			what += " of at most " + n.GPUMax.String()
+			what += " with at most " + humanize.Size(n.GPUMax)
 		}
 		if n.GPUOver > 0 {
-			what += " with more than " + n.GPUOver.Short() + " of memory"
+			what += " with more than " + humanize.Size(n.GPUOver) + " of memory"
 		}
 		parts = append(parts, what)
 	}
@@ -35,24 +36,9 @@ func NeedWords(n fleet.Need) string {
 		parts = append(parts, n.CPUs.String()+" CPUs")
 	}
 	if n.Memory > 0 {
-		parts = append(parts, n.Memory.Short()+" of memory")
+		parts = append(parts, humanize.Size(n.Memory)+" of memory")
 	}
-	return list(parts)
-}
-
-// list joins parts as in a sentence.
-func list(parts []string) string {
-	if len(parts) == 1 {
-		return parts[0]
-	}
-	return strings.Join(parts[:len(parts)-1], ", ") + " and " + parts[len(parts)-1]
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return humanize.List(parts...)
 }
 
 // Largest says what the largest node would be that a job with this place could have.
@@ -70,11 +56,11 @@ func Largest(v *View, offers []fleet.Offer, p job.Place) string {
 		}
 	}
 	if best == nil {
-		return "nothing that it may use is there"
+		return "there is no node that it may use"
 	}
 	if len(best.Inventory.GPUs) == 0 {
-		return fmt.Sprintf("the largest that would fit is %s with %s CPUs and %s of memory", best.ID, best.Inventory.CPUs, best.Inventory.Memory.Short())
+		return fmt.Sprintf("the largest node is %s with %s CPUs and %s of memory", best.ID, best.Inventory.CPUs, humanize.Size(best.Inventory.Memory))
 	}
 	g := &best.Inventory.GPUs[0]
-	return fmt.Sprintf("the largest that would fit is %s with %dx %s of %s", best.ID, len(best.Inventory.GPUs), g.Model, g.Memory.Short())
+	return fmt.Sprintf("the largest node is %s with %s", best.ID, humanize.GPUs(len(best.Inventory.GPUs), g.Model, g.Memory))
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/yardmaster/course"
@@ -78,7 +79,7 @@ func (y *Yard) next(r *jobRecord, run *runRecord, cause job.Cause, rank *job.Ran
 	}
 	if !again {
 		if r.Tried[cause] > 1 {
-			reason = fmt.Sprintf("%s (run %d; given up after %s)", reason, run.Epoch, count(r.Tried[cause], "such failure"))
+			reason = fmt.Sprintf("%s (run %d; given up after %s)", reason, run.Epoch, humanize.Count(r.Tried[cause], "such failure"))
 		}
 		y.must(y.moveJob(r, job.EventFail, theYard, reason))
 		return

@@ -9,6 +9,7 @@ import (
 
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/yardmaster/roster"
@@ -165,7 +166,7 @@ func (m RemoveNode) handle(y *Yard) (any, error) {
 			WithRemedy("give it back: trainyard return %s", n.Lease)
 	}
 	if len(n.Runs) > 0 {
-		return nil, fault.New(fault.Conflict, "node_busy", "node %s has %s on it", n.ID, count(len(n.Runs), "run")).
+		return nil, fault.New(fault.Conflict, "node_busy", "node %s has %s on it", n.ID, humanize.Count(len(n.Runs), "run")).
 			WithRemedy("drain it with --stop first, and remove it when nothing runs there")
 	}
 	y.moveNode(n, fleet.EventRemove, string(m.By), "removed by "+string(m.By))

@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/dataset"
 	"trainyard/internal/fleet"
 	"trainyard/internal/hire"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
@@ -69,7 +70,7 @@ func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 		}
 	}
 	if w.Position > 1 {
-		w.Sentence += fmt.Sprintf("; %s ahead of it in line", count(w.Position-1, "job"))
+		w.Sentence += fmt.Sprintf("; %s ahead of it in line", humanize.Count(w.Position-1, "job"))
 	}
 	return w, true
 }

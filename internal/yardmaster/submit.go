@@ -7,6 +7,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/hire"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
@@ -151,7 +152,7 @@ func (y *Yard) admit(r *jobRecord) {
 
 func waitsFor(needs []id.Job) string {
 	if len(needs) > 1 {
-		return fmt.Sprintf("waits for %s and %s it needs", needs[0], count(len(needs)-1, "more job"))
+		return fmt.Sprintf("waits for %s and %s it needs", needs[0], humanize.Count(len(needs)-1, "more job"))
 	}
 	return fmt.Sprintf("waits for %s, which it needs", needs[0])
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/yardmaster/course"
@@ -90,19 +91,12 @@ func (y *Yard) limit(runID id.Run, d time.Duration) {
 func nodesOf(run *runRecord) string {
 	first := string(run.Ranks[0].Node)
 	if gpus := run.Ranks[0].GPUs; len(gpus) > 0 {
-		first = fmt.Sprintf("%s with %s", first, count(len(gpus), "GPU"))
+		first = fmt.Sprintf("%s with %s", first, humanize.Count(len(gpus), "GPU"))
 	}
 	if n := len(run.Ranks); n > 1 {
-		return fmt.Sprintf("%s and %s", first, count(n-1, "more node"))
+		return fmt.Sprintf("%s and %s", first, humanize.Count(n-1, "more node"))
 	}
 	return first
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // rankEnded writes down a rank's end, frees what it held, and when it was the

@@ -90,7 +90,7 @@ func TestAccuracyIsNotClaimedForGuesses(t *testing.T) {
 
 func TestLengthsBeyondReasonAreNotSpelledOut(t *testing.T) {
 	t.Parallel()
-	for want, seconds := range map[string]float64{"0s": 0, "2h 10m": 7800, "12d 3h": 12*86400 + 3*3600, "over 2 years": 3.2e9} {
+	for want, seconds := range map[string]float64{"0s": 0, "2h10m": 7800, "12d3h": 12*86400 + 3*3600, "over 2 years": 3.2e9} {
 		if got := length(seconds); got != want {
 			t.Errorf("%g seconds are %q, want %q", seconds, got, want)
 		}

@@ -19,6 +19,7 @@ import (
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/place"
 	"trainyard/internal/sim"
 	"trainyard/internal/sim/whatif"
@@ -100,7 +101,7 @@ func (q *Question) enough() error {
 			WithRemedy("ask for a longer one, as in --last 30d")
 	}
 	if n := h.counted(); n < least {
-		return fault.New(fault.Conflict, "too_little_data", "only %s in the period; at least %d are needed", count(n, "job"), least).
+		return fault.New(fault.Conflict, "too_little_data", "only %s in the period; at least %d are needed", humanize.Count(n, "job"), least).
 			WithRemedy("ask for a longer period, as in --last 90d")
 	}
 	return nil

@@ -30,7 +30,7 @@ func TestOneMoreReservedNodePaysWhereMuchIsHired(t *testing.T) {
 	hired := (20 + 5.0/60) * 28
 	near(t, "on-demand hours a month", r.Base.OnDemand, hired*monthly, 0.1)
 	near(t, "cost a month", r.Base.Cost, 2*hired*monthly, 0.02)
-	a := find(t, r, "Reserve one more node with 1x V100:16GB")
+	a := find(t, r, "Reserve one more node with 1× V100 16GB")
 	if a.Verdict != advise.Worth || a.Sure != (advise.Sure{Unit: "week", Paid: 4, Of: 4, Chance: 1}) {
 		t.Errorf("%s, %+v", show(a), a.Sure)
 	}
@@ -76,7 +76,7 @@ func TestDroppingANodePaysWhenItIdles(t *testing.T) {
 		Nodes: []advise.Node{box("local-1", fleet.Local, 1), box("local-2", fleet.Local, 1)}, Tariff: rent(0.3), Idle: 5 * time.Minute, Cost: 2 * 0.3 * 28 * 24,
 	}
 	r := ask(t, advise.Question{History: h})
-	a := find(t, r, "Drop one local node with 1x V100:16GB (local-2)")
+	a := find(t, r, "Drop one local node with 1× V100 16GB (local-2)")
 	if a.Verdict != advise.Worth || a.Sure.Paid != 4 || a.Mean != 0 {
 		t.Errorf("%s, %+v", show(a), a.Sure)
 	}

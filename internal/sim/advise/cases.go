@@ -12,6 +12,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/gpuspec"
 	"trainyard/internal/hire"
+	"trainyard/internal/humanize"
 	"trainyard/internal/job"
 	"trainyard/internal/place/rules"
 )
@@ -406,12 +407,12 @@ func withValues(policy string, worth map[job.Objective]float64, by float64) stri
 	return strings.Join(parts, ":")
 }
 
-// describe names what a node has: 8x A100:80GB.
+// describe names what a node has: 8× A100 80GB.
 func describe(n *fleet.Node) string { return nodeText(len(n.Inventory.GPUs), kindOf(n)) }
 
 func nodeText(gpus int, kind string) string {
 	if gpus == 0 {
 		return "no GPU"
 	}
-	return fmt.Sprintf("%dx %s", gpus, kind)
+	return humanize.Times(gpus, strings.ReplaceAll(kind, ":", " "))
 }

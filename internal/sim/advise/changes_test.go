@@ -50,8 +50,8 @@ func TestAReservedNodeIsComparedWithAnotherKind(t *testing.T) {
 		Jobs:  daily(lasted(0, 5*hour, job.ObjectiveBalanced), lasted(12*hour, 5*hour, job.ObjectiveBalanced)),
 		Nodes: []advise.Node{box("res-1", fleet.Reserved, 1)}, Tariff: rent(1), Offers: []fleet.Offer{offer("v1", 2, false, 0)}, Idle: 5 * time.Minute,
 	}
-	a := find(t, ask(t, advise.Question{History: h, More: []fleet.Offer{faster("s1", 1.5)}}), "Reserve 1x Swift:32GB in place of 1x V100:16GB (res-1)")
-	if a.Verdict != advise.Worth || a.Priced != "with the discount of the 1x V100:16GB that are reserved" {
+	a := find(t, ask(t, advise.Question{History: h, More: []fleet.Offer{faster("s1", 1.5)}}), "Reserve 1× Swift 32GB in place of 1× V100 16GB (res-1)")
+	if a.Verdict != advise.Worth || a.Priced != "with the discount of the 1× V100 16GB that are reserved" {
 		t.Errorf("%s, priced %s", show(a), a.Priced)
 	}
 	near(t, "price", *a.Price, 0.75, 0)

@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/fleet"
 	"trainyard/internal/gpuspec"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
@@ -250,14 +251,14 @@ func (r *reader) finish() {
 		text string
 	}{{never, "ended before they ran"}, {waiting, "still waiting"}, {unknown, "nobody knows what they asked for"}} {
 		if c.n > 0 {
-			r.leftOut("%s: %s", c.text, count(c.n, "job"))
+			r.leftOut("%s: %s", c.text, humanize.Count(c.n, "job"))
 		}
 	}
 	if running > 0 {
-		r.gap("taken to end now, because they still run: %s", count(running, "job"))
+		r.gap("taken to end now, because they still run: %s", humanize.Count(running, "job"))
 	}
 	if needs > 0 {
-		r.gap("able to start at once in the replay, though they needed others: %s", count(needs, "job"))
+		r.gap("able to start at once in the replay, though they needed others: %s", humanize.Count(needs, "job"))
 	}
 	r.gap("the yard's nodes, prices and policy are as they are now; nodes that have been removed since are left out")
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
@@ -137,7 +138,7 @@ func (q *Question) weigh(a *Advice, c *comparison, cost float64) {
 	a.Verdict = NotWorth
 	switch saves, adds := a.Saved >= least, a.Saved <= -least; {
 	case a.Never > 0:
-		why = count(a.Never, "job") + " would never be done"
+		why = humanize.Count(a.Never, "job") + " would never be done"
 	case saves && c.slower(a) && a.Saved < c.worth:
 		why = "the yard's own values make the time that is lost worth " + dollars(c.worth)
 	case saves && a.Sure.Chance < sureEnough:

@@ -12,6 +12,7 @@ import (
 	"trainyard/internal/dataset"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
@@ -154,7 +155,7 @@ func (r *reader) readNodes(ctx context.Context) error {
 		r.h.Tariff = tariff
 	}
 	if free > 0 {
-		r.gap("counted as free, because nobody told what they cost: %s", count(free, "local or reserved node"))
+		r.gap("counted as free, because nobody told what they cost: %s", humanize.Count(free, "local or reserved node"))
 	}
 	return err
 }
@@ -236,7 +237,7 @@ func (r *reader) readLeases(ctx context.Context) error {
 		return p.Next, err
 	})
 	if refused > 0 {
-		r.gap("providers refused %s; in the replay they refuse nothing", count(refused, "node"))
+		r.gap("providers refused %s; in the replay they refuse nothing", humanize.Count(refused, "node"))
 	}
 	return err
 }
@@ -357,10 +358,10 @@ func (r *reader) readCarried(ctx context.Context) error {
 		}
 	}
 	if looked > lost {
-		r.gap("begun with the period, with what was left of them then, because they were submitted before it: %s", count(looked-lost, "job"))
+		r.gap("begun with the period, with what was left of them then, because they were submitted before it: %s", humanize.Count(looked-lost, "job"))
 	}
 	if lost > 0 {
-		r.leftOut("submitted before the period, and too many to look up: %s", count(lost, "job"))
+		r.leftOut("submitted before the period, and too many to look up: %s", humanize.Count(lost, "job"))
 	}
 	return nil
 }

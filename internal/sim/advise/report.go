@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"trainyard/internal/humanize"
 )
 
 // Report is what is advised for a period.
@@ -60,10 +62,10 @@ func newReport(q *Question, w *workload, b *bill) *Report {
 		Base: Figures{Cost: cents(b.total() * scale), Rent: cents(b.rent * scale), OnDemand: round(b.hours*scale, 1), Mean: round(mean(took), 0), P95: round(quantile(took, 0.95), 0)},
 	}
 	if b.left > 0 {
-		r.Gaps = append(r.Gaps, fmt.Sprintf("never done in the replay and not compared, because what they asked for is not there: %s", count(b.left, "job")))
+		r.Gaps = append(r.Gaps, fmt.Sprintf("never done in the replay and not compared, because what they asked for is not there: %s", humanize.Count(b.left, "job")))
 	}
 	if w.bound > 0 {
-		r.Gaps = append(r.Gaps, fmt.Sprintf("taken to last as long on every kind of GPU, having none, sharing one, or having had one of unknown speed: %s", count(w.bound, "job")))
+		r.Gaps = append(r.Gaps, fmt.Sprintf("taken to last as long on every kind of GPU, having none, sharing one, or having had one of unknown speed: %s", humanize.Count(w.bound, "job")))
 	}
 	return r
 }

@@ -4,47 +4,22 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"time"
+
+	"trainyard/internal/humanize"
 )
 
-// count writes a number of things.
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
+// dollars writes an amount of money without its sign, which the sentence around it tells.
+func dollars(f float64) string { return humanize.Dollars(math.Abs(f)) }
 
-// dollars writes money as people read it: cents for little, none for much.
-func dollars(f float64) string {
-	switch f = math.Abs(f); {
-	case math.IsInf(f, 0):
-		return "no end of money"
-	case f >= 100:
-		return fmt.Sprintf("$%.0f", f)
-	}
-	return fmt.Sprintf("$%.2f", f)
-}
+// percent writes a share without its sign.
+func percent(f float64) string { return humanize.Percent(math.Abs(f)) }
 
-func percent(f float64) string { return fmt.Sprintf("%.0f %%", 100*math.Abs(f)) }
-
-// lasting writes a length of time in its two largest units.
-func lasting(seconds float64) string {
-	d := time.Duration(math.Abs(seconds) * float64(time.Second)).Round(time.Second)
-	switch {
-	case d >= day:
-		return fmt.Sprintf("%dd %dh", d/day, d%day/time.Hour)
-	case d >= time.Hour:
-		return fmt.Sprintf("%dh %dm", d/time.Hour, d%time.Hour/time.Minute)
-	case d >= time.Minute:
-		return fmt.Sprintf("%dm %ds", d/time.Minute, d%time.Minute/time.Second)
-	}
-	return fmt.Sprintf("%ds", d/time.Second)
-}
+// lasting writes a length of time without its sign.
+func lasting(seconds float64) string { return humanize.Seconds(math.Abs(seconds)) }
 
 // paid says in how many weeks or days a change saved money.
 func paid(s Sure) string {
-	return fmt.Sprintf("it would have paid in %d of %s", s.Paid, count(s.Of, s.Unit))
+	return fmt.Sprintf("it would have paid in %d of %s", s.Paid, humanize.Count(s.Of, s.Unit))
 }
 
 // sentence says what a change comes to, and after that why it is thought so of it.
@@ -73,7 +48,7 @@ func sentence(a *Advice, why string) string {
 		b.WriteString("; jobs end as soon as before")
 	}
 	if a.Taken > 0 {
-		fmt.Fprintf(&b, "; %s lost in the period", count(a.Taken, "spot node"))
+		fmt.Fprintf(&b, "; %s lost in the period", humanize.Count(a.Taken, "spot node"))
 	}
 	if a.Saved > 0 {
 		b.WriteString("; " + paid(a.Sure))
@@ -93,13 +68,13 @@ func (a *Advice) worthBelow() string {
 	if a.Kind == DropNode {
 		verb = "keeping it is worth it"
 	}
-	text := fmt.Sprintf("%s below $%.2f/h", verb, *a.BreakEven)
+	text := fmt.Sprintf("%s below %s", verb, humanize.Rate(*a.BreakEven))
 	switch a.Priced {
 	case "":
 	case noPrice:
 		text += ", and " + noPrice
 	default:
-		text += fmt.Sprintf(", and it was reckoned with $%.2f/h (%s)", *a.Price, a.Priced)
+		text += fmt.Sprintf(", and %s (%s) was assumed", humanize.Rate(*a.Price), a.Priced)
 	}
 	return text
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"trainyard/internal/cli/table"
+	"trainyard/internal/humanize"
 	"trainyard/internal/job"
 )
 
@@ -15,9 +16,9 @@ import (
 func (r *Report) Write(w io.Writer, newTable func(head ...string) *table.Table) error {
 	var out strings.Builder
 	say := func(format string, args ...any) { out.WriteString(table.Plain(fmt.Sprintf(format, args...)) + "\n") }
-	say("%s to %s, %s, policy %s", r.From.UTC().Format(time.DateOnly), r.To.UTC().Format(time.DateOnly), table.Count(r.Jobs, "job"), r.Policy)
+	say("%s to %s, %s, policy %s", r.From.UTC().Format(time.DateOnly), r.To.UTC().Format(time.DateOnly), humanize.Count(r.Jobs, "job"), r.Policy)
 	say("As it was: %s a month, %s of it for %.0f hours of on-demand nodes; jobs took %s on average, %s at the 95th percentile.",
-		dollars(r.Base.Cost), dollars(r.Base.Rent), r.Base.OnDemand, table.Duration(job.Seconds(r.Base.Mean)), table.Duration(job.Seconds(r.Base.P95)))
+		dollars(r.Base.Cost), dollars(r.Base.Rent), r.Base.OnDemand, humanize.Seconds(r.Base.Mean), humanize.Seconds(r.Base.P95))
 	say("Trust: %s.", r.Trust.Sentence)
 	for _, v := range []Verdict{Worth, Trade, NotWorth} {
 		if err := r.table(&out, v, newTable); err != nil {
@@ -54,7 +55,7 @@ func (r *Report) table(out *strings.Builder, v Verdict, newTable func(head ...st
 		}
 		number := fmt.Sprint(i + 1)
 		t.Row(number, a.What, signed(a.Saved), signed(a.SavedLow)+" to "+signed(a.SavedHigh), laterText(a.Mean), laterText(a.P95), hoursText(a.OnDemand), even,
-			fmt.Sprintf("%d of %s", a.Sure.Paid, table.Count(a.Sure.Of, a.Sure.Unit)))
+			fmt.Sprintf("%d of %s", a.Sure.Paid, humanize.Count(a.Sure.Of, a.Sure.Unit)))
 		why = append(why, fmt.Sprintf("%3s. %s.", number, a.Why))
 	}
 	if t.Len() == 0 {
@@ -84,9 +85,9 @@ func laterText(seconds float64) string {
 	case d < time.Second:
 		return "same"
 	case seconds > 0:
-		return table.Duration(d) + " later"
+		return humanize.Duration(d) + " later"
 	default:
-		return table.Duration(d) + " sooner"
+		return humanize.Duration(d) + " sooner"
 	}
 }
 
