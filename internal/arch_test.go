@@ -27,7 +27,7 @@ var layers = []struct {
 	packages []string
 }{
 	{"words", true, []string{"internal/fault", "internal/clock", "internal/id", "internal/suggest", "internal/humanize", "internal/atomicfile"}},
-	{"nouns", true, []string{"internal/job", "internal/fleet", "internal/tenant", "internal/dataset", "internal/gpuspec", "internal/metric"}},
+	{"nouns", true, []string{"internal/job", "internal/fleet", "internal/tenant", "internal/dataset", "internal/gpuspec", "internal/metric", "internal/yamlfile"}},
 	{"decisions", true, []string{
 		"internal/spec", "internal/admit", "internal/queue", "internal/place", "internal/place/*",
 		"internal/formula", "internal/books", "internal/forecast", "internal/forecast/*", "internal/relocate", "internal/hire", "internal/hire/*", "internal/share", "internal/ledger",
@@ -72,7 +72,7 @@ var (
 	readsClock   = []string{"internal/clock"}
 	readsEnviron = []string{"cmd/*", "cmd/*/*", "internal/cli", "internal/cli/*", "internal/agent", "internal/agent/*", "internal/agent/*/*"}
 	// thirdParty lists, for pure packages, the modules they may use.
-	thirdParty = map[string][]string{"internal/spec": {"go.yaml.in/yaml/v3"}, "internal/hire": {"go.yaml.in/yaml/v3"}}
+	thirdParty = map[string][]string{"internal/spec": {"go.yaml.in/yaml/v3"}, "internal/yamlfile": {"go.yaml.in/yaml/v3"}, "internal/hire": {"go.yaml.in/yaml/v3"}}
 	// hooks are variables of libraries that the library wants to be set.
 	hooks = map[string][]string{"internal/server": {"github.com/danielgtaylor/huma/v2.NewError", "github.com/danielgtaylor/huma/v2.DefaultArrayNullable"}}
 	// notPure are the exceptions within the pure layers.

@@ -15,6 +15,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/yamlfile"
 )
 
 // entry is a provider or a type while it is read.
@@ -97,7 +98,7 @@ type value struct {
 	path string
 }
 
-func (v value) fail(code, message, remedy string) { v.r.fail(v.n, code, v.path, message, remedy) }
+func (v value) fail(code, message, remedy string) { v.r.Fail(v.n, code, v.path, message, remedy) }
 
 func (v value) example() string { return "write it as in " + v.f.name + ": " + v.f.example }
 
@@ -105,10 +106,10 @@ func (v value) example() string { return "write it as in " + v.f.name + ": " + v
 func (v value) word() (string, bool) {
 	switch {
 	case v.n.Kind != yaml.ScalarNode:
-		v.fail("wrong_type", "must be one word, not "+describe(v.n), v.example())
+		v.fail("wrong_type", "must be one word, got "+yamlfile.Describe(v.n), v.example())
 		return "", false
 	case len(v.n.Value) > maxText:
-		v.fail("too_large", fmt.Sprintf("has %d bytes and may have %d", len(v.n.Value), maxText), v.example())
+		v.fail("too_large", fmt.Sprintf("must have at most %d bytes, got %d", maxText, len(v.n.Value)), v.example())
 		return "", false
 	}
 	return v.n.Value, true
@@ -122,7 +123,7 @@ func text(at func(*entry) *string, bad func(string) (string, string)) func(value
 			return
 		}
 		if problem, remedy := bad(s); problem != "" {
-			v.fail("bad_value", strconv.Quote(s)+" "+problem, remedy)
+			v.fail("bad_value", problem+", got "+strconv.Quote(s), remedy)
 			return
 		}
 		*at(v.e) = s
@@ -133,7 +134,7 @@ func badProvider(s string) (problem, remedy string) {
 	if id.Name(s) {
 		return "", ""
 	}
-	return "is no name", "use lower-case letters, digits, '-', '_' and '.', as in aws"
+	return "must be a name", "use lower-case letters, digits, '-', '_' and '.', as in aws"
 }
 
 // badPart says what is wrong with a part of an offer's name. A slash would make
@@ -141,9 +142,9 @@ func badProvider(s string) (problem, remedy string) {
 func badPart(s string) (problem, remedy string) {
 	switch {
 	case s == "" || len(s) > maxText || s != strings.TrimSpace(s):
-		return "is no name", "write it as the provider does, without spaces around it"
+		return "must be a name", "write it as the provider does, without spaces around it"
 	case strings.ContainsFunc(s, func(c rune) bool { return c == '/' || c == unicode.ReplacementChar || !unicode.IsPrint(c) }):
-		return "has a slash or a character that cannot be printed", "write it as the provider does"
+		return "must not have a slash or a character that cannot be printed", "write it as the provider does"
 	}
 	return "", ""
 }
@@ -152,7 +153,7 @@ func badPart(s string) (problem, remedy string) {
 // of their own in what jobs ask for.
 func badGPU(s string) (problem, remedy string) {
 	if strings.ContainsAny(s, ":|") {
-		return "has a colon or a bar", "write the model here, and its memory in gpu_memory"
+		return "must not have a colon or a bar", "write the model here, and its memory in gpu_memory"
 	}
 	return badPart(s)
 }
@@ -172,7 +173,7 @@ func unit[T interface {
 		case err != nil:
 			v.fail("bad_value", err.Error(), v.example())
 		case got < lo || got > hi:
-			v.fail("bad_value", fmt.Sprintf("%q is out of range", s), "write something from "+lo.String()+" to "+hi.String())
+			v.fail("bad_value", fmt.Sprintf("must be between %s and %s, got %q", lo, hi, s), v.example())
 		default:
 			*at(v.e) = got
 		}
@@ -197,7 +198,7 @@ func whole(at func(*entry) *int, most int) func(value) {
 		}
 		n, err := strconv.ParseUint(s, 10, 31)
 		if err != nil || int(n) > most {
-			v.fail("bad_value", fmt.Sprintf("%q is no whole number from 0 to %d", s, most), v.example())
+			v.fail("bad_value", fmt.Sprintf("must be an integer between 0 and %d, got %q", most, s), v.example())
 			return
 		}
 		*at(v.e) = int(n)
@@ -213,7 +214,7 @@ func number(at func(*entry) *float64, most float64) func(value) {
 		}
 		f, err := strconv.ParseFloat(s, 64)
 		if err != nil || math.IsNaN(f) || f < 0 || f > most {
-			v.fail("bad_value", fmt.Sprintf("%q is no number from 0 to %s", s, plain(most)), v.example())
+			v.fail("bad_value", fmt.Sprintf("must be a number between 0 and %s, got %q", plain(most), s), v.example())
 			return
 		}
 		*at(v.e) = f + 0 // no negative zero
@@ -225,7 +226,7 @@ func flag(at func(*entry) *bool) func(value) {
 	return func(v value) {
 		if s, ok := v.word(); ok {
 			if s != "true" && s != "false" {
-				v.fail("bad_value", fmt.Sprintf("%q is neither true nor false", s), v.example())
+				v.fail("bad_value", fmt.Sprintf("must be true or false, got %q", s), v.example())
 				return
 			}
 			*at(v.e) = s == "true"
@@ -235,41 +236,6 @@ func flag(at func(*entry) *bool) func(value) {
 
 // plain writes a number without an exponent, with as many digits as it needs.
 func plain(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
-
-func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
-
-// describe says what a node is, for a sentence such as "not a list".
-func describe(n *yaml.Node) string {
-	switch {
-	case n.Kind == yaml.SequenceNode:
-		return "a list"
-	case n.Kind == yaml.MappingNode:
-		return "a mapping"
-	case n.Kind == yaml.AliasNode:
-		return "an alias"
-	case isNull(n):
-		return "nothing"
-	}
-	return "the text " + shown(n.Value)
-}
-
-// shown makes a word of the file fit for a message.
-func shown(s string) string {
-	if runes := []rune(s); len(runes) > 40 {
-		s = string(runes[:40]) + "…"
-	}
-	if s == "" || strings.ContainsFunc(s, func(c rune) bool { return c == ' ' || c == '"' || !unicode.IsPrint(c) }) {
-		return strconv.Quote(s)
-	}
-	return s
-}
-
-func join(path, key string) string {
-	if path == "" {
-		return key
-	}
-	return path + "." + key
-}
 
 func names(fields []field) []string {
 	all := make([]string, len(fields))
@@ -288,7 +254,7 @@ func (r *reader) instead(fields []field, key string) string {
 			return "did you mean " + f.name + "?"
 		}
 	}
-	if best := r.finder.Closest(key, names(fields)); best != "" {
+	if best := r.Finder.Closest(key, names(fields)); best != "" {
 		return "did you mean " + best + "?"
 	}
 	for _, other := range [][]field{providerFields(), typeFields()} {

@@ -11,28 +11,21 @@
 package hire
 
 import (
-	"bytes"
-	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
-	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
-	"trainyard/internal/suggest"
+	"trainyard/internal/yamlfile"
 )
 
 // The limits on what a price file may hold.
 const (
-	maxFile     = 4 << 20 // bytes
-	maxOffers   = 10_000
-	maxMistakes = 100 // told at once
-	maxText     = 100 // bytes of a name
+	maxFile   = 4 << 20 // bytes
+	maxOffers = 10_000
+	maxText   = 100 // bytes of a name
 )
 
 // ParseOffers reads a price file, the list of what may be hired. The name of the
@@ -67,60 +60,42 @@ const (
 func ParseOffers(name string, text []byte) ([]fleet.Offer, error) {
 	r := &reader{seen: map[string]int{}}
 	offers := r.file(text)
-	if len(r.mistakes) == 0 {
-		return offers, nil
+	if err := r.Sorted().OrNil(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	slices.SortStableFunc(r.mistakes, func(a, b *fault.Error) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-	})
-	if r.more > 0 {
-		r.mistakes = append(r.mistakes, fault.New(fault.Invalid, "too_many_errors", "there are %d more mistakes", r.more).
-			WithRemedy("mend these first and read the file again"))
-	}
-	return nil, fmt.Errorf("%s: %w", name, r.mistakes)
+
+	return offers, nil
 }
 
 // reader collects what a price file says and what is wrong with it.
 type reader struct {
-	offers   []fleet.Offer
-	seen     map[string]int // names of offers and their lines
-	mistakes fault.List
-	more     int // mistakes beyond maxMistakes
-	full     bool
-	finder   suggest.Finder
-}
+	yamlfile.Mistakes
 
-// fail keeps a mistake at a place of the file, or counts it if there are too many.
-func (r *reader) fail(n *yaml.Node, code, path, message, remedy string) {
-	if len(r.mistakes) >= maxMistakes {
-		r.more++
-		return
-	}
-	e := &fault.Error{Kind: fault.Invalid, Code: code, Message: message, Field: path, Remedy: remedy}
-	if n != nil {
-		e.Line, e.Column = n.Line, n.Column
-	}
-	r.mistakes = append(r.mistakes, e)
+	offers []fleet.Offer
+	seen   map[string]int // names of offers and their lines
+	full   bool
 }
 
 // file reads the whole text.
 func (r *reader) file(text []byte) []fleet.Offer {
 	if len(text) > maxFile {
-		r.fail(nil, "too_large", "", fmt.Sprintf("the price file has %d bytes and may have %d", len(text), maxFile),
-			"leave out the regions and types that you would never hire")
+		r.Fail(nil, "too_large", "", fmt.Sprintf("the price file must have at most %d bytes, got %d", maxFile, len(text)),
+			"leave out the regions and types that you would never provision")
 		return nil
 	}
-	root, more, err := decode(text)
+	roots, complete := r.Documents(text, 2)
 	switch {
-	case err != nil:
-		place, problem := splitSyntax(err)
-		r.fail(place, "yaml_syntax", "", "this is no YAML: "+problem, "see the lines around it")
+	case !complete:
 		return nil
-	case root == nil:
-		r.fail(nil, "empty_file", "", "the price file holds nothing", "write at least the line providers: []")
+	case len(roots) == 0 || yamlfile.IsNull(roots[0]):
+		r.Fail(nil, "empty_file", "", "the price file is empty", "write at least the line providers: []")
 		return nil
-	case more:
-		r.fail(root, "too_many_documents", "", "the price file has several documents", "take the lines --- out and put all providers into one list")
+	case len(roots) > 1:
+		r.Fail(roots[0], "too_many_documents", "", "the price file must have one document, got several", "remove the lines --- and put all providers into one list")
+		return nil
+	}
+	root := roots[0]
+	if !r.Structure(root) {
 		return nil
 	}
 	top := []field{{name: "providers", list: providerFields(), example: "[{provider: aws, types: []}]", also: []string{"offers", "clouds"}, must: true}}
@@ -128,51 +103,12 @@ func (r *reader) file(text []byte) []fleet.Offer {
 	return r.offers
 }
 
-// decode returns the top of the first document, nil if there is none, and whether
-// there are more. The YAML package is not ours and its input comes from outside,
-// so that a panic of its is taken for a mistake of the file.
-func decode(text []byte) (root *yaml.Node, more bool, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("yaml: %v", p)
-		}
-	}()
-	dec := yaml.NewDecoder(bytes.NewReader(text))
-	var first, second yaml.Node
-	if err := dec.Decode(&first); err != nil {
-		if errors.Is(err, io.EOF) {
-			return nil, false, nil
-		}
-		return nil, false, err
-	}
-	err = dec.Decode(&second)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, false, err
-	}
-	if len(first.Content) != 1 || isNull(first.Content[0]) {
-		return nil, err == nil, nil
-	}
-	return first.Content[0], err == nil, nil
-}
-
-// splitSyntax takes "yaml: line 3: problem" apart; the line is the first if it is not told.
-func splitSyntax(err error) (*yaml.Node, string) {
-	problem := strings.TrimPrefix(err.Error(), "yaml: ")
-	if rest, ok := strings.CutPrefix(problem, "line "); ok {
-		number, after, _ := strings.Cut(rest, ": ")
-		if line, convErr := strconv.Atoi(number); convErr == nil && line > 0 {
-			return &yaml.Node{Line: line, Column: 1}, after
-		}
-	}
-	return &yaml.Node{Line: 1, Column: 1}, problem
-}
-
 // mapping reads the keys of a mapping that the table knows and reports the others.
 // It returns the place of each value that was given.
 func (r *reader) mapping(e *entry, n *yaml.Node, path string, fields []field) map[string]*yaml.Node {
 	given := map[string]*yaml.Node{}
 	if n.Kind != yaml.MappingNode {
-		r.fail(n, "wrong_type", path, "must be lines of key: value, not "+describe(n), "the keys here are "+strings.Join(names(fields), ", "))
+		r.Fail(n, "wrong_type", path, "must be lines of key: value, got "+yamlfile.Describe(n), "the keys here are "+strings.Join(names(fields), ", "))
 		return nil
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -180,22 +116,21 @@ func (r *reader) mapping(e *entry, n *yaml.Node, path string, fields []field) ma
 		at := slices.IndexFunc(fields, func(f field) bool { return key.Kind == yaml.ScalarNode && f.name == key.Value })
 		switch {
 		case at < 0:
-			if len(r.mistakes) >= maxMistakes {
-				r.more++ // its suggestion would be work for nothing
+			if r.Full() {
+				r.Skip() // its suggestion would be work for nothing
 				continue
 			}
-			r.fail(key, "unknown_key", join(path, shown(key.Value)), "unknown key", r.instead(fields, key.Value))
+			r.Fail(key, "unknown_key", yamlfile.Join(path, yamlfile.Shown(key.Value)), "unknown key", r.instead(fields, key.Value))
 			continue
 		case given[key.Value] != nil:
-			r.fail(key, "duplicate_key", join(path, key.Value), fmt.Sprintf("the key is given twice, first in line %d", given[key.Value].Line), "take one of them out")
-			continue
+			continue // reported with the structure of the file
 		}
 		given[key.Value] = val
 		f := &fields[at]
-		v := value{r: r, e: e, n: val, f: f, path: join(path, f.name)}
+		v := value{r: r, e: e, n: val, f: f, path: yamlfile.Join(path, f.name)}
 		switch {
-		case isNull(val):
-			v.fail("missing_value", "has no value", v.example()+", or take the line out")
+		case yamlfile.IsNull(val):
+			v.fail("missing_value", "must have a value, got nothing", v.example()+", or remove the line")
 		case f.list == nil:
 			f.read(v)
 		case !f.late: // types come last, when the defaults beside them are known
@@ -205,9 +140,9 @@ func (r *reader) mapping(e *entry, n *yaml.Node, path string, fields []field) ma
 	for i := range fields {
 		f := &fields[i]
 		if val := given[f.name]; f.must && val == nil {
-			r.fail(n, "missing_key", join(path, f.name), "is missing", "add a line as in "+f.name+": "+f.example)
-		} else if f.late && val != nil && !isNull(val) {
-			r.list(value{r: r, e: e, n: val, f: f, path: join(path, f.name)})
+			r.Fail(n, "missing_key", yamlfile.Join(path, f.name), "is required", "add a line such as "+f.name+": "+f.example)
+		} else if f.late && val != nil && !yamlfile.IsNull(val) {
+			r.list(value{r: r, e: e, n: val, f: f, path: yamlfile.Join(path, f.name)})
 		}
 	}
 	return given
@@ -216,15 +151,15 @@ func (r *reader) mapping(e *entry, n *yaml.Node, path string, fields []field) ma
 // list reads a list of mappings, each of which starts with what e says.
 func (r *reader) list(v value) {
 	if v.n.Kind != yaml.SequenceNode {
-		v.fail("wrong_type", "must be a list, not "+describe(v.n), v.example())
+		v.fail("wrong_type", "must be a list, got "+yamlfile.Describe(v.n), v.example())
 		return
 	}
 	for i, n := range v.n.Content {
 		path := fmt.Sprintf("%s[%d]", v.path, i)
 		e := *v.e
-		before := len(r.mistakes) + r.more
+		before := r.Len()
 		given := r.mapping(&e, n, path, v.f.list)
-		if v.f.late && len(r.mistakes)+r.more == before {
+		if v.f.late && r.Len() == before {
 			r.offer(&e, n, path, given)
 		}
 	}
@@ -237,14 +172,14 @@ func (r *reader) offer(e *entry, n *yaml.Node, path string, given map[string]*ya
 	case o.GPU != "" && given["gpus"] == nil:
 		o.GPUs = 1
 	case o.GPU != "" && o.GPUs == 0:
-		r.fail(given["gpus"], "bad_value", join(path, "gpus"), "a node with 0 GPUs has no gpu", "take gpu out, or write how many it has")
+		r.Fail(given["gpus"], "bad_value", yamlfile.Join(path, "gpus"), "must be at least 1 with a gpu, got 0", "remove gpu, or write how many it has")
 		return
 	case o.GPU == "" && (o.GPUs > 0 || o.GPUMemory > 0 || o.TFLOPS > 0):
-		r.fail(n, "missing_key", join(path, "gpu"), "is missing: it is not told which GPUs these are", "add a line as in gpu: H100")
+		r.Fail(n, "missing_key", yamlfile.Join(path, "gpu"), "is required with gpus, gpu_memory and tflops", "add a line such as gpu: H100")
 		return
 	}
 	if given["hourly"] == nil && given["spot"] == nil {
-		r.fail(n, "missing_key", join(path, "hourly"), "is missing: there is no price", "add a line as in hourly: $1.006, or spot: $0.43")
+		r.Fail(n, "missing_key", yamlfile.Join(path, "hourly"), "is required unless there is a spot price", "add a line such as hourly: $1.006, or spot: $0.43")
 		return
 	}
 	if given["hourly"] != nil {
@@ -263,14 +198,14 @@ func (r *reader) offer(e *entry, n *yaml.Node, path string, given map[string]*ya
 func (r *reader) add(o fleet.Offer, n *yaml.Node, path string) {
 	o.Name = o.NameOf()
 	if first, ok := r.seen[o.Name]; ok {
-		r.fail(n, "duplicate_offer", path, fmt.Sprintf("the offer %s is in the file twice, first in line %d", o.Name, first),
-			"take one of them out, or tell them apart by region or zone")
+		r.Fail(n, "duplicate_offer", path, fmt.Sprintf("must be unique, got offer %s again, first in line %d", o.Name, first),
+			"remove one of them, or give them different regions or zones")
 		return
 	}
 	if len(r.offers) >= maxOffers {
 		if !r.full {
 			r.full = true
-			r.fail(n, "too_large", path, fmt.Sprintf("the price file has more than %d offers", maxOffers), "leave out the regions and types that you would never hire")
+			r.Fail(n, "too_large", path, fmt.Sprintf("the price file must have at most %d offers, got more", maxOffers), "leave out the regions and types that you would never provision")
 		}
 		return
 	}

@@ -153,7 +153,7 @@ func TestWholePriceFilesAreRefused(t *testing.T) {
 		"too many bytes":    {"# " + strings.Repeat("x", 4<<20), "too_large", 0},
 		"too many offers":   {many.String(), "too_large", 10_004},
 		"too many mistakes": {broken, "too_many_errors", 0},
-		"an alias":          {"providers:\n- &a {provider: x, types: []}\n- *a\n", "wrong_type", 3},
+		"an alias":          {"providers:\n- &a {provider: x, types: []}\n- *a\n", "not_supported", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

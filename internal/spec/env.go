@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"trainyard/internal/job"
+	"trainyard/internal/yamlfile"
 )
 
 // reserved is how the names begin that the yard sets itself.
@@ -54,8 +55,8 @@ func readEnv(v value) {
 		}
 	case yaml.SequenceNode:
 		for _, n := range v.n.Content {
-			if n.Kind != yaml.ScalarNode || isNull(n) {
-				v.r.fail(n, "wrong_type", v.path, "must be a list of KEY=VALUE, got "+describe(n),
+			if n.Kind != yaml.ScalarNode || yamlfile.IsNull(n) {
+				v.r.Fail(n, "wrong_type", v.path, "must be a list of KEY=VALUE, got "+yamlfile.Describe(n),
 					"write - KEY=VALUE, or KEY: VALUE without the dashes")
 				continue
 			}
@@ -81,9 +82,9 @@ func readEnv(v value) {
 
 // variable takes one variable; without a value it comes from the environment.
 func (v value) variable(at *yaml.Node, name string, val *yaml.Node) {
-	path := join(v.path, shown(name))
+	path := yamlfile.Join(v.path, yamlfile.Shown(name))
 	if problem, remedy := badVariable(name); problem != "" {
-		v.r.fail(at, "bad_value", v.path, problem+got(name), remedy)
+		v.r.Fail(at, "bad_value", v.path, problem+got(name), remedy)
 		return
 	}
 	env := &v.d.entry.Spec.Env
@@ -91,16 +92,16 @@ func (v value) variable(at *yaml.Node, name string, val *yaml.Node) {
 		*env = map[string]string{}
 	}
 	if _, twice := (*env)[name]; twice && v.n.Kind == yaml.SequenceNode {
-		v.r.fail(at, "duplicate_key", path, "must be given once, got it twice", "remove one of them")
+		v.r.Fail(at, "duplicate_key", path, "must be given once, got it twice", "remove one of them")
 		return
 	}
 	switch {
-	case val == nil || isNull(val):
+	case val == nil || yamlfile.IsNull(val):
 		(*env)[name] = v.required(at, path, name)
 	case val.Kind != yaml.ScalarNode:
-		v.r.fail(val, "wrong_type", path, "must be a string, got "+describe(val), "put the value in quotes")
+		v.r.Fail(val, "wrong_type", path, "must be a string, got "+yamlfile.Describe(val), "put the value in quotes")
 	case strings.ContainsRune(val.Value, 0):
-		v.r.fail(val, "bad_value", path, "must not contain a NUL character", "remove it")
+		v.r.Fail(val, "bad_value", path, "must not contain a NUL character", "remove it")
 	default:
 		(*env)[name] = val.Value
 	}
@@ -114,12 +115,12 @@ func (v value) required(at *yaml.Node, path, name string) string {
 	if v.r.opts.Env != nil {
 		if text, ok := v.r.opts.Env(name); ok {
 			if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-				v.r.fail(at, "bad_value", path, "must be UTF-8 text, got other bytes from your environment", "set the variable to text")
+				v.r.Fail(at, "bad_value", path, "must be UTF-8 text, got other bytes from your environment", "set the variable to text")
 			}
 			return text
 		}
 	}
-	v.r.fail(at, "missing_env", path, "must be set in your environment, got no variable "+name,
+	v.r.Fail(at, "missing_env", path, "must be set in your environment, got no variable "+name,
 		"set it where you submit, as in export "+name+"=…, or write its value here")
 	return ""
 }

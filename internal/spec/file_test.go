@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/fault"
+	"trainyard/internal/yamlfile"
 )
 
 func TestSeveralJobsKeepTheirOrder(t *testing.T) {
@@ -116,7 +117,7 @@ func TestLimits(t *testing.T) {
 		{"rates of too many kinds", "run: a\nresources: {gpus: 1}\nspeed: {work: 1, rates: [" + many(maxRateKinds+1, "{gpu: a%d, gpus: 1, per_second: 1}, ") + "]}", []string{"too_large"}},
 		{"a very deep file", "run: a\nparams: " + strings.Repeat("[", 9000) + strings.Repeat("]", 9000), []string{"too_large"}},
 		{"a file too deep for YAML", "run: a\nparams: " + strings.Repeat("[", 20000), []string{"yaml_syntax"}},
-		{"many mistakes", "run: a\n" + many(500, "zz%d: 1\n"), append(slices.Repeat([]string{"unknown_key"}, maxErrors), "too_many_errors")},
+		{"many mistakes", "run: a\n" + many(500, "zz%d: 1\n"), append(slices.Repeat([]string{"unknown_key"}, yamlfile.MaxMistakes), "too_many_errors")},
 		{"growing aliases", "run: a\nparams:\n  a: &a [x, x]\n  b: &b [*a, *a]\n  c: [*b, *b]\n",
 			slices.Repeat([]string{"not_supported"}, 4)},
 		{"no UTF-8", "run: a\nname: \xff\n", []string{"yaml_syntax"}},
@@ -156,8 +157,8 @@ func TestAFileOfUnknownKeysCostsFewComparisons(t *testing.T) {
 	_, err := Parse([]byte(text.String()), Options{})
 
 	var list fault.List
-	if !errors.As(err, &list) || len(list) != maxErrors+1 {
-		t.Fatalf("%d mistakes, want %d and a count of the others", len(list), maxErrors)
+	if !errors.As(err, &list) || len(list) != yamlfile.MaxMistakes+1 {
+		t.Fatalf("%d mistakes, want %d and a count of the others", len(list), yamlfile.MaxMistakes)
 	}
 }
 
@@ -179,7 +180,7 @@ func TestSchemaHasTheKeysOfTheParser(t *testing.T) {
 			if items, ok := inside["items"].(map[string]any); ok && inside["type"] == "array" {
 				inside = items
 			}
-			all = append(append(all, join(prefix, name)), fromSchema(join(prefix, name), inside)...)
+			all = append(append(all, yamlfile.Join(prefix, name)), fromSchema(yamlfile.Join(prefix, name), inside)...)
 		}
 		return all
 	}
@@ -188,7 +189,7 @@ func TestSchemaHasTheKeysOfTheParser(t *testing.T) {
 	fromParser = func(prefix, around string, fields []field) []string {
 		var all []string
 		for _, f := range fields {
-			path := join(prefix, f.name)
+			path := yamlfile.Join(prefix, f.name)
 			_, err := Parse([]byte(strings.Replace(around, "…", f.name+": {}", 1)), Options{})
 			if !slices.Contains(codes(err), "unknown_key") {
 				all = append(all, path)
@@ -271,7 +272,7 @@ func TestPatternsOfTheSchemaAllowWhatTheParserReads(t *testing.T) {
 				t.Errorf("%s: %v", f.name, err)
 				continue
 			}
-			name := join(list, f.name)
+			name := yamlfile.Join(list, f.name)
 			if list != "" && good[name] == nil {
 				name = f.name
 			}

@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"trainyard/internal/job"
+	"trainyard/internal/yamlfile"
 )
 
 const maxGPUMemory = job.Bytes(4 << 40)
@@ -46,11 +47,11 @@ func readGPUs(v value) {
 		res := &v.d.entry.Spec.Resources
 		switch {
 		case g.memory && len(items) > 1:
-			i.bad("must be a GPU model, got the memory "+quote(s)+" beside other entries", "write it as gpu_memory, which applies to all of them")
+			i.bad("must be a GPU model, got the memory "+yamlfile.Quote(s)+" beside other entries", "write it as gpu_memory, which applies to all of them")
 		case g.memory:
 			v.d.gpuMemory, res.GPUMemory = true, g.atLeast
 		case slices.Contains(res.GPU, g.kind):
-			i.bad("must be listed once, got "+quote(g.kind.String())+" twice", "remove one of them")
+			i.bad("must be listed once, got "+yamlfile.Quote(g.kind.String())+" twice", "remove one of them")
 		default:
 			res.GPU = append(res.GPU, g.kind)
 		}
@@ -95,7 +96,7 @@ func parseGPU(s string) (g gpu, problem, remedy string) {
 		count, err := job.ParseRange(part)
 		if err == nil && g.count == nil {
 			if count.Min < 1 || count.Min > maxGPUs || count.Max > maxGPUs {
-				return g, fmt.Sprintf("must ask for 1 to %d GPUs, got %s in %s", maxGPUs, count, quote(s)),
+				return g, fmt.Sprintf("must ask for 1 to %d GPUs, got %s in %s", maxGPUs, count, yamlfile.Quote(s)),
 					"write a memory with its unit, as in A100:80GB, or another number of GPUs"
 			}
 			g.count = &count
@@ -147,11 +148,11 @@ func (r *reader) resources(d *draft) {
 		}
 	}
 	if n, both := d.at["resources.gpu_memory"]; both && d.gpuMemory {
-		r.fail(n, "conflict", "resources.gpu_memory", "must be given once, got a memory in gpu as well", "remove one of them")
+		r.Fail(n, "conflict", "resources.gpu_memory", "must be given once, got a memory in gpu as well", "remove one of them")
 	}
 	if d.gpuCount != nil {
 		if given && res.GPUs != *d.gpuCount {
-			r.fail(gpus, "conflict", "resources.gpus", fmt.Sprintf("must be the number in gpu, %s, got %s", d.gpuCount, res.GPUs), "write the number once")
+			r.Fail(gpus, "conflict", "resources.gpus", fmt.Sprintf("must be the number in gpu, %s, got %s", d.gpuCount, res.GPUs), "write the number once")
 		}
 		res.GPUs = *d.gpuCount
 		return
@@ -163,6 +164,6 @@ func (r *reader) resources(d *draft) {
 	case !given:
 		res.GPUs = job.Range{Min: 1, Max: 1}
 	case res.GPUs == job.Range{}:
-		r.fail(gpus, "conflict", "resources.gpus", "must be at least 1 because other fields describe the GPU, got 0", "ask for at least 1, or remove the other fields")
+		r.Fail(gpus, "conflict", "resources.gpus", "must be at least 1 because other fields describe the GPU, got 0", "ask for at least 1, or remove the other fields")
 	}
 }

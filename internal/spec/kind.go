@@ -13,6 +13,7 @@ import (
 
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/yamlfile"
 )
 
 const (
@@ -169,7 +170,7 @@ func choiceKind[T ~string](at func(*job.Spec) *T, choices ...T) kind {
 				}
 			}
 			remedy := v.example()
-			if closest := v.r.finder.Closest(s, words); closest != "" {
+			if closest := v.r.Finder.Closest(s, words); closest != "" {
 				remedy = "did you mean " + closest + "?"
 			}
 			v.bad("must be one of "+strings.Join(words, ", ")+got(s), remedy)
@@ -286,7 +287,7 @@ func listKind(words string, at func(*job.Spec) *[]string, check func(string) (st
 					continue
 				}
 				if seen[s] {
-					i.bad("must be listed once, got "+quote(s)+" twice", "remove one of them")
+					i.bad("must be listed once, got "+yamlfile.Quote(s)+" twice", "remove one of them")
 					continue
 				}
 				seen[s] = true

@@ -94,7 +94,7 @@ func (r *reader) metrics(d *draft) {
 			}
 		}
 		if said != 1 {
-			r.fail(at, "bad_value", metricPath(i), "must have exactly one of match, file and mlflow: true, got "+strconv.Itoa(said), "write a separate entry for each")
+			r.Fail(at, "bad_value", metricPath(i), "must have exactly one of match, file and mlflow: true, got "+strconv.Itoa(said), "write a separate entry for each")
 		}
 	}
 }

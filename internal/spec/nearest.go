@@ -3,6 +3,8 @@ package spec
 import (
 	"slices"
 	"strings"
+
+	"trainyard/internal/yamlfile"
 )
 
 // intended returns the field that was meant by a key that is not known in its place,
@@ -17,16 +19,16 @@ func (r *reader) intended(prefix string, here []field, key string) (meant, remed
 		return "run", "write several jobs one after another, with a line --- between them"
 	}
 	if f := called(here, key); f != nil {
-		return join(prefix, f.name), "did you mean " + join(prefix, f.name) + "?"
+		return yamlfile.Join(prefix, f.name), "did you mean " + yamlfile.Join(prefix, f.name) + "?"
 	}
 	if f := called(table, key); f != nil && prefix != "" {
 		return f.name, "write " + f.name + " at the top, not inside " + prefix
 	}
 	if group, name := within(table, "", prefix, key); group != "" {
-		return join(group, name), "write " + name + " inside " + group
+		return yamlfile.Join(group, name), "write " + name + " inside " + group
 	}
-	if closest := r.finder.Closest(key, names(here)); closest != "" {
-		return join(prefix, closest), "did you mean " + join(prefix, closest) + "?"
+	if closest := r.Finder.Closest(key, names(here)); closest != "" {
+		return yamlfile.Join(prefix, closest), "did you mean " + yamlfile.Join(prefix, closest) + "?"
 	}
 	return "", all
 }
@@ -34,7 +36,7 @@ func (r *reader) intended(prefix string, here []field, key string) (meant, remed
 // within finds the mapping that has a field called by this key, other than here, and the field's name.
 func within(fields []field, prefix, here, key string) (group, name string) {
 	for _, f := range fields {
-		path := join(prefix, f.name)
+		path := yamlfile.Join(prefix, f.name)
 		if inside := called(f.fields, key); inside != nil && path != here {
 			return path, inside.name
 		}

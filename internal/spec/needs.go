@@ -15,13 +15,13 @@ func (r *reader) together(drafts []*draft, complete bool) {
 		name := d.entry.Spec.Name
 		n, given := d.at["name"]
 		if !given && len(drafts) > 1 {
-			r.fail(d.at[""], "missing_name", "name", "is required in a file with several jobs", "add a line such as name: prepare-data")
+			r.Fail(d.at[""], "missing_name", "name", "is required in a file with several jobs", "add a line such as name: prepare-data")
 		}
 		if name == "" {
 			continue
 		}
 		if first, taken := byName[name]; taken {
-			r.fail(n, "duplicate_name", "name",
+			r.Fail(n, "duplicate_name", "name",
 				fmt.Sprintf("must be unique within the file, got %s, the name of the job in line %d", name, first.entry.Line), "give each job of the file its own name")
 			continue
 		}
@@ -76,10 +76,10 @@ func (w *walk) unknown(d *draft) {
 			}
 		}
 		remedy := "name a job of the same file; jobs are separated by a line ---"
-		if closest := w.r.finder.Closest(need, names); closest != "" {
+		if closest := w.r.Finder.Closest(need, names); closest != "" {
 			remedy = "did you mean " + closest + "?"
 		}
-		w.r.fail(needNode(d, need), "unknown_need", "needs", "must be names of jobs in this file, got "+need, remedy)
+		w.r.Fail(needNode(d, need), "unknown_need", "needs", "must be names of jobs in this file, got "+need, remedy)
 	}
 }
 
@@ -95,9 +95,9 @@ func (w *walk) visit(d *draft) {
 		switch {
 		case !ok: // reported by unknown
 		case next == d:
-			w.r.fail(needNode(d, need), "cycle", "needs", "must not include the job itself, got "+need, "remove "+need)
+			w.r.Fail(needNode(d, need), "cycle", "needs", "must not include the job itself, got "+need, "remove "+need)
 		case w.state[next] == open:
-			w.r.fail(needNode(d, need), "cycle", "needs", "must not form a cycle, got "+w.circle(next), "remove one of these needs")
+			w.r.Fail(needNode(d, need), "cycle", "needs", "must not form a cycle, got "+w.circle(next), "remove one of these needs")
 		default:
 			w.visit(next)
 		}

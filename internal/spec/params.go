@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"trainyard/internal/job"
+	"trainyard/internal/yamlfile"
 )
 
 // paramsKind reads the hyper-parameters: a mapping of whatever JSON can hold,
@@ -42,7 +43,7 @@ func (v value) plain() any {
 		m := map[string]any{}
 		for i := 0; i+1 < len(v.n.Content); i += 2 {
 			key := v.n.Content[i].Value
-			inside.n, inside.path = v.n.Content[i+1], join(v.path, shown(key))
+			inside.n, inside.path = v.n.Content[i+1], yamlfile.Join(v.path, yamlfile.Shown(key))
 			m[key] = inside.plain()
 		}
 		return m

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"trainyard/internal/job"
+	"trainyard/internal/yamlfile"
 )
 
 // Render writes a spec as a job file: the fields in the order of the table,
@@ -100,7 +101,7 @@ func textNode(s string) (*yaml.Node, error) {
 // stringNode writes any text so that the same text is read from it.
 func stringNode(s string) (*yaml.Node, error) {
 	if !utf8.ValidString(s) {
-		return nil, fmt.Errorf("%s is not UTF-8 text", quote(s))
+		return nil, fmt.Errorf("%s is not UTF-8 text", yamlfile.Quote(s))
 	}
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
 	odd := strings.ContainsFunc(s, func(c rune) bool { return c != '\n' && c != '\t' && (c < ' ' || c > '~') })
@@ -150,7 +151,7 @@ func sortedNode[T any](m map[string]T, write func(T) (*yaml.Node, error)) (*yaml
 		}
 		n, err := write(m[key])
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", shown(key), err)
+			return nil, fmt.Errorf("%s: %w", yamlfile.Shown(key), err)
 		}
 		out.Content = append(out.Content, k, n)
 	}

@@ -3,6 +3,8 @@ package spec
 import (
 	"encoding/json"
 	"strings"
+
+	"trainyard/internal/yamlfile"
 )
 
 // schema is a piece of JSON Schema.
@@ -110,7 +112,7 @@ have one too, such as 90s, 10m, 1h30m or 2d. A count may be a range, such as
 
 func referenceRows(out *strings.Builder, prefix string, fields []field) {
 	for _, f := range fields {
-		path := join(prefix, f.name)
+		path := yamlfile.Join(prefix, f.name)
 		def := f.def
 		if def == "" {
 			def = "none"

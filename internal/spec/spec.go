@@ -11,18 +11,14 @@
 package spec
 
 import (
-	"cmp"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"trainyard/internal/fault"
-	"trainyard/internal/humanize"
 	"trainyard/internal/job"
-	"trainyard/internal/suggest"
+	"trainyard/internal/yamlfile"
 )
 
 // The limits on what a job file may hold.
@@ -31,8 +27,6 @@ const (
 	maxJobs    = 1000      // jobs of a file
 	maxCommand = 256 << 10 // bytes of run, and of setup
 	maxEnv     = 64 << 10  // bytes of all names and values of env
-	maxDepth   = 20        // mappings and lists inside each other
-	maxErrors  = 100       // mistakes that are reported at once
 	maxItems   = 1000      // entries of a list
 	maxLine    = 200       // bytes of a value on one line
 	maxGPUs    = 64        // a node's GPUs are kept as bits of one word
@@ -70,9 +64,9 @@ type Entry struct {
 func Parse(text []byte, opts Options) (*File, error) {
 	r := &reader{opts: opts, fields: jobFields()}
 	if len(text) > maxFile {
-		r.add(fault.New(fault.Invalid, "too_large", "the job file must have at most %d bytes, got %d", maxFile, len(text)).
+		r.Add(fault.New(fault.Invalid, "too_large", "the job file must have at most %d bytes, got %d", maxFile, len(text)).
 			WithRemedy("put long scripts and data into files of the working directory"))
-		return nil, r.errs
+		return nil, r.Sorted()
 	}
 	roots, complete := r.documents(text)
 	var drafts []*draft
@@ -80,18 +74,18 @@ func Parse(text []byte, opts Options) (*File, error) {
 		if root.Kind == yaml.ScalarNode && root.ShortTag() == "!!null" {
 			continue // nothing between two lines of ---
 		}
-		if !r.structure(root, "", 1) {
+		if !r.Structure(root) {
 			complete = false
 			continue
 		}
 		drafts = append(drafts, r.job(root))
 	}
-	if len(drafts) == 0 && len(r.errs) == 0 {
-		r.add(fault.New(fault.Invalid, "empty_file", "the job file contains no job").
+	if len(drafts) == 0 && r.Len() == 0 {
+		r.Add(fault.New(fault.Invalid, "empty_file", "the job file contains no job").
 			WithRemedy("write at least one line, such as run: python train.py"))
 	}
 	r.together(drafts, complete)
-	if err := r.sorted().OrNil(); err != nil {
+	if err := r.Sorted().OrNil(); err != nil {
 		return nil, err
 	}
 	file := &File{}
@@ -103,41 +97,10 @@ func Parse(text []byte, opts Options) (*File, error) {
 
 // reader collects the mistakes of one file.
 type reader struct {
+	yamlfile.Mistakes
+
 	opts   Options
 	fields []field
-	errs   fault.List
-	more   int // mistakes beyond maxErrors
-	finder suggest.Finder
-}
-
-// full reports whether there are as many mistakes as are reported at once.
-func (r *reader) full() bool { return len(r.errs) >= maxErrors }
-
-// add keeps a mistake, or counts it if there are too many already.
-func (r *reader) add(e *fault.Error) {
-	if r.full() {
-		r.more++
-		return
-	}
-	r.errs = append(r.errs, e)
-}
-
-// fail keeps a mistake at a place of the file.
-func (r *reader) fail(n *yaml.Node, code, path, message, remedy string) {
-	r.add(&fault.Error{Kind: fault.Invalid, Code: code, Message: message, Field: path,
-		Line: n.Line, Column: n.Column, Remedy: remedy})
-}
-
-// sorted returns the mistakes in the order of the file.
-func (r *reader) sorted() fault.List {
-	slices.SortStableFunc(r.errs, func(a, b *fault.Error) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-	})
-	if r.more > 0 {
-		r.errs = append(r.errs, fault.New(fault.Invalid, "too_many_errors",
-			"%s not shown", humanize.Count(r.more, "more error")).WithRemedy("fix these first and check the file again"))
-	}
-	return r.errs
 }
 
 // draft is a job while it is read.
@@ -157,21 +120,21 @@ func (r *reader) job(root *yaml.Node) *draft {
 		Resources: job.Resources{Nodes: job.Range{Min: 1, Max: 1}, CPUs: 1000},
 	}
 	if root.Kind != yaml.MappingNode {
-		r.fail(root, "wrong_type", "", "a job must be lines of key: value, got "+describe(root),
+		r.Fail(root, "wrong_type", "", "a job must be lines of key: value, got "+yamlfile.Describe(root),
 			"write at least one line, such as run: python train.py")
 		return d
 	}
-	before := len(r.errs)
+	before := r.Len()
 	r.mapping(d, root, "", r.fields)
 	if _, given := d.at["run"]; !given {
-		r.fail(root, "missing_run", "run", "is required", "add a line such as run: python train.py")
+		r.Fail(root, "missing_run", "run", "is required", "add a line such as run: python train.py")
 	}
 	r.resources(d)
 	r.target(d)
 	r.metrics(d)
 	r.late(d)
 	r.speed(d)
-	if len(r.errs) == before {
+	if r.Len() == before {
 		r.ranges(d)
 		r.measured(d)
 	}
@@ -184,22 +147,22 @@ func (r *reader) mapping(d *draft, n *yaml.Node, prefix string, fields []field) 
 		key, val := n.Content[i], n.Content[i+1]
 		at := slices.IndexFunc(fields, func(f field) bool { return f.name == key.Value })
 		if at < 0 {
-			if r.full() {
-				r.more++ // its suggestion would be work for nothing
+			if r.Full() {
+				r.Skip() // its suggestion would be work for nothing
 				continue
 			}
 			meant, remedy := r.intended(prefix, fields, key.Value)
-			r.fail(key, "unknown_key", join(prefix, shown(key.Value)), "unknown key", remedy)
+			r.Fail(key, "unknown_key", yamlfile.Join(prefix, yamlfile.Shown(key.Value)), "unknown key", remedy)
 			if meant == "run" {
 				d.at[meant] = val // so that it is not reported as missing too
 			}
 			continue
 		}
 		f := &fields[at]
-		v := value{r: r, d: d, n: val, f: f, path: join(prefix, f.name)}
+		v := value{r: r, d: d, n: val, f: f, path: yamlfile.Join(prefix, f.name)}
 		d.at[v.path] = val
 		if f.refuse != "" {
-			r.fail(key, "not_supported", v.path, f.refuse, f.instead)
+			r.Fail(key, "not_supported", v.path, f.refuse, f.instead)
 		}
 		v.read()
 	}
@@ -237,14 +200,14 @@ func (r *reader) target(d *draft) {
 	_, most := d.at["target.at_most"]
 	_, least := d.at["target.at_least"]
 	if !metric {
-		r.fail(n, "missing_value", "target.metric", "is required", example)
+		r.Fail(n, "missing_value", "target.metric", "is required", example)
 	}
 	if most == least {
 		given := "neither"
 		if most {
 			given = "both"
 		}
-		r.fail(n, "bad_value", "target", "must have exactly one of at_most and at_least, got "+given, example)
+		r.Fail(n, "bad_value", "target", "must have exactly one of at_most and at_least, got "+given, example)
 	}
 }
 
@@ -252,28 +215,9 @@ func (r *reader) target(d *draft) {
 func (r *reader) late(d *draft) {
 	n, given := d.at["late_cost"]
 	if _, has := d.at["deadline"]; given && !has {
-		r.fail(n, "missing_value", "deadline", "is required with late_cost, the cost of each hour past it",
+		r.Fail(n, "missing_value", "deadline", "is required with late_cost, the cost of each hour past it",
 			"add a line such as deadline: 2026-12-01T09:00, or remove late_cost")
 	}
-}
-
-// join puts a key behind the path of the mapping it is in.
-func join(prefix, key string) string {
-	if prefix == "" {
-		return key
-	}
-	return prefix + "." + key
-}
-
-// shown makes a key fit for a message: short, on one line, quoted where it is odd.
-func shown(key string) string {
-	odd := func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-'
-	}
-	if key == "" || len(key) > 40 || strings.ContainsFunc(key, odd) {
-		return quote(key)
-	}
-	return key
 }
 
 // got puts what was given into a message, as in `must be an integer, got "ten"`. Numbers
@@ -282,14 +226,5 @@ func got(s string) string {
 	if _, isNumber := parseNumber(s); isNumber {
 		return ", got " + s
 	}
-	return ", got " + quote(s)
-}
-
-// quote puts a value into a message, cut where it is long.
-func quote(s string) string {
-	const most = 60
-	if runes := []rune(s); len(runes) > most {
-		s = string(runes[:most]) + "…"
-	}
-	return strconv.Quote(s)
+	return ", got " + yamlfile.Quote(s)
 }

@@ -138,12 +138,12 @@ func (r *reader) speed(d *draft) {
 		return
 	}
 	if _, ok := d.at["speed.work"]; !ok {
-		r.fail(n, "missing_value", "speed.work", "is required", "write it as in speed: {work: 130M}")
+		r.Fail(n, "missing_value", "speed.work", "is required", "write it as in speed: {work: 130M}")
 	}
 	s := speed(&d.entry.Spec)
 	kinds := r.rates(d, s.Rates)
 	if len(kinds) > maxRateKinds {
-		r.fail(d.at["speed.rates"], "too_large", "speed.rates",
+		r.Fail(d.at["speed.rates"], "too_large", "speed.rates",
 			fmt.Sprintf("must be for at most %d GPU models, got %d", maxRateKinds, len(kinds)), "keep those that the job may run on")
 		return
 	}
@@ -160,20 +160,20 @@ func (r *reader) rates(d *draft, rates []job.Rate) (kinds []string) {
 			continue // reported when it was read
 		}
 		if _, ok := d.at[path+".per_second"]; !ok {
-			r.fail(at, "missing_value", path+".per_second", "is required", "write it as in {gpus: 2, per_second: 12.5K}")
+			r.Fail(at, "missing_value", path+".per_second", "is required", "write it as in {gpus: 2, per_second: 12.5K}")
 		}
 		if n, ok := d.at[path+".gpus"]; ok && rates[i].Spread && rates[i].GPUs == 1 {
-			r.fail(n, "conflict", path+".gpus", "must be at least 2 with spread: true, got 1", "write more, or remove spread")
+			r.Fail(n, "conflict", path+".gpus", "must be at least 2 with spread: true, got 1", "write more, or remove spread")
 		}
 		if n, ok := d.at[path+".share"]; ok && (rates[i].GPUs != 1 || rates[i].Spread) {
-			r.fail(n, "conflict", path+".share", "must be given with gpus: 1 and without spread", "write gpus: 1, and remove spread")
+			r.Fail(n, "conflict", path+".share", "must be given with gpus: 1 and without spread", "write gpus: 1, and remove spread")
 		}
 		// Models are compared without case everywhere; one spelling makes them one curve.
 		rates[i].GPU, kinds = spelling(kinds, rates[i].GPU)
 		key := rates[i]
 		key.PerSecond = 0
 		if before, twice := first[key]; twice {
-			r.fail(at, "duplicate_key", path, fmt.Sprintf("must be for other GPUs than the rate in line %d", before.Line), "remove one of them")
+			r.Fail(at, "duplicate_key", path, fmt.Sprintf("must be for other GPUs than the rate in line %d", before.Line), "remove one of them")
 		} else {
 			first[key] = at
 		}
@@ -219,14 +219,14 @@ func (r *reader) measured(d *draft) {
 		}
 		switch {
 		case gpus == job.Range{} && (rate.GPUs > 0 || rate.GPU != ""):
-			r.fail(at, "conflict", path, "must not name GPUs because the job asks for none", "ask for GPUs in resources, or remove gpu and gpus")
+			r.Fail(at, "conflict", path, "must not name GPUs because the job asks for none", "ask for GPUs in resources, or remove gpu and gpus")
 		case gpus.Min > 0 && rate.GPUs == 0:
-			r.fail(at, "conflict", path, "must be at least 1 because the job asks for "+gpus.String()+" GPUs on each node, got 0",
+			r.Fail(at, "conflict", path, "must be at least 1 because the job asks for "+gpus.String()+" GPUs on each node, got 0",
 				"say on how many GPUs it was measured, as in gpus: "+strconv.Itoa(gpus.Min))
 		case rate.Share > 0 && (gpus.Min > 1 || nodes.Min > 1):
-			r.fail(at, "conflict", path, "must be for whole GPUs because the job asks for more than one", "ask for 1 or a range from 1, or remove the rate")
+			r.Fail(at, "conflict", path, "must be for whole GPUs because the job asks for more than one", "ask for 1 or a range from 1, or remove the rate")
 		case most > 0 && rate.GPUs == least[rate.GPU] && rate.GPUs > most:
-			r.fail(at, "conflict", path, fmt.Sprintf("must be at most %d, the GPUs that the job can have, got %d", most, rate.GPUs),
+			r.Fail(at, "conflict", path, fmt.Sprintf("must be at most %d, the GPUs that the job can have, got %d", most, rate.GPUs),
 				"add a rate for fewer GPUs, or ask for more in resources")
 		}
 	}

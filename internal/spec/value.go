@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"trainyard/internal/yamlfile"
 )
 
 // value is the value of one field in the file.
@@ -18,7 +20,7 @@ type value struct {
 
 // read reads the value into the draft and keeps the field's note.
 func (v value) read() {
-	if isNull(v.n) {
+	if yamlfile.IsNull(v.n) {
 		v.fail("missing_value", "must have a value, got nothing", v.example()+", or remove the line")
 		return
 	}
@@ -52,26 +54,26 @@ func (v value) mappings() {
 		path := fmt.Sprintf("%s[%d]", v.path, i)
 		v.f.list.add(&v.d.entry.Spec)
 		if n.Kind != yaml.MappingNode {
-			v.r.fail(n, "wrong_type", path, "must be a mapping, got "+describe(n), v.example())
+			v.r.Fail(n, "wrong_type", path, "must be a mapping, got "+yamlfile.Describe(n), v.example())
 			continue
 		}
-		before := len(v.r.errs)
+		before := v.r.Len()
 		v.r.mapping(v.d, n, path, v.f.fields)
-		if len(v.r.errs) == before {
+		if v.r.Len() == before {
 			v.d.at[path] = n // what has a mistake already is not looked at again
 		}
 	}
 }
 
 // fail keeps a mistake at the value.
-func (v value) fail(code, message, remedy string) { v.r.fail(v.n, code, v.path, message, remedy) }
+func (v value) fail(code, message, remedy string) { v.r.Fail(v.n, code, v.path, message, remedy) }
 
 // bad keeps a mistake in what a value says.
 func (v value) bad(message, remedy string) { v.fail("bad_value", message, remedy) }
 
 // wrongType keeps the mistake that a value is a list, say, where a text is wanted.
 func (v value) wrongType() {
-	v.fail("wrong_type", "must be "+v.f.words()+", got "+describe(v.n), v.example())
+	v.fail("wrong_type", "must be "+v.f.words()+", got "+yamlfile.Describe(v.n), v.example())
 }
 
 // example is the remedy that shows the field as it should be.
@@ -85,7 +87,7 @@ func (v value) text() (string, bool) {
 	switch {
 	case v.n.Kind != yaml.ScalarNode:
 		v.wrongType()
-	case isNull(v.n):
+	case yamlfile.IsNull(v.n):
 		v.fail("missing_value", "must have a value, got nothing", v.example())
 	case strings.ContainsRune(v.n.Value, 0):
 		v.bad("must not contain a NUL character", "remove it")
@@ -104,7 +106,7 @@ func (v value) line() (string, bool) {
 		return "", false
 	}
 	if len(s) > maxLine {
-		v.fail("too_large", fmt.Sprintf("must have at most %d bytes, got %d: %s", maxLine, len(s), quote(s)), v.example())
+		v.fail("too_large", fmt.Sprintf("must have at most %d bytes, got %d: %s", maxLine, len(s), yamlfile.Quote(s)), v.example())
 		return "", false
 	}
 	if strings.ContainsAny(s, "\n\r") {
@@ -135,19 +137,4 @@ func (v value) items() []value {
 		items = append(items, item)
 	}
 	return items
-}
-
-func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
-
-// describe says what a node is, for a sentence such as "got a list".
-func describe(n *yaml.Node) string {
-	switch {
-	case n.Kind == yaml.SequenceNode:
-		return "a list"
-	case n.Kind == yaml.MappingNode:
-		return "a mapping"
-	case isNull(n):
-		return "nothing"
-	}
-	return quote(n.Value)
 }
