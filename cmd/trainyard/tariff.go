@@ -1,18 +1,14 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
-
-	"go.yaml.in/yaml/v3"
 
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
+	"trainyard/internal/yamlfile"
 )
 
 // readTariff reads what nodes cost from a file, if one is named.
@@ -29,33 +25,45 @@ func readTariff(path string) (*fleet.Tariff, error) {
 
 func parseTariff(path string, text []byte) (*fleet.Tariff, error) {
 	var t fleet.Tariff
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	if err := d.Decode(&t); err != nil && !errors.Is(err, io.EOF) {
+	f := yamlfile.Decode(text, &t)
+	if err := f.Err(); err != nil {
 		return nil, badTariff(path, err)
 	}
+
 	if len(t.Nodes) == 0 {
-		return nil, badTariff(path, errors.New("it has no line under nodes"))
+		f.Fail("nodes", "must have at least one entry, got none", "add one, as in nodes: [{class: local, hourly: [1.50]}]")
 	}
-	sums := []float64{t.Energy, t.PUE}
+	checkAmounts(f, "energy", t.Energy)
+	checkAmounts(f, "pue", t.PUE)
 	for i, n := range t.Nodes {
-		sums = append(append(sums, n.Watts...), n.Hourly...)
+		at := fmt.Sprintf("nodes[%d].", i)
+		checkAmounts(f, at+"watts", n.Watts...)
+		checkAmounts(f, at+"hourly", n.Hourly...)
 		var kind job.GPUKind
 		if err := kind.UnmarshalText([]byte(n.GPU)); err != nil {
-			return nil, badTariff(path, fmt.Errorf("line %d of nodes: %w", i+1, err))
+			f.Fail(at+"gpu", err.Error(), "write it as in A100 or A100:80GB")
 		}
 		switch n.Class {
 		case "", fleet.Local, fleet.Reserved, fleet.OnDemand:
 		default:
-			return nil, badTariff(path, fmt.Errorf("line %d of nodes: there is no class %q; use local, reserved or ondemand", i+1, n.Class))
+			f.Fail(at+"class", fmt.Sprintf("must be one of local, reserved, ondemand, got %q", n.Class), "write it as in class: local")
 		}
 	}
-	for _, s := range sums {
-		if s < 0 || math.IsNaN(s) || math.IsInf(s, 0) {
-			return nil, badTariff(path, fmt.Errorf("%g is no price and no power", s))
-		}
+
+	if err := f.Err(); err != nil {
+		return nil, badTariff(path, err)
 	}
 	return &t, nil
+}
+
+// checkAmounts reports amounts of money or power that cannot be one.
+func checkAmounts(f *yamlfile.File, path string, amounts ...float64) {
+	for _, a := range amounts {
+		if a < 0 || math.IsNaN(a) || math.IsInf(a, 0) {
+			f.Fail(path, fmt.Sprintf("must be a number of at least 0, got %g", a), "write a price or a power of 0 or more")
+			return
+		}
+	}
 }
 
 func badTariff(path string, err error) error {

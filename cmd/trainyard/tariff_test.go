@@ -15,13 +15,13 @@ func TestATariffIsReadOrRefused(t *testing.T) {
 		t.Fatalf("the tariff is %+v, %v", tariff, err)
 	}
 	for name, tc := range map[string]struct{ text, says string }{
-		"a key nobody knows": {"energie: 0.2\nnodes: [{gpu: A100}]\n", "energie"},
-		"no lines":           {"energy: 0.2\n", "no line"},
-		"nothing":            {"", "no line"},
+		"a key nobody knows": {"energie: 0.2\nnodes: [{gpu: A100}]\n", "line 1, column 1: energie: unknown key (did you mean energy?)"},
+		"no lines":           {"energy: 0.2\n", "nodes: must have at least one entry"},
+		"nothing":            {"", "the file is empty"},
 		"a price below zero": {"energy: -1\nnodes: [{gpu: A100}]\n", "-1"},
 		"power below zero":   {"nodes: [{watts: [-5]}]\n", "-5"},
-		"an unknown class":   {"nodes: [{class: cloud}]\n", "ondemand"},
-		"a bad kind":         {"nodes: [{gpu: 'A100:much'}]\n", "line 1"},
+		"an unknown class":   {"nodes:\n  - class: local\n  - class: cloud\n", `line 3, column 12: nodes[1].class: must be one of local, reserved, ondemand, got "cloud"`},
+		"a bad kind":         {"nodes: [{gpu: 'A100:much'}]\n", "line 1, column 15: nodes[0].gpu"},
 	} {
 		if _, err := parseTariff("t.yaml", []byte(tc.text)); err == nil || !strings.Contains(err.Error(), tc.says) || !strings.Contains(err.Error(), "t.yaml") {
 			t.Errorf("%s: %v, want it to name the file and %q", name, err, tc.says)

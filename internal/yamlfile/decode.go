@@ -54,8 +54,6 @@ func (f *File) Fail(path, message, remedy string) {
 // Err returns all mistakes in the order of the file, nil if there are none.
 func (f *File) Err() error { return f.mistakes.Sorted().OrNil() }
 
-var textType = reflect.TypeFor[encoding.TextUnmarshaler]()
-
 // check compares a node with the type that it is decoded into.
 func (f *File) check(n *yaml.Node, t reflect.Type, path string) {
 	f.places[path] = n
@@ -65,7 +63,7 @@ func (f *File) check(n *yaml.Node, t reflect.Type, path string) {
 
 	switch {
 	case IsNull(n) && path != "": // the zero value
-	case reflect.PointerTo(t).Implements(textType):
+	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
 		f.scalar(n, t, path)
 	case t.Kind() == reflect.Struct:
 		f.structure(n, t, path)

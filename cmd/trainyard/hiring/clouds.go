@@ -5,7 +5,6 @@
 package hiring
 
 import (
-	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -20,8 +19,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"go.yaml.in/yaml/v3"
 
 	"trainyard/internal/auth"
 	"trainyard/internal/clock"
@@ -39,6 +36,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/server"
 	"trainyard/internal/tenant"
+	"trainyard/internal/yamlfile"
 	"trainyard/internal/yardmaster"
 )
 
@@ -124,9 +122,7 @@ func ReadClouds(path string) (*Clouds, []fleet.Offer, error) {
 		return nil, nil, badClouds(path, "%v", err)
 	}
 	c := &Clouds{folder: filepath.Dir(path)}
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	if err := d.Decode(c); err != nil {
+	if err := yamlfile.Decode(text, c).Err(); err != nil {
 		return nil, nil, badClouds(path, "%v", err)
 	}
 	if len(c.Providers) == 0 {
