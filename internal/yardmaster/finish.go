@@ -17,15 +17,15 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 	switch {
 	case cause == job.CauseNone:
 		run.Reason = "it succeeded"
-	case run.why != "" && cause == job.CausePreempted:
-		run.Reason = run.why
+	case run.stopReason != "" && cause == job.CausePreempted:
+		run.Reason = run.stopReason
 	default:
 		run.Reason = rank.Describe(cause)
 	}
 	if !run.Started.IsZero() && r.running != nil && (cause == job.CauseNone || cause == job.CauseUserCode) {
 		y.past.Add(r.Owner, r.running.GPUs, y.now.Sub(run.Started))
 	}
-	course.Settle(y.now, &r.Job, &run.Run, r.running, cause, run.told)
+	course.Settle(y.now, &r.Job, &run.Run, r.running, cause, run.stopOrdered)
 	y.running.Remove(r.running)
 	r.running = nil
 	if y.cashier.Limited() {
@@ -34,7 +34,7 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 	}
 	y.changedRun(run)
 	delete(y.runs, run.ID)
-	y.timers.Drop(run.limit)
+	y.timers.Stop(run.timeout)
 	r.ExitCode = rank.ExitCode
 	y.event(Event{Kind: "run.ended", Actor: "node/" + string(rank.Node), Owner: r.Owner, Job: r.ID, Run: run.ID, Node: rank.Node,
 		To: string(cause), Reason: run.Reason})
@@ -83,7 +83,7 @@ func (y *Yard) next(r *jobRecord, run *runRecord, cause job.Cause, rank *job.Ran
 		y.must(y.moveJob(r, job.EventFail, theYard, reason))
 		return
 	}
-	y.again(r, h, cause, reason, run.planned && cause == job.CausePreempted)
+	y.retry(r, h, cause, reason, run.stoppedByPlan && cause == job.CausePreempted)
 }
 
 // ended does what is left to do when a job has reached its last state.
@@ -95,7 +95,7 @@ func (y *Yard) ended(r *jobRecord) {
 	y.cashier.Limits.Done(r.who())
 	y.settleNeeds(r)
 	if y.cfg.KeepFinal == 0 {
-		y.spent = append(y.spent, r.ID)
+		y.expired = append(y.expired, r.ID)
 		return
 	}
 	j := r.ID
@@ -117,12 +117,12 @@ func (y *Yard) settleNeeds(r *jobRecord) {
 				fmt.Sprintf("%s, which it needs, ended as %s", r.label(), strings.ToLower(string(r.Status())))))
 			continue
 		}
-		d.waits = slices.DeleteFunc(slices.Clone(d.waits), func(n id.Job) bool { return n == r.ID })
+		d.pendingNeeds = slices.DeleteFunc(slices.Clone(d.pendingNeeds), func(n id.Job) bool { return n == r.ID })
 		if !d.State.Waiting() {
 			continue
 		}
-		if d.Reason = "waits for its turn"; len(d.waits) > 0 {
-			d.Reason = waitsFor(d.waits)
+		if d.Reason = "waits for its turn"; len(d.pendingNeeds) > 0 {
+			d.Reason = waitsFor(d.pendingNeeds)
 		}
 		y.changedJob(d)
 		y.wake(d)

@@ -49,12 +49,12 @@ func (m Foresee) handle(y *Yard) (any, error) { //nolint:unparam // the form of 
 }
 
 // foreseen takes a forecast. When nodes will be free is worked out anew, and asked about
-// again, only if it has changed by something that could matter.
+// retry, only if it has changed by something that could matter.
 func (y *Yard) foreseen(r *jobRecord, f *job.Forecast) {
 	before := r.outlook.Forecast
 	r.outlook.Forecast = f
 	if r.item != nil && r.Epoch == 0 && r.item.Lasts == 0 && f.Informed() {
-		y.recast(r) // with how long it will take, once: that does not change while it waits
+		y.requeue(r) // with how long it will take, once: that does not change while it waits
 	}
 	if r.running == nil || r.run == nil || !moved(before, f) {
 		return

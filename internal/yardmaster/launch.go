@@ -36,7 +36,7 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 		y.use(r, &run.Ranks[i], 1)
 	}
 	y.people.Charge(y.now, r.Owner, r.Project, y.nodes.Weigh(&run.Run))
-	y.used(r, run)
+	y.recordDataUse(r, run)
 	y.changedRun(run)
 	if first, ok := y.nodes.Get(run.Ranks[0].Node); ok {
 		number, _ := run.Job.Number()
@@ -94,10 +94,10 @@ func (y *Yard) open(r *jobRecord, run *runRecord, rank int, addresses []string) 
 }
 
 // stop tells the ranks of a run that have not ended to stop. A run that was
-// told to stop gently may still be told to stop at once, never the other way.
+// recordProgress to stop gently may still be told to stop at once, never the other way.
 func (y *Yard) stop(run *runRecord, mode job.StopMode, why job.Cause) {
 	if run.Stop == job.StopNone {
-		run.StopFor, run.told = why, y.now
+		run.StopFor, run.stopOrdered = why, y.now
 	}
 	if r := y.jobs[run.Job]; r.running != nil {
 		r.running.Stopping = true

@@ -57,8 +57,8 @@ func (y *Yard) barred(r *jobRecord, gpus int) string {
 // setAside keeps a job out of the line until its owner may have more.
 func (y *Yard) setAside(r *jobRecord, why string) {
 	y.cashier.SetAside(r.who())
-	if r.aside != why {
-		r.aside, r.Reason = why, why
+	if r.overQuota != why {
+		r.overQuota, r.Reason = why, why
 		y.changedJob(r)
 		y.event(Event{Kind: "job.held", Actor: theYard, Owner: r.Owner, Job: r.ID, To: string(r.State), Reason: why})
 	}
@@ -66,11 +66,11 @@ func (y *Yard) setAside(r *jobRecord, why string) {
 
 // bringBack takes a job from those that are aside.
 func (y *Yard) bringBack(r *jobRecord) {
-	if r.aside == "" {
+	if r.overQuota == "" {
 		return
 	}
 	y.cashier.BringBack(r.who())
-	r.aside = ""
+	r.overQuota = ""
 }
 
 // letBack lets those back into the line whose limits allow it, in order of submission.

@@ -17,12 +17,12 @@ import (
 // to report before they are suspected: the yard was not listening.
 func (y *Yard) Load(now time.Time, s State) {
 	y.setNow(now)
-	y.ticked = y.now
+	y.lastTick = y.now
 	y.lastJob = s.LastJob
 	y.feed.Load(s.LastEvent)
 	y.data.Load(&s)
 	y.must(y.cashier.Load(s.Books))
-	y.hiring.Load(y.now, &s)
+	y.leases.Load(y.now, &s)
 	y.cashier.Watch(y.now)
 	y.people.Load(&s)
 	slices.SortFunc(s.Nodes, func(a, b fleet.Node) int { return strings.Compare(string(a.ID), string(b.ID)) })
@@ -54,7 +54,7 @@ func (y *Yard) Load(now time.Time, s State) {
 		y.loadJob(y.jobs[s.Jobs[i].ID], s.Needs, pipelines)
 	}
 	for _, n := range s.Nodes {
-		y.idle(n.ID)
+		y.checkIdle(n.ID)
 	}
 	y.round = true
 }
@@ -88,7 +88,7 @@ func (y *Yard) loadRun(run job.Run) {
 		}
 	}
 	if d := time.Duration(r.Spec.MaxDuration); d > 0 && !run.Started.IsZero() {
-		y.limit(run.ID, d)
+		y.setTimeout(run.ID, d)
 	}
 }
 
@@ -113,7 +113,7 @@ func (y *Yard) loadJob(r *jobRecord, needs map[id.Job]job.State, pipelines map[s
 			state = d.State
 		}
 		if state != job.Succeeded {
-			r.waits = append(r.waits, n)
+			r.pendingNeeds = append(r.pendingNeeds, n)
 			y.needed[n] = append(y.needed[n], r.ID)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"trainyard/internal/queue"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster/course"
-	"trainyard/internal/yardmaster/roster"
+	"trainyard/internal/yardmaster/nodes"
 )
 
 // WhyReport is why a job waits, with its place in the line.
@@ -41,9 +41,9 @@ func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 		return WhyReport{Why: place.Why{Blocker: place.BlockPaused, Sentence: r.Reason, Remedies: []string{"trainyard resume " + string(j)}}}, true
 	case !r.State.Waiting():
 		return WhyReport{}, false
-	case len(r.waits) > 0:
-		w := place.Why{Blocker: place.BlockNeeds, Sentence: waitsFor(r.waits)}
-		for _, n := range r.waits[:min(len(r.waits), 5)] {
+	case len(r.pendingNeeds) > 0:
+		w := place.Why{Blocker: place.BlockNeeds, Sentence: waitsFor(r.pendingNeeds)}
+		for _, n := range r.pendingNeeds[:min(len(r.pendingNeeds), 5)] {
 			if d, ok := y.jobs[n]; ok && d.State == job.Paused {
 				w.Remedies = append(w.Remedies, "trainyard resume "+string(n))
 			}
@@ -52,10 +52,10 @@ func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 	case r.NotBefore.After(y.now):
 		return WhyReport{Why: place.Why{Blocker: place.BlockBackoff, Sentence: r.Reason, Start: r.NotBefore}}, true
 	}
-	if r.aside != "" {
-		return WhyReport{Why: place.Why{Blocker: place.BlockLimit, Sentence: r.aside}}, true
+	if r.overQuota != "" {
+		return WhyReport{Why: place.Why{Blocker: place.BlockLimit, Sentence: r.overQuota}}, true
 	}
-	if s := y.hiring.Comes(j); s != "" {
+	if s := y.leases.Arriving(j); s != "" {
 		return WhyReport{Why: place.Why{Blocker: place.BlockHiring, Sentence: s}}, true
 	}
 	need := y.need(r)
@@ -98,7 +98,7 @@ func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
 		b.Cost = y.costOf(r)
 		if r.item != nil {
 			b.Waits = place.Explain(v, r.item.Shape.Need, r.item.Lasts, j, y.held).Sentence
-			if s := y.hiring.Comes(j); s != "" {
+			if s := y.leases.Arriving(j); s != "" {
 				b.Waits = s
 			}
 		}
@@ -157,7 +157,7 @@ type Preview struct {
 }
 
 // Preview says what would happen to a job of this owner if it were submitted now, or
-// why it would be refused. f is what is expected of it, nil if nothing is.
+// stopReason it would be refused. f is what is expected of it, nil if nothing is.
 func (y *Yard) Preview(now time.Time, owner id.User, s *job.Spec, f *job.Forecast) (Preview, error) {
 	y.setNow(now)
 	r := &jobRecord{Job: job.Job{ID: id.NewJob(y.lastJob + 1), Owner: owner, Project: id.Project(s.Project), Spec: s, State: job.Pending, Submitted: y.now, Since: y.now}}
@@ -231,7 +231,7 @@ func (y *Yard) NodeByName(name id.Node) (NodeInfo, error) {
 	return y.nodeInfo(n), nil
 }
 
-func (y *Yard) nodeInfo(n *roster.Node) NodeInfo {
+func (y *Yard) nodeInfo(n *nodes.Node) NodeInfo {
 	info := NodeInfo{Node: n.Node, Seen: n.Seen, Foreign: fleet.Indices(n.Foreign), Idle: n.Idle}
 	l := y.Lease(n.Lease)
 	if l != nil {
@@ -280,11 +280,11 @@ func (y *Yard) Usage(now time.Time, u id.User) float64 {
 
 // Offers returns what can be hired now, the cheapest first, and what is not asked for and why.
 func (y *Yard) Offers(now time.Time) ([]fleet.Offer, []hire.Closing) {
-	return slices.Clone(y.hiring.Market.Open(now)), y.hiring.Market.Closed(now)
+	return slices.Clone(y.leases.Market.Open(now)), y.leases.Market.Closed(now)
 }
 
 // Failing returns the providers that do not answer as they should, and why.
-func (y *Yard) Failing() map[string]string { return y.hiring.Failing() }
+func (y *Yard) Failing() map[string]string { return y.leases.Failing() }
 
 // Limits returns all limits, where everyone stands whom one binds, and where one user
 // stands, limited or not.

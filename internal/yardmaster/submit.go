@@ -96,7 +96,7 @@ func (m Submit) handle(y *Yard) (any, error) {
 		y.jobs[r.ID] = r
 		y.people.Count(r.Owner, 1)
 		y.cashier.Count(r.Spec.Budget, 1)
-		y.admit(r)
+		y.accept(r)
 		y.changedJob(r)
 		y.event(Event{Kind: "job.submitted", Actor: string(m.Owner), Owner: m.Owner, Job: r.ID, To: string(r.State), Reason: r.Reason})
 	}
@@ -135,14 +135,14 @@ func (y *Yard) replay(ids []id.Job, hash string) (any, error) {
 	return Submitted{Jobs: ids, Replay: true}, nil
 }
 
-// admit puts a job into the line, or leaves it to wait for the jobs it needs.
-func (y *Yard) admit(r *jobRecord) {
-	r.waits = r.Needs
+// accept puts a job into the line, or leaves it to wait for the jobs it needs.
+func (y *Yard) accept(r *jobRecord) {
+	r.pendingNeeds = r.Needs
 	for _, n := range r.Needs {
 		y.needed[n] = append(y.needed[n], r.ID)
 	}
-	if len(r.waits) > 0 {
-		r.Reason = waitsFor(r.waits)
+	if len(r.pendingNeeds) > 0 {
+		r.Reason = waitsFor(r.pendingNeeds)
 		return
 	}
 	r.Reason = "waits for its turn"

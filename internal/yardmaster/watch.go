@@ -25,7 +25,7 @@ func (y *Yard) watch(node id.Node, rep *RankReport) {
 	}
 	r := y.jobs[run.Job]
 	if rep.Progress != nil && rep.Rank == 0 {
-		y.told(r, run, rep.Progress, rep.State != job.RunEnded)
+		y.recordProgress(r, run, rep.Progress, rep.State != job.RunEnded)
 	}
 	switch rep.Take(k, y.now) {
 	case course.Nothing:
@@ -44,8 +44,8 @@ func (y *Yard) watch(node id.Node, rep *RankReport) {
 	}
 }
 
-// told takes what a program tells of itself.
-func (y *Yard) told(r *jobRecord, run *runRecord, p *job.Progress, works bool) {
+// recordProgress takes what a program tells of itself.
+func (y *Yard) recordProgress(r *jobRecord, run *runRecord, p *job.Progress, works bool) {
 	if r.running != nil && r.running.Told(y.now, run.Started, p, works, y.nodes.Of) {
 		y.hold(r, run)
 		y.round = true
@@ -63,7 +63,7 @@ func (y *Yard) started(r *jobRecord, run *runRecord) {
 		y.hold(r, run) // the expected end counts from the start
 	}
 	if d := time.Duration(r.Spec.MaxDuration); d > 0 {
-		y.limit(run.ID, d)
+		y.setTimeout(run.ID, d)
 	}
 	if r.Started.IsZero() {
 		r.Started = y.now
@@ -74,10 +74,10 @@ func (y *Yard) started(r *jobRecord, run *runRecord) {
 	}
 }
 
-// limit stops a run that lasts longer than it may.
-func (y *Yard) limit(runID id.Run, d time.Duration) {
+// setTimeout stops a run that lasts longer than it may.
+func (y *Yard) setTimeout(runID id.Run, d time.Duration) {
 	run := y.runs[runID]
-	run.limit = y.after(run.Started.Add(d), func() {
+	run.timeout = y.after(run.Started.Add(d), func() {
 		if run, ok := y.runs[runID]; ok && run.Stop == job.StopNone {
 			y.stop(run, job.StopTerm, job.CauseTimedOut)
 			y.event(Event{Kind: "run.timed_out", Actor: theYard, Owner: y.jobs[run.Job].Owner, Job: run.Job, Run: runID,
@@ -131,12 +131,12 @@ func (y *Yard) release(run *runRecord, k *job.Rank) {
 		n.Leave(run.ID, run.port)
 		if n.Lease != "" && len(n.Runs) == 0 {
 			n.Idle = y.now
-			y.idle(n.ID)
+			y.checkIdle(n.ID)
 		}
 	}
 	y.people.Charge(y.now, r.Owner, r.Project, -k.Weight)
 	y.freed = y.freed || len(y.promises) > 0
-	if !run.planned { // else the plan knew
+	if !run.stoppedByPlan { // else the plan knew
 		y.round = true
 	}
 }

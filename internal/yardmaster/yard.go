@@ -20,19 +20,19 @@ import (
 	"trainyard/internal/dataset"
 	"trainyard/internal/fleet"
 	"trainyard/internal/hire"
-	"trainyard/internal/hire/leases"
+	lifecycle "trainyard/internal/hire/leases"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
-	"trainyard/internal/yardmaster/agenda"
 	"trainyard/internal/yardmaster/batch"
 	"trainyard/internal/yardmaster/cashier"
 	"trainyard/internal/yardmaster/course"
 	"trainyard/internal/yardmaster/datasets"
-	"trainyard/internal/yardmaster/hiring"
+	"trainyard/internal/yardmaster/leases"
+	"trainyard/internal/yardmaster/nodes"
 	"trainyard/internal/yardmaster/people"
-	"trainyard/internal/yardmaster/roster"
+	"trainyard/internal/yardmaster/timers"
 )
 
 // Config is what an operator can set.
@@ -47,7 +47,7 @@ type Config struct {
 	LogLimit     int64         // bytes of output kept of each rank
 	Tariff       *fleet.Tariff // what nodes cost; nil if nobody told
 	Offers       []fleet.Offer // what can be hired
-	Hire         leases.Config
+	Hire         lifecycle.Config
 	Keep         hire.KeepConfig
 	Roads        dataset.Roads // by which data travels
 	Refuse       bool          // jobs that no node and no offer could ever run are refused
@@ -68,7 +68,7 @@ func Defaults(p place.Policy) Config {
 		KeepFinal:    10 * time.Minute,
 		MaxJobs:      200_000,
 		LogLimit:     1 << 30,
-		Hire:         leases.Defaults(),
+		Hire:         lifecycle.Defaults(),
 		Keep:         hire.KeepConfig{Idle: 5 * time.Minute, Margin: time.Minute},
 		Roads:        dataset.DefaultRoads(),
 	}
@@ -84,10 +84,10 @@ type Yard struct {
 	keys   map[submitKey][]id.Job
 	needed map[id.Job][]id.Job // waiting jobs by a job they need
 
-	nodes   *roster.Roster
+	nodes   *nodes.Nodes
 	people  *people.People
 	cashier *cashier.Cashier
-	hiring  *hiring.Hiring
+	leases  *leases.Leases
 	data    *datasets.Datasets
 	orders  *batch.Orders
 
@@ -96,11 +96,11 @@ type Yard struct {
 	running  course.Running     // jobs that hold nodes, by number
 	promises []*promise         // starts that wait for stops, by age
 	freed    bool               // something changed that a promise may wait for
-	asked    *agenda.Entry      // when the policy wants to be asked again
-	spent    []id.Job           // ended jobs to forget when they have been taken
+	asked    *timers.Timer      // when the policy wants to be asked again
+	expired  []id.Job           // ended jobs to forget when they have been taken
 	held     *place.Reservation // of the last round
-	timers   agenda.Agenda
-	ticked   time.Time // last tick
+	timers   timers.Timers
+	lastTick time.Time // last tick
 	round    bool      // something changed that may let a job start
 
 	lastJob     uint64
@@ -117,24 +117,24 @@ type submitKey struct {
 type jobRecord struct {
 	job.Job
 	batch.Mark
-	item    *queue.Item // in line, nil if not
-	entry   *queue.Item // the one with which it was last in line
-	waits   []id.Job    // of the jobs it needs, those that have not succeeded yet
-	run     *runRecord  // live run, nil if none
-	running *place.Running
-	promise *promise // seats that are kept for it, nil if none
-	aside   string   // the limit that keeps it out of the line, "" if none does
-	outlook *job.Outlook
+	item         *queue.Item // in line, nil if not
+	entry        *queue.Item // the one with which it was last in line
+	pendingNeeds []id.Job    // of the jobs it needs, those that have not succeeded yet
+	run          *runRecord  // live run, nil if none
+	running      *place.Running
+	promise      *promise // seats that are kept for it, nil if none
+	overQuota    string   // the limit that keeps it out of the line, "" if none does
+	outlook      *job.Outlook
 }
 
 type runRecord struct {
 	job.Run
 	batch.Mark
-	limit   *agenda.Entry // of its max_duration, nil if it has none
-	port    int           // on which rank 0 listens for the others
-	told    time.Time     // when it was told to stop
-	planned bool          // a plan stopped it
-	why     string        // and says why
+	timeout       *timers.Timer // of its max_duration, nil if it has none
+	port          int           // on which rank 0 listens for the others
+	stopOrdered   time.Time     // when it was told to stop
+	stoppedByPlan bool          // a plan stopped it
+	stopReason    string        // and says why
 }
 
 // New returns an empty yard.
@@ -150,11 +150,11 @@ func New(cfg Config) *Yard {
 	}
 	y.people = people.New(&y.feed)
 	y.data = datasets.New(cfg.Roads, &y.feed)
-	y.nodes = roster.New(roster.Patience{SuspectAfter: cfg.SuspectAfter, LostAfter: cfg.LostAfter}, &y.feed, &y.timers,
-		roster.Watcher{Changed: y.nodeChanged, Lost: y.lose})
+	y.nodes = nodes.New(nodes.Patience{SuspectAfter: cfg.SuspectAfter, LostAfter: cfg.LostAfter}, &y.feed, &y.timers,
+		nodes.Watcher{Changed: y.nodeChanged, Lost: y.lose})
 	y.cashier = cashier.New(cfg.Tariff, cfg.Unmetered, &y.feed, &y.timers,
 		cashier.Watcher{Charged: y.charged, Budgeted: y.budgeted, Spending: y.spending, Alert: y.alert, Looked: y.letBack})
-	y.hiring = hiring.New(cfg.Hire, cfg.Offers, y.cashier.Limits, &y.feed, &y.timers, y.nodes.Lately)
+	y.leases = leases.New(cfg.Hire, cfg.Offers, y.cashier.Limits, &y.feed, &y.timers, y.nodes.RecentlySeen)
 	return y
 }
 
@@ -169,7 +169,7 @@ type Message interface {
 func (y *Yard) Step(now time.Time, m Message) (any, error) {
 	y.setNow(now)
 	reply, err := m.handle(y)
-	if y.hiring.Pending() {
+	if y.leases.Pending() {
 		y.settleLeases()
 	}
 	if y.freed {
@@ -205,14 +205,14 @@ func (y *Yard) TakeInto(b *Batch) {
 	y.nodes.Take(b)
 	y.people.Take(b)
 	y.cashier.Take(b)
-	y.hiring.Take(b)
+	y.leases.Take(b)
 	y.data.Take(b)
 	y.orders.Take(b)
 	y.feed.Take(b)
-	for _, j := range y.spent {
+	for _, j := range y.expired {
 		y.forget(j)
 	}
-	y.spent = y.spent[:0]
+	y.expired = y.expired[:0]
 }
 
 func (y *Yard) changedJob(r *jobRecord) {

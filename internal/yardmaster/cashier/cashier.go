@@ -22,8 +22,8 @@ import (
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
 	"trainyard/internal/tenant"
-	"trainyard/internal/yardmaster/agenda"
 	"trainyard/internal/yardmaster/batch"
+	"trainyard/internal/yardmaster/timers"
 )
 
 // Account is on whose account a job runs, with what it may spend and has spent of that.
@@ -56,16 +56,16 @@ type Cashier struct {
 	watcher   Watcher
 	unmetered bool
 	feed      *batch.Feed
-	timers    *agenda.Agenda
+	timers    *timers.Timers
 	touched   map[id.Node]bool // whose meters have to be read
 	budgets   int              // live jobs with a budget of their own
 	aside     queue.Aside      // jobs that a limit keeps out of the line
-	look      *agenda.Entry
+	look      *timers.Timer
 	changed   []tenant.Limit
 }
 
 // New returns one with empty books. Unmetered, it reads no meters and watches no budgets.
-func New(t *fleet.Tariff, unmetered bool, feed *batch.Feed, timers *agenda.Agenda, w Watcher) *Cashier {
+func New(t *fleet.Tariff, unmetered bool, feed *batch.Feed, timers *timers.Timers, w Watcher) *Cashier {
 	return &Cashier{Books: books.New(t, w.Charged), watcher: w, unmetered: unmetered, feed: feed, timers: timers, touched: map[id.Node]bool{}}
 }
 

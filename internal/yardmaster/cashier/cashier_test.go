@@ -17,9 +17,9 @@ import (
 	"trainyard/internal/ledger"
 	"trainyard/internal/place"
 	"trainyard/internal/tenant"
-	"trainyard/internal/yardmaster/agenda"
 	"trainyard/internal/yardmaster/batch"
 	"trainyard/internal/yardmaster/cashier"
+	"trainyard/internal/yardmaster/timers"
 )
 
 var start = time.Date(2026, 3, 1, 8, 0, 20, 0, time.UTC)
@@ -29,7 +29,7 @@ type till struct {
 	*cashier.Cashier
 	now     time.Time
 	feed    batch.Feed
-	timers  agenda.Agenda
+	timers  timers.Timers
 	spends  *cashier.Account // the job that runs on a budget, nil if none does
 	hourly  float64
 	alerts  []string

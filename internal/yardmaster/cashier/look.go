@@ -19,7 +19,7 @@ func (c *Cashier) Watch(now time.Time) {
 	if c.unmetered {
 		return
 	}
-	c.timers.Drop(c.look)
+	c.timers.Stop(c.look)
 	c.look = c.timers.After(c.next(now), func(now time.Time) {
 		c.Roll(now)
 		if c.Limited() {

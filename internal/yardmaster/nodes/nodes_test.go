@@ -1,4 +1,4 @@
-package roster_test
+package nodes_test
 
 import (
 	"fmt"
@@ -13,27 +13,27 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
-	"trainyard/internal/yardmaster/agenda"
 	"trainyard/internal/yardmaster/batch"
-	"trainyard/internal/yardmaster/roster"
+	"trainyard/internal/yardmaster/nodes"
+	"trainyard/internal/yardmaster/timers"
 )
 
 var start = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
 
-// yard is a roster with a clock, and what it told.
+// yard is all nodes with a clock, and what it told.
 type yard struct {
-	*roster.Roster
+	*nodes.Nodes
 	now    time.Time
 	feed   batch.Feed
-	timers agenda.Agenda
+	timers timers.Timers
 	lost   []string
 }
 
 func newYard() *yard {
 	y := &yard{now: start}
-	y.Roster = roster.New(roster.Patience{SuspectAfter: 30 * time.Second, LostAfter: 5 * time.Minute}, &y.feed, &y.timers, roster.Watcher{
+	y.Nodes = nodes.New(nodes.Patience{SuspectAfter: 30 * time.Second, LostAfter: 5 * time.Minute}, &y.feed, &y.timers, nodes.Watcher{
 		Changed: func(id.Node) {},
-		Lost: func(n *roster.Node, silent job.Duration) {
+		Lost: func(n *nodes.Node, silent job.Duration) {
 			y.lost = append(y.lost, fmt.Sprintf("%s after %s", n.ID, silent))
 			y.Move(y.now, n, fleet.EventLose, batch.Yard, "given up")
 		},
@@ -49,7 +49,7 @@ func inventory(gpus int) fleet.Inventory {
 	return inv
 }
 
-func (y *yard) join(name id.Node, gpus int) *roster.Node {
+func (y *yard) join(name id.Node, gpus int) *nodes.Node {
 	return y.Join(y.now, fleet.Node{ID: name, Class: fleet.Local, Inventory: inventory(gpus)})
 }
 
@@ -86,7 +86,7 @@ func TestASilentNodeIsSuspectedAndThenGivenUp(t *testing.T) {
 	if room, _ := y.Rooms.Get("a"); n.State != fleet.Suspect || room.Open {
 		t.Fatalf("after 30 s it is %s, open %v", n.State, room.Open)
 	}
-	y.Hear(y.now, n, nil, nil)
+	y.Report(y.now, n, nil, nil)
 	if room, _ := y.Rooms.Get("a"); n.State != fleet.Ready || !room.Open {
 		t.Fatalf("when it is heard again it is %s, open %v", n.State, room.Open)
 	}
@@ -104,7 +104,7 @@ func TestAYardThatSleptSuspectsNobody(t *testing.T) {
 	y := newYard()
 	n := y.join("a", 1)
 	y.now = y.now.Add(time.Hour)
-	y.Slept(y.now)
+	y.ResetSilence(y.now)
 	y.pass(29 * time.Second)
 	if n.State != fleet.Ready || len(y.lost) > 0 {
 		t.Errorf("it is %s, given up %v", n.State, y.lost)
@@ -116,13 +116,13 @@ func TestNamesThatAreTakenGetANumber(t *testing.T) {
 	y := newYard()
 	long := "a234567890123456789012345678901234567890123456789012345678901234567890"[:id.MaxName]
 	for _, want := range []id.Node{"box", "box-2", "box-3"} {
-		if got := y.Free("box"); got != want {
+		if got := y.FreeName("box"); got != want {
 			t.Fatalf("the name is %s, want %s", got, want)
 		}
 		y.join(want, 0)
 	}
 	y.join(id.Node(long), 0)
-	if got := y.Free(long); len(got) != id.MaxName || !id.Name(string(got)) {
+	if got := y.FreeName(long); len(got) != id.MaxName || !id.Name(string(got)) {
 		t.Errorf("the name is %s", got)
 	}
 }
@@ -151,7 +151,7 @@ func TestAGPUThatBreaksAndIsWellAgainIsTold(t *testing.T) {
 		{"draws power", warm, nil, 2},
 		{"another GPU", inventory(3), []string{"node.inventory"}, 3},
 	} {
-		y.Hear(y.now, n, nil, &step.found)
+		y.Report(y.now, n, nil, &step.found)
 		if diff := cmp.Diff(step.told, y.told()); diff != "" || free() != step.free {
 			t.Errorf("%s: %d GPUs are free, want %d; told:\n%s", step.name, free(), step.free, diff)
 		}

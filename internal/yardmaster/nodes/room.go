@@ -1,4 +1,4 @@
-package roster
+package nodes
 
 import (
 	"slices"
@@ -11,9 +11,9 @@ import (
 )
 
 // Fits reports whether enough nodes could meet a need if they were empty.
-func (r *Roster) Fits(need fleet.Need) bool {
+func (r *Nodes) Fits(need fleet.Need) bool {
 	m, found := fleet.NewMatcher(need), 0
-	for _, n := range r.nodes {
+	for _, n := range r.byName {
 		if room, ok := r.Rooms.Get(n.ID); ok && n.State != fleet.Removed && m.Eligible(room) {
 			found++
 		}
@@ -22,7 +22,7 @@ func (r *Roster) Fits(need fleet.Need) bool {
 }
 
 // Vacant reports whether all seats of a start can be had at once.
-func (r *Roster) Vacant(s *place.Start) bool {
+func (r *Nodes) Vacant(s *place.Start) bool {
 	need := &s.Item.Shape.Need
 	for _, seat := range s.Seats {
 		room, ok := r.Rooms.Get(seat.Node)
@@ -49,7 +49,7 @@ func (r *Roster) Vacant(s *place.Start) bool {
 // Awaits reports whether the seats of a start, which are held for it, have been left by
 // all runs, and whether a job that may run at a place may ever have them. live tells
 // runs from starts that wait as well.
-func (r *Roster) Awaits(s *place.Start, at job.Place, live func(id.Run) bool) (ready, possible bool) {
+func (r *Nodes) Awaits(s *place.Start, at job.Place, live func(id.Run) bool) (ready, possible bool) {
 	ready = true
 	need := &s.Item.Shape.Need
 	for _, seat := range s.Seats {
@@ -57,15 +57,15 @@ func (r *Roster) Awaits(s *place.Start, at job.Place, live func(id.Run) bool) (r
 		if !ok || !room.Open || seat.GPUs&^room.Sound != 0 || !room.Node.Class.Allows(at) {
 			return false, false
 		}
-		if !left(room, &seat, need, live) {
+		if !vacated(room, &seat, need, live) {
 			ready = false
 		}
 	}
 	return ready, true
 }
 
-// left reports whether no run holds any more what a seat needs of a room.
-func left(room *fleet.Room, seat *place.Seat, need *fleet.Need, live func(id.Run) bool) bool {
+// vacated reports whether no run still holds what a seat needs.
+func vacated(room *fleet.Room, seat *place.Seat, need *fleet.Need, live func(id.Run) bool) bool {
 	part := 1 - seat.Share // of a GPU that is shared
 	cpus, memory := room.Node.Inventory.CPUs-need.CPUs, room.Node.Inventory.Memory-need.Memory
 	for i := range room.Holds {
@@ -87,24 +87,24 @@ func left(room *fleet.Room, seat *place.Seat, need *fleet.Need, live func(id.Run
 }
 
 // GPUMemory returns the memory of the smallest GPU that a rank has, 0 if it has none.
-func (r *Roster) GPUMemory(k *job.Rank) job.Bytes {
-	var least job.Bytes
+func (r *Nodes) GPUMemory(k *job.Rank) job.Bytes {
+	var smallest job.Bytes
 	for _, g := range r.gpus(k) {
-		if least == 0 || g.Memory < least {
-			least = g.Memory
+		if smallest == 0 || g.Memory < smallest {
+			smallest = g.Memory
 		}
 	}
-	return least
+	return smallest
 }
 
 // Fake reports whether a rank has GPUs that are declared, not real.
-func (r *Roster) Fake(k *job.Rank) bool {
+func (r *Nodes) Fake(k *job.Rank) bool {
 	return slices.ContainsFunc(r.gpus(k), func(g *fleet.GPU) bool { return g.Fake })
 }
 
 // gpus returns the GPUs of a rank.
-func (r *Roster) gpus(k *job.Rank) []*fleet.GPU {
-	n, ok := r.nodes[k.Node]
+func (r *Nodes) gpus(k *job.Rank) []*fleet.GPU {
+	n, ok := r.byName[k.Node]
 	if !ok {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (r *Roster) gpus(k *job.Rank) []*fleet.GPU {
 
 // Weigh returns what the ranks of a run that have not ended count for fair share, and
 // settles that where it is new: what a GPU is worth may change while they run.
-func (r *Roster) Weigh(run *job.Run) float64 {
+func (r *Nodes) Weigh(run *job.Run) float64 {
 	total := 0.0
 	for i := range run.Ranks {
 		k := &run.Ranks[i]
@@ -135,8 +135,8 @@ func (r *Roster) Weigh(run *job.Run) float64 {
 }
 
 // worth is what each GPU of a rank counts for fair share.
-func (r *Roster) worth(k *job.Rank) float64 {
-	n, ok := r.nodes[k.Node]
+func (r *Nodes) worth(k *job.Rank) float64 {
+	n, ok := r.byName[k.Node]
 	if !ok || len(k.GPUs) == 0 {
 		return 1
 	}

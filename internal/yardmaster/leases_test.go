@@ -40,9 +40,9 @@ func (gangHirer) Plan(v *place.View) place.Plan {
 	return plan
 }
 
-// hiringYard returns a yard whose job j1 waits for three nodes, for which leases l1 to l3
+// provisioningYard returns a yard whose job j1 waits for three nodes, for which leases l1 to l3
 // were written.
-func hiringYard(t *testing.T) *yard {
+func provisioningYard(t *testing.T) *yard {
 	t.Helper()
 	cfg := yardmaster.Defaults(gangHirer{})
 	cfg.Offers = []fleet.Offer{{Name: "p/small/north", Provider: "p", Type: "small", Region: "north", GPU: "NVIDIA L4", GPUs: 1, GPUMemory: 24 << 30, CPUs: 8000, Memory: 32 << 30, Hourly: 1e6}}
@@ -107,7 +107,7 @@ func TestOneOfAGangIsGivenBackByHand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			y := hiringYard(t)
+			y := provisioningYard(t)
 			tc.before(y)
 			y.ok(yardmaster.ReturnLease{Lease: "l1", By: "alice"})
 			y.check()
@@ -129,7 +129,7 @@ func TestOneOfAGangIsGivenBackByHand(t *testing.T) {
 
 func TestAGangIsHiredAnewAfterOneWasGivenBack(t *testing.T) {
 	t.Parallel()
-	y := hiringYard(t)
+	y := provisioningYard(t)
 	y.ok(yardmaster.ReturnLease{Lease: "l2", By: "alice"})
 	y.round()
 	if got, want := y.leases(), "l1 returning, l2 returning, l3 returning, l4 asked, l5 asked, l6 asked"; got != want {
@@ -197,8 +197,8 @@ func TestANodeThatFallsSilentAgainIsSuspectAgain(t *testing.T) {
 
 func TestAJobSaysWhichNodeIsBeingHiredForIt(t *testing.T) {
 	t.Parallel()
-	y := hiringYard(t)
-	want := "a node is being hired for it: p/small/north, lease l1 is asked"
+	y := provisioningYard(t)
+	want := "a node is being provisioned for it: p/small/north, lease l1 is asked"
 	w, waits := y.Why(y.now, "j1")
 	if !waits || w.Blocker != place.BlockHiring || w.Sentence != want {
 		t.Errorf("why it waits: %+v, want %q", w, want)

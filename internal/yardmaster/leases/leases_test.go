@@ -1,4 +1,4 @@
-package hiring_test
+package leases_test
 
 import (
 	"fmt"
@@ -10,24 +10,24 @@ import (
 
 	"trainyard/internal/admit"
 	"trainyard/internal/fleet"
-	"trainyard/internal/hire/leases"
+	lifecycle "trainyard/internal/hire/leases"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/tenant"
-	"trainyard/internal/yardmaster/agenda"
 	"trainyard/internal/yardmaster/batch"
-	"trainyard/internal/yardmaster/hiring"
+	"trainyard/internal/yardmaster/leases"
+	"trainyard/internal/yardmaster/timers"
 )
 
 var start = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
 
 // office is where nodes are hired, with a clock and what was told.
 type office struct {
-	*hiring.Hiring
+	*leases.Leases
 	now    time.Time
 	limits *admit.Books
 	feed   batch.Feed
-	timers agenda.Agenda
+	timers timers.Timers
 }
 
 func offer() fleet.Offer {
@@ -38,14 +38,14 @@ func offer() fleet.Offer {
 
 func newOffice() *office {
 	o := &office{now: start, limits: admit.New()}
-	o.Hiring = hiring.New(leases.Defaults(), []fleet.Offer{offer()}, o.limits, &o.feed, &o.timers, func(id.Node) bool { return true })
+	o.Leases = leases.New(lifecycle.Defaults(), []fleet.Offer{offer()}, o.limits, &o.feed, &o.timers, func(id.Node) bool { return true })
 	return o
 }
 
 func (o *office) hire(t *testing.T, j id.Job, count int) {
 	t.Helper()
-	w := leases.Wish{Offer: offer(), Count: count, Job: j, Owner: "ada", Reason: "it waits"}
-	if err := o.Hire(o.now, w, admit.Outlay{Money: 1, GPUHours: -1}); err != nil {
+	w := lifecycle.Wish{Offer: offer(), Count: count, Job: j, Owner: "ada", Reason: "it waits"}
+	if err := o.Provision(o.now, w, admit.Outlay{Money: 1, GPUHours: -1}); err != nil {
 		t.Fatalf("hire: %v", err)
 	}
 	o.settle()
@@ -103,16 +103,16 @@ func TestWhatAJobNoLongerWaitsForIsGivenBackUnlessItHasCome(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.settle()
-	if !o.Awaits("j1") || !strings.Contains(o.Comes("j1"), "lease l2 is booting") {
-		t.Errorf("it awaits %v: %q", o.Awaits("j1"), o.Comes("j1"))
+	if !o.Awaits("j1") || !strings.Contains(o.Arriving("j1"), "lease l2 is booting") {
+		t.Errorf("it awaits %v: %q", o.Awaits("j1"), o.Arriving("j1"))
 	}
-	o.Forgo(o.now, "j1")
+	o.Abandon(o.now, "j1")
 	o.settle()
 	if got := o.states(); got != "l1 active, l2 returning" {
 		t.Errorf("the leases are %s", got)
 	}
-	if o.Awaits("j1") || o.Comes("j1") != "" {
-		t.Errorf("it still awaits: %q", o.Comes("j1"))
+	if o.Awaits("j1") || o.Arriving("j1") != "" {
+		t.Errorf("it still awaits: %q", o.Arriving("j1"))
 	}
 }
 
@@ -149,7 +149,7 @@ func TestANodeThatHasJustComeIsLeftToItsJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.pass(2 * time.Minute)
-	if o.Early(o.now, l).IsZero() {
+	if o.KeepUntil(o.now, l).IsZero() {
 		t.Error("it may be asked whether it is of use while the other one is still to come")
 	}
 	o.grant("l2", "i-2")
@@ -157,11 +157,11 @@ func TestANodeThatHasJustComeIsLeftToItsJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.settle()
-	if !o.Early(o.now, l).IsZero() || o.Early(o.now, o.Of("l2")).IsZero() {
+	if !o.KeepUntil(o.now, l).IsZero() || o.KeepUntil(o.now, o.Of("l2")).IsZero() {
 		t.Error("the one that has just come is left alone, the other one not")
 	}
 	o.pass(time.Minute)
-	if !o.Early(o.now, o.Of("l2")).IsZero() {
+	if !o.KeepUntil(o.now, o.Of("l2")).IsZero() {
 		t.Error("it is still left alone after a minute")
 	}
 }
@@ -171,11 +171,11 @@ func TestLeasesOfAGangAreFellowsWhileItsJobWaits(t *testing.T) {
 	o := newOffice()
 	o.hire(t, "j1", 3)
 	o.hire(t, "j2", 1)
-	fellows := o.Fellows(o.Of("l2"))
+	fellows := o.GangOf(o.Of("l2"))
 	if len(fellows) != 2 || fellows[0].ID != "l1" || fellows[1].ID != "l3" {
 		t.Errorf("the fellows of l2 are %v", fellows)
 	}
-	if fellows = o.Fellows(o.Of("l4")); len(fellows) != 0 {
+	if fellows = o.GangOf(o.Of("l4")); len(fellows) != 0 {
 		t.Errorf("the fellows of l4 are %v", fellows)
 	}
 }

@@ -71,7 +71,7 @@ func (y *Yard) dequeue(r *jobRecord) {
 	}
 	y.line.Remove(r.item)
 	r.item = nil
-	y.hiring.Forgo(y.now, r.ID)
+	y.leases.Abandon(y.now, r.ID)
 	// The nodes kept for the first in line are free for others if it was this one.
 	if y.held != nil && y.held.Job == r.ID {
 		y.held = nil

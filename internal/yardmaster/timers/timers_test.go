@@ -1,4 +1,4 @@
-package agenda_test
+package timers_test
 
 import (
 	"slices"
@@ -7,21 +7,21 @@ import (
 
 	"pgregory.net/rapid"
 
-	"trainyard/internal/yardmaster/agenda"
+	"trainyard/internal/yardmaster/timers"
 )
 
 var start = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
 
-// TestWhatFallsDueComesInOrderOfTimeAndThenOfMaking compares an agenda with a list.
+// TestWhatFallsDueComesInOrderOfTimeAndThenOfMaking compares timers with a list.
 func TestWhatFallsDueComesInOrderOfTimeAndThenOfMaking(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		type due struct {
 			at     time.Time
 			number int
-			entry  *agenda.Entry
+			entry  *timers.Timer
 		}
-		var a agenda.Agenda
+		var a timers.Timers
 		var want []due
 		happened := -1
 		for number := range rapid.IntRange(0, 30).Draw(t, "entries") {
@@ -30,8 +30,8 @@ func TestWhatFallsDueComesInOrderOfTimeAndThenOfMaking(t *testing.T) {
 		}
 		for len(want) > 0 && rapid.Bool().Draw(t, "drop one") {
 			i := rapid.IntRange(0, len(want)-1).Draw(t, "which")
-			a.Drop(want[i].entry)
-			a.Drop(want[i].entry) // twice is no matter
+			a.Stop(want[i].entry)
+			a.Stop(want[i].entry) // twice is no matter
 			want = slices.Delete(want, i, i+1)
 		}
 		slices.SortStableFunc(want, func(x, z due) int { return x.at.Compare(z.at) })

@@ -1,10 +1,11 @@
-// Package roster is what the yard knows of its nodes: what they have, how they are,
-// what is on them and what is free, and for how long they have been silent.
+// Package nodes keeps the yard's nodes: their hardware, their state, what runs on them,
+// what is free, and how long they have been silent.
 //
-// A late report is not a death: a node that is silent is suspected first, and after a
-// bound the yardmaster is told to give it up. What becomes of its runs, and when a hired
-// node goes back, is decided there.
-package roster
+// It serves the steps place, launch and watch of a job's path. A late report is not a
+// failure: a silent node becomes suspect first, and only after a bound is the yardmaster
+// told that it is lost. What happens to its runs, and when an on-demand node is released,
+// is decided there and not here.
+package nodes
 
 import (
 	"maps"
@@ -16,22 +17,22 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/yardmaster/agenda"
 	"trainyard/internal/yardmaster/batch"
+	"trainyard/internal/yardmaster/timers"
 )
 
 // Node is a node with what need not be stored. What is stored, and what runs there, is
-// changed by methods alone; when a hired node was last of use is up to who hires.
+// changed by methods alone; Idle and IdleCheck belong to the yardmaster, which releases on-demand nodes.
 type Node struct {
 	fleet.Node
 	batch.Mark
-	Seen    time.Time      // last report, in this process
-	Heard   bool           // has reported, in this process
-	Foreign uint64         // GPUs used by others
-	Runs    map[id.Run]int // live runs and the rank that is here
-	Idle    time.Time      // nothing runs there since
-	Look    *agenda.Entry  // when to look whether a hired node is to be given back
-	ports   map[int]id.Run // on which rank 0 of some runs listens for the others
+	Seen      time.Time      // last report, in this process
+	Reported  bool           // has reported, in this process
+	Foreign   uint64         // GPUs used by others
+	Runs      map[id.Run]int // live runs and the rank that is here
+	Idle      time.Time      // nothing runs there since
+	IdleCheck *timers.Timer  // checks whether an on-demand node should be released
+	ports     map[int]id.Run // on which rank 0 of some runs listens for the others
 }
 
 // Patience is how long a node may be silent.
@@ -46,26 +47,26 @@ type Watcher struct {
 	Lost    func(n *Node, silent job.Duration) // it has been silent for too long
 }
 
-// Roster is all nodes. It is not safe for concurrent use.
-type Roster struct {
+// Nodes holds all nodes. It is not safe for concurrent use.
+type Nodes struct {
 	Rooms    *fleet.Table // what is free where, of nodes that were not removed
-	nodes    map[id.Node]*Node
+	byName   map[id.Node]*Node
 	patience Patience
 	watcher  Watcher
 	feed     *batch.Feed
-	timers   *agenda.Agenda
+	timers   *timers.Timers
 	changed  batch.Set[*Node]
 }
 
-// New returns an empty roster. What happens is told to the feed.
-func New(p Patience, feed *batch.Feed, timers *agenda.Agenda, w Watcher) *Roster {
-	return &Roster{Rooms: fleet.NewTable(), nodes: map[id.Node]*Node{}, patience: p, watcher: w, feed: feed, timers: timers}
+// New returns a yard without nodes. Events go to the feed.
+func New(p Patience, feed *batch.Feed, timers *timers.Timers, w Watcher) *Nodes {
+	return &Nodes{Rooms: fleet.NewTable(), byName: map[id.Node]*Node{}, patience: p, watcher: w, feed: feed, timers: timers}
 }
 
 // Load takes up a node that was stored. It gets the full time to report before it is
 // suspected: the yard was not listening.
-func (r *Roster) Load(now time.Time, n fleet.Node) {
-	r.nodes[n.ID] = &Node{Node: n, Seen: now, Idle: now, Runs: map[id.Run]int{}, ports: map[int]id.Run{}}
+func (r *Nodes) Load(now time.Time, n fleet.Node) {
+	r.byName[n.ID] = &Node{Node: n, Seen: now, Idle: now, Runs: map[id.Run]int{}, ports: map[int]id.Run{}}
 	if n.State != fleet.Removed {
 		r.Rooms.Put(&n, 0)
 		r.watch(n.ID, now.Add(r.patience.SuspectAfter))
@@ -73,19 +74,19 @@ func (r *Roster) Load(now time.Time, n fleet.Node) {
 }
 
 // Take moves what has changed into a batch.
-func (r *Roster) Take(b *batch.Batch) {
+func (r *Nodes) Take(b *batch.Batch) {
 	b.Nodes = batch.Take(&r.changed, b.Nodes, func(to *fleet.Node, n *Node) { *to = n.Node })
 }
 
 // Get returns a node, also one that was removed.
-func (r *Roster) Get(name id.Node) (*Node, bool) {
-	n, ok := r.nodes[name]
+func (r *Nodes) Get(name id.Node) (*Node, bool) {
+	n, ok := r.byName[name]
 	return n, ok
 }
 
 // Find returns a node that was not removed.
-func (r *Roster) Find(name id.Node) (*Node, error) {
-	n, ok := r.nodes[name]
+func (r *Nodes) Find(name id.Node) (*Node, error) {
+	n, ok := r.byName[name]
 	if !ok || n.State == fleet.Removed {
 		return nil, fault.New(fault.NotFound, "node_not_found", "there is no node %s", name)
 	}
@@ -93,40 +94,40 @@ func (r *Roster) Find(name id.Node) (*Node, error) {
 }
 
 // Of returns what is stored of a node, nil if there is none.
-func (r *Roster) Of(name id.Node) *fleet.Node {
-	if n, ok := r.nodes[name]; ok {
+func (r *Nodes) Of(name id.Node) *fleet.Node {
+	if n, ok := r.byName[name]; ok {
 		return &n.Node
 	}
 	return nil
 }
 
 // All lists the nodes by name, with those that were removed.
-func (r *Roster) All() []*Node {
-	list := make([]*Node, 0, len(r.nodes))
-	for _, name := range slices.Sorted(maps.Keys(r.nodes)) {
-		list = append(list, r.nodes[name])
+func (r *Nodes) All() []*Node {
+	list := make([]*Node, 0, len(r.byName))
+	for _, name := range slices.Sorted(maps.Keys(r.byName)) {
+		list = append(list, r.byName[name])
 	}
 	return list
 }
 
 // Len counts the nodes, with those that were removed.
-func (r *Roster) Len() int { return len(r.nodes) }
+func (r *Nodes) Len() int { return len(r.byName) }
 
 // Counts counts the nodes by state.
-func (r *Roster) Counts() map[fleet.State]int {
+func (r *Nodes) Counts() map[fleet.State]int {
 	counts := map[fleet.State]int{}
-	for _, n := range r.nodes {
+	for _, n := range r.byName {
 		counts[n.State]++
 	}
 	return counts
 }
 
-// Keyed returns the node of a machine that has this key, nil if there is none.
-func (r *Roster) Keyed(key string) *Node {
+// ByKey returns the node of the machine with this key, nil if there is none.
+func (r *Nodes) ByKey(key string) *Node {
 	if key == "" {
 		return nil
 	}
-	for _, n := range r.nodes {
+	for _, n := range r.byName {
 		if n.Key == key && n.State != fleet.Removed {
 			return n
 		}
@@ -134,11 +135,11 @@ func (r *Roster) Keyed(key string) *Node {
 	return nil
 }
 
-// Free returns the name that a machine gets that wishes for one: that, with a number if
-// it is taken.
-func (r *Roster) Free(wish string) id.Node {
+// FreeName returns the name for a machine that asks for one: that name, with a number
+// appended if it is taken.
+func (r *Nodes) FreeName(wish string) id.Node {
 	name := id.Node(wish)
-	for n := 2; r.nodes[name] != nil; n++ {
+	for n := 2; r.byName[name] != nil; n++ {
 		suffix := "-" + strconv.Itoa(n)
 		name = id.Node(wish[:min(len(wish), id.MaxName-len(suffix))] + suffix)
 	}
@@ -146,17 +147,17 @@ func (r *Roster) Free(wish string) id.Node {
 }
 
 // Join adds a node.
-func (r *Roster) Join(now time.Time, stored fleet.Node) *Node {
-	n := &Node{Node: stored, Seen: now, Heard: true, Idle: now, Runs: map[id.Run]int{}, ports: map[int]id.Run{}}
+func (r *Nodes) Join(now time.Time, stored fleet.Node) *Node {
+	n := &Node{Node: stored, Seen: now, Reported: true, Idle: now, Runs: map[id.Run]int{}, ports: map[int]id.Run{}}
 	n.State, n.Since, n.Joined, n.Reason = fleet.Ready, now, now, "joined"
-	r.nodes[n.ID] = n
+	r.byName[n.ID] = n
 	r.change(n)
 	r.watch(n.ID, now.Add(r.patience.SuspectAfter))
 	return n
 }
 
 // change enters a node among those that have changed, and what is free there.
-func (r *Roster) change(n *Node) {
+func (r *Nodes) change(n *Node) {
 	n.Seq++
 	r.changed.Add(n)
 	node := n.Node
@@ -165,7 +166,7 @@ func (r *Roster) change(n *Node) {
 }
 
 // Move applies an event to a node and writes it down.
-func (r *Roster) Move(now time.Time, n *Node, ev fleet.Event, actor, reason string) {
+func (r *Nodes) Move(now time.Time, n *Node, ev fleet.Event, actor, reason string) {
 	to, err := n.State.After(ev)
 	if err != nil {
 		r.feed.Bug(now, err)
@@ -180,8 +181,8 @@ func (r *Roster) Move(now time.Time, n *Node, ev fleet.Event, actor, reason stri
 	}
 }
 
-// Drain lets nothing new onto a node, or opens it again, because someone says so.
-func (r *Roster) Drain(now time.Time, n *Node, on bool, by id.User) {
+// Drain cordons a node, or uncordons it, on behalf of a user.
+func (r *Nodes) Drain(now time.Time, n *Node, on bool, by id.User) {
 	if n.Drained == on {
 		return
 	}
@@ -194,9 +195,9 @@ func (r *Roster) Drain(now time.Time, n *Node, on bool, by id.User) {
 	r.feed.Tell(now, batch.Event{Kind: kind, Actor: string(by), Node: n.ID, Reason: reason})
 }
 
-// Shut lets nothing new onto a node that is being given back, also if its agent is
-// heard again.
-func (r *Roster) Shut(now time.Time, n *Node, reason string) {
+// Cordon stops scheduling on a node that is being released, also if its agent reports
+// again.
+func (r *Nodes) Cordon(now time.Time, n *Node, reason string) {
 	if !n.Drained {
 		n.Drained, n.Since, n.Reason = true, now, reason
 		r.change(n)

@@ -15,7 +15,7 @@ type Granted struct {
 }
 
 func (m Granted) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
-	y.hiring.Granted(y.now, m.Lease, m.Provider, m.Machine)
+	y.leases.Granted(y.now, m.Lease, m.Provider, m.Machine)
 	return nil, nil
 }
 
@@ -27,7 +27,7 @@ type Refused struct {
 }
 
 func (m Refused) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
-	y.hiring.Refused(y.now, m.Lease, m.Code, m.Why)
+	y.leases.Refused(y.now, m.Lease, m.Code, m.Why)
 	y.round = true
 	return nil, nil
 }
@@ -39,7 +39,7 @@ type Unclear struct {
 }
 
 func (m Unclear) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
-	y.hiring.Unclear(y.now, m.Lease, m.Why)
+	y.leases.Unclear(y.now, m.Lease, m.Why)
 	return nil, nil
 }
 
@@ -47,7 +47,7 @@ func (m Unclear) handle(y *Yard) (any, error) { //nolint:unparam // the form of 
 type Accepted struct{ Lease id.Lease }
 
 func (m Accepted) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
-	y.hiring.Accepted(y.now, m.Lease)
+	y.leases.Accepted(y.now, m.Lease)
 	return nil, nil
 }
 
@@ -58,7 +58,7 @@ type MachineGone struct {
 }
 
 func (m MachineGone) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
-	y.hiring.Gone(y.now, m.Lease, m.Why)
+	y.leases.Gone(y.now, m.Lease, m.Why)
 	return nil, nil
 }
 
@@ -70,7 +70,7 @@ type Listed struct {
 }
 
 func (m Listed) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
-	y.hiring.Listed(y.now, m.Asked, m.Provider, m.Machines)
+	y.leases.Listed(y.now, m.Asked, m.Provider, m.Machines)
 	return nil, nil
 }
 
@@ -82,6 +82,6 @@ type ProviderFailed struct {
 }
 
 func (m ProviderFailed) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
-	y.hiring.Failed(y.now, m.Provider, m.Lease, m.Why)
+	y.leases.Failed(y.now, m.Provider, m.Lease, m.Why)
 	return nil, nil
 }

@@ -1,4 +1,4 @@
-package roster
+package nodes
 
 import (
 	"fmt"
@@ -12,10 +12,10 @@ import (
 	"trainyard/internal/yardmaster/batch"
 )
 
-// Hear takes note of a report of a node: that it lives, which of its GPUs others use,
-// and what it has if that changed.
-func (r *Roster) Hear(now time.Time, n *Node, foreign []int, found *fleet.Inventory) {
-	n.Seen, n.Heard = now, true
+// Report records a report of a node: that it is alive, which of its GPUs are used by
+// others, and its inventory if that changed.
+func (r *Nodes) Report(now time.Time, n *Node, foreign []int, found *fleet.Inventory) {
+	n.Seen, n.Reported = now, true
 	if n.State != fleet.Ready {
 		r.Move(now, n, fleet.EventReport, "node/"+string(n.ID), "its agent reports again")
 	}
@@ -24,13 +24,13 @@ func (r *Roster) Hear(now time.Time, n *Node, foreign []int, found *fleet.Invent
 		r.change(n)
 	}
 	if found != nil {
-		r.took(now, n, found)
+		r.setInventory(now, n, found)
 	}
 }
 
-// took writes down what a node's agent found, and tells of GPUs that broke or are
-// well again. What its GPUs draw changes often and is no news.
-func (r *Roster) took(now time.Time, n *Node, found *fleet.Inventory) {
+// setInventory records what a node's agent found, with an event for each GPU that broke or
+// recovered. The power draw of GPUs changes often and makes no event.
+func (r *Nodes) setInventory(now time.Time, n *Node, found *fleet.Inventory) {
 	old := n.Inventory
 	same := sameInventory(&old, found)
 	if same && slices.Equal(old.Draw, found.Draw) {
@@ -41,7 +41,7 @@ func (r *Roster) took(now time.Time, n *Node, found *fleet.Inventory) {
 	if same {
 		return
 	}
-	told := false
+	hasEvent := false
 	for i := range found.GPUs {
 		g := &found.GPUs[i]
 		e := batch.Event{Kind: "gpu.error", Actor: "node/" + string(n.ID), Node: n.ID, To: g.UUID, Reason: fmt.Sprintf("GPU %d is not used any more: %s", g.Index, g.Error)}
@@ -53,9 +53,9 @@ func (r *Roster) took(now time.Time, n *Node, found *fleet.Inventory) {
 			e.Kind, e.Reason = "gpu.well", fmt.Sprintf("GPU %d is used again, after: %s", g.Index, was.Error)
 		}
 		r.feed.Tell(now, e)
-		told = true
+		hasEvent = true
 	}
-	if !told {
+	if !hasEvent {
 		r.feed.Tell(now, batch.Event{Kind: "node.inventory", Actor: "node/" + string(n.ID), Node: n.ID, Reason: "its hardware or agent changed"})
 	}
 }
@@ -73,7 +73,7 @@ const EventReleased = "gpu.released"
 
 // Release tells that a GPU which its agent keeps out of use may be used again. It is
 // the agent that lets it go. The answer is the event.
-func (r *Roster) Release(now time.Time, name id.Node, gpu int, by id.User) (batch.Event, error) {
+func (r *Nodes) Release(now time.Time, name id.Node, gpu int, by id.User) (batch.Event, error) {
 	n, err := r.Find(name)
 	if err != nil {
 		return batch.Event{}, err
@@ -98,13 +98,13 @@ func round(d time.Duration) job.Duration {
 }
 
 // watch looks at a node when it could have been silent for too long.
-func (r *Roster) watch(name id.Node, at time.Time) {
+func (r *Nodes) watch(name id.Node, at time.Time) {
 	suspect, lost := r.patience.SuspectAfter, r.patience.LostAfter
 	if suspect == 0 {
 		return
 	}
 	r.timers.After(at, func(now time.Time) {
-		n, ok := r.nodes[name]
+		n, ok := r.byName[name]
 		if !ok || n.State == fleet.Removed {
 			return
 		}
@@ -128,16 +128,16 @@ func (r *Roster) watch(name id.Node, at time.Time) {
 	})
 }
 
-// Slept says that the yard itself did not listen until now. That nodes were not heard
-// meanwhile says nothing about them.
-func (r *Roster) Slept(now time.Time) {
-	for _, n := range r.nodes {
+// ResetSilence counts the silence of all nodes from now. It is for a yard that was asleep
+// itself: that it heard nothing meanwhile says nothing about the nodes.
+func (r *Nodes) ResetSilence(now time.Time) {
+	for _, n := range r.byName {
 		n.Seen = now
 	}
 }
 
-// Lately reports whether a node's agent has been heard lately.
-func (r *Roster) Lately(name id.Node) bool {
-	n, ok := r.nodes[name]
-	return ok && n.State == fleet.Ready && (n.Heard || r.patience.SuspectAfter == 0)
+// RecentlySeen reports whether a node's agent has reported recently.
+func (r *Nodes) RecentlySeen(name id.Node) bool {
+	n, ok := r.byName[name]
+	return ok && n.State == fleet.Ready && (n.Reported || r.patience.SuspectAfter == 0)
 }

@@ -6,15 +6,15 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/hire"
-	"trainyard/internal/hire/leases"
+	lifecycle "trainyard/internal/hire/leases"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/yardmaster/roster"
+	"trainyard/internal/yardmaster/nodes"
 )
 
 // Lease returns a lease that has not ended, nil if there is none.
-func (y *Yard) Lease(name id.Lease) *fleet.Lease { return y.hiring.Of(name) }
+func (y *Yard) Lease(name id.Lease) *fleet.Lease { return y.leases.Of(name) }
 
 // ReturnLease gives a hired node back. What runs there is stopped and starts again
 // elsewhere. A job that waits for it and for others hired with it has no use for those
@@ -25,33 +25,33 @@ type ReturnLease struct {
 }
 
 func (m ReturnLease) handle(y *Yard) (any, error) {
-	l, ok := y.hiring.Get(m.Lease)
+	l, ok := y.leases.Get(m.Lease)
 	if !ok {
-		return y.hiring.Return(y.now, m.Lease, "")
+		return y.leases.Return(y.now, m.Lease, "")
 	}
 	reason := "given back by " + string(m.By)
-	fellows := y.hiring.Fellows(l)
-	y.quit(l, reason)
+	fellows := y.leases.GangOf(l)
+	y.releaseLease(l, reason)
 	for _, o := range fellows {
-		y.quit(o, fmt.Sprintf("lease %s, without which it is of no use, was %s", l.ID, reason))
+		y.releaseLease(o, fmt.Sprintf("lease %s, without which it is of no use, was %s", l.ID, reason))
 	}
 	return *l, nil
 }
 
-// quit gives a lease back, when nothing runs on its node any more if it has one.
-func (y *Yard) quit(l *fleet.Lease, reason string) {
+// releaseLease gives a lease back, when nothing runs on its node any more if it has one.
+func (y *Yard) releaseLease(l *fleet.Lease, reason string) {
 	if n, joined := y.nodes.Get(l.Node); joined && l.State == fleet.LeaseActive {
 		y.vacate(n, reason)
 		return
 	}
-	y.hiring.GiveBack(y.now, l.ID, reason)
+	y.leases.Release(y.now, l.ID, reason)
 }
 
 // vacate gives a hired node back when nothing runs there any more.
-func (y *Yard) vacate(n *roster.Node, reason string) {
-	y.nodes.Shut(y.now, n, reason)
+func (y *Yard) vacate(n *nodes.Node, reason string) {
+	y.nodes.Cordon(y.now, n, reason)
 	if len(n.Runs) == 0 {
-		y.hiring.GiveBack(y.now, n.Lease, reason)
+		y.leases.Release(y.now, n.Lease, reason)
 		return
 	}
 	for _, run := range sortedKeys(n.Runs) {
@@ -59,19 +59,19 @@ func (y *Yard) vacate(n *roster.Node, reason string) {
 	}
 }
 
-// hires writes leases for what a plan wants to hire.
-func (y *Yard) hires(list []place.Hire) {
+// provisionAll writes leases for what a plan wants to hire.
+func (y *Yard) provisionAll(list []place.Hire) {
 	for i := range list {
-		if why := y.hire(&list[i]); why != "" {
+		if why := y.provision(&list[i]); why != "" {
 			y.event(Event{Kind: "plan.dropped", Actor: theYard, Job: list[i].Item.Job, Reason: why})
 		}
 	}
 }
 
-// hire writes leases for one job, or says why it does not.
-func (y *Yard) hire(h *place.Hire) (why string) {
+// provision writes leases for one job, or says why it does not.
+func (y *Yard) provision(h *place.Hire) (why string) {
 	r, ok := y.jobs[h.Item.Job]
-	offer, offered := y.hiring.Market.Offer(h.Offer)
+	offer, offered := y.leases.Market.Offer(h.Offer)
 	switch {
 	case !ok || r.item != h.Item:
 		return "the job no longer waits"
@@ -79,15 +79,15 @@ func (y *Yard) hire(h *place.Hire) (why string) {
 		return "nobody offers " + h.Offer
 	case h.Count < 1 || h.Reason == "":
 		return "the plan gives no count or no reason"
-	case y.hiring.Awaits(r.ID):
+	case y.leases.Awaits(r.ID):
 		return "nodes were hired for the job already"
 	}
 	a := r.account()
 	if why := y.cashier.MayHire(y.now, &a, h); why != "" {
 		return why
 	}
-	wish := leases.Wish{Offer: offer, Count: h.Count, Job: r.ID, Owner: r.Owner, Project: r.Project, Reason: h.Reason}
-	if err := y.hiring.Hire(y.now, wish, a.Outlay(h.Cost, -1)); err != nil {
+	wish := lifecycle.Wish{Offer: offer, Count: h.Count, Job: r.ID, Owner: r.Owner, Project: r.Project, Reason: h.Reason}
+	if err := y.leases.Provision(y.now, wish, a.Outlay(h.Cost, -1)); err != nil {
 		return err.Error()
 	}
 	return ""
@@ -96,23 +96,23 @@ func (y *Yard) hire(h *place.Hire) (why string) {
 // settleLeases passes on what has changed among the leases, and takes nodes out of the
 // yard whose machines are gone.
 func (y *Yard) settleLeases() {
-	gone, changed := y.hiring.Settle(y.now, func(l *fleet.Lease) {
+	gone, changed := y.leases.Settle(y.now, func(l *fleet.Lease) {
 		y.cashier.Lease(y.now, l)
 		if n, ok := y.nodes.Get(l.Node); ok && !l.Live() && n.State != fleet.Removed {
-			y.nodes.Shut(y.now, n, l.Reason)
+			y.nodes.Cordon(y.now, n, l.Reason)
 		}
 	})
 	for _, l := range gone {
 		if n, ok := y.nodes.Get(l.Node); ok && n.State != fleet.Removed {
-			y.loseHired(n, l)
+			y.loseMachine(n, l)
 		}
 	}
-	y.hiring.Watch(y.now)
+	y.leases.Watch(y.now)
 	y.round = y.round || changed
 }
 
-// loseHired takes a node out of the yard whose machine is gone.
-func (y *Yard) loseHired(n *roster.Node, l *fleet.Lease) {
+// loseMachine takes a node out of the yard whose machine is gone.
+func (y *Yard) loseMachine(n *nodes.Node, l *fleet.Lease) {
 	if n.State != fleet.Lost {
 		y.moveNode(n, fleet.EventGone, theYard, l.Reason)
 	}
@@ -120,8 +120,8 @@ func (y *Yard) loseHired(n *roster.Node, l *fleet.Lease) {
 	y.moveNode(n, fleet.EventRemove, theYard, l.Reason)
 }
 
-// idle looks whether a hired node on which nothing runs is to be given back.
-func (y *Yard) idle(name id.Node) {
+// checkIdle looks whether a hired node on which nothing runs is to be given back.
+func (y *Yard) checkIdle(name id.Node) {
 	n, ok := y.nodes.Get(name)
 	if !ok || n.Lease == "" || len(n.Runs) > 0 || n.State == fleet.Removed {
 		return
@@ -131,34 +131,34 @@ func (y *Yard) idle(name id.Node) {
 		return
 	}
 	if n.Drained {
-		y.hiring.GiveBack(y.now, l.ID, n.Reason)
+		y.leases.Release(y.now, l.ID, n.Reason)
 		return
 	}
-	if at := y.hiring.Early(y.now, l); !at.IsZero() {
-		y.lookAgain(n, at)
+	if at := y.leases.KeepUntil(y.now, l); !at.IsZero() {
+		y.recheckIdle(n, at)
 		return
 	}
-	for _, k := range hire.Keep(y.idlers(), y.now, y.cfg.Keep) {
+	for _, k := range hire.Keep(y.idleNodes(), y.now, y.cfg.Keep) {
 		switch {
 		case k.Lease != l.ID:
 		case k.Return:
 			y.vacate(n, k.Why)
 		case !k.Again.IsZero():
-			y.lookAgain(n, k.Again)
+			y.recheckIdle(n, k.Again)
 		}
 	}
 }
 
-// lookAgain looks at a time whether a hired node is to be given back.
-func (y *Yard) lookAgain(n *roster.Node, at time.Time) {
-	y.timers.Drop(n.Look)
-	n.Look = y.after(at, func() { y.idle(n.ID) })
+// recheckIdle looks at a time whether a hired node is to be given back.
+func (y *Yard) recheckIdle(n *nodes.Node, at time.Time) {
+	y.timers.Stop(n.IdleCheck)
+	n.IdleCheck = y.after(at, func() { y.checkIdle(n.ID) })
 }
 
-// idlers lists the hired nodes on which nothing runs.
-func (y *Yard) idlers() []hire.Idle {
+// idleNodes lists the hired nodes on which nothing runs.
+func (y *Yard) idleNodes() []hire.Idle {
 	var list []hire.Idle
-	for _, l := range y.hiring.Live() {
+	for _, l := range y.leases.Live() {
 		if n, ok := y.nodes.Get(l.Node); ok && l.State == fleet.LeaseActive && len(n.Runs) == 0 && !n.Drained {
 			list = append(list, hire.Idle{Lease: l, Since: n.Idle})
 		}
