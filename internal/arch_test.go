@@ -29,7 +29,7 @@ var layers = []struct {
 	{"words", true, []string{"internal/fault", "internal/clock", "internal/id", "internal/near"}},
 	{"nouns", true, []string{"internal/job", "internal/fleet", "internal/tenant", "internal/dataset", "internal/gpuspec", "internal/metric"}},
 	{"decisions", true, []string{
-		"internal/spec", "internal/admit", "internal/queue", "internal/place", "internal/place/*",
+		"internal/spec", "internal/quota", "internal/queue", "internal/place", "internal/place/*",
 		"internal/formula", "internal/books", "internal/forecast", "internal/forecast/*", "internal/relocate", "internal/hire", "internal/hire/*", "internal/share", "internal/ledger",
 	}},
 	{"yardmaster", true, []string{"internal/yardmaster", "internal/yardmaster/*"}},

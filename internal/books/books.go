@@ -11,11 +11,11 @@ import (
 	"slices"
 	"time"
 
-	"trainyard/internal/admit"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
+	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
 )
 
@@ -25,18 +25,18 @@ type Out struct {
 	Meters   []ledger.State // changed
 	Closed   []id.Node      // whose meters are no more
 	Savings  []ledger.Saving
-	Totals   []admit.Total
-	Told     []admit.Told
+	Usage    []quota.Usage
+	Notices  []quota.Notice
 }
 
 // Empty reports whether there is nothing.
 func (o *Out) Empty() bool {
-	return len(o.Postings)+len(o.Meters)+len(o.Closed)+len(o.Savings)+len(o.Totals)+len(o.Told) == 0
+	return len(o.Postings)+len(o.Meters)+len(o.Closed)+len(o.Savings)+len(o.Usage)+len(o.Notices) == 0
 }
 
 // Books keeps them. They are not safe for concurrent use.
 type Books struct {
-	Limits  *admit.Books
+	Quotas  *quota.Tracker
 	tariff  *fleet.Tariff
 	meters  map[id.Node]*ledger.Meter
 	booting map[id.Lease]id.Node // name under which a machine's meter runs until it joins
@@ -49,15 +49,15 @@ type Books struct {
 
 // New returns empty books. charged is told of each posting that someone pays for.
 func New(t *fleet.Tariff, charged func(*ledger.Posting)) *Books {
-	return &Books{Limits: admit.New(), tariff: t, meters: map[id.Node]*ledger.Meter{}, booting: map[id.Lease]id.Node{}, dirty: map[id.Node]bool{}, charged: charged}
+	return &Books{Quotas: quota.New(), tariff: t, meters: map[id.Node]*ledger.Meter{}, booting: map[id.Lease]id.Node{}, dirty: map[id.Node]bool{}, charged: charged}
 }
 
 // Stored is what the store kept of the books.
 type Stored struct {
 	Meters      []ledger.State
-	Limits      []tenant.Limit
-	Totals      []admit.Total
-	Told        []admit.Told
+	Quotas      []tenant.Quota
+	Usage       []quota.Usage
+	Notices     []quota.Notice
 	LastPosting uint64
 	LastSaving  uint64
 }
@@ -75,15 +75,15 @@ func (b *Books) Load(s Stored) error {
 			b.booting[state.Lease] = state.Node
 		}
 	}
-	for _, l := range s.Limits {
+	for _, l := range s.Quotas {
 		if l.Removed {
 			continue
 		}
-		if err := b.Limits.Put(l); err != nil {
+		if err := b.Quotas.Put(l); err != nil {
 			return err
 		}
 	}
-	return b.Limits.Load(s.Totals, s.Told)
+	return b.Quotas.Load(s.Usage, s.Notices)
 }
 
 // bootName is what a machine is called in the books until it has joined.
@@ -157,7 +157,7 @@ func (b *Books) posted(n id.Node, from int, before time.Time) {
 		if p.Account != ledger.Use {
 			used = 0 // hired for them, and not used
 		}
-		b.Limits.SpendOver(p.From, p.To, admit.Who{Owner: p.Owner, Project: p.Project, Job: p.Job}, float64(used)/1000, p.Cost().Dollars())
+		b.Quotas.Spend(p.From, p.To, quota.Payer{Owner: p.Owner, Project: p.Project, Job: p.Job}, float64(used)/1000, p.Cost().Dollars())
 		b.charged(p)
 	}
 }
@@ -223,7 +223,7 @@ func (b *Books) Take() Out {
 		}
 	}
 	clear(b.dirty)
-	b.out.Totals, b.out.Told = b.Limits.Changed()
+	b.out.Usage, b.out.Notices = b.Quotas.Changed()
 	o := b.out
 	b.out = Out{}
 	return o

@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"trainyard/internal/admit"
 	"trainyard/internal/books"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
+	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
 )
 
@@ -88,7 +88,7 @@ func TestBooksGoOnAfterARestartAsIfNothingHadHappened(t *testing.T) {
 	history := func(restart bool) []ledger.Posting {
 		var all []ledger.Posting
 		b := books.New(nil, func(*ledger.Posting) {})
-		if err := b.Limits.Put(tenant.Limit{Subject: tenant.Subject{User: "ann"}, Money: 2_000_000, Period: tenant.Day, At: tenant.LimitAsk}); err != nil {
+		if err := b.Quotas.Put(tenant.Quota{Subject: tenant.Subject{User: "ann"}, Budget: 2_000_000, Period: tenant.Day, OnExceeded: tenant.ExceededAsk}); err != nil {
 			t.Fatal(err)
 		}
 		steps := []func(){
@@ -99,7 +99,7 @@ func TestBooksGoOnAfterARestartAsIfNothingHadHappened(t *testing.T) {
 			func() { l := lease(fleet.LeaseEnded); l.Ended = after(80); b.Lease(after(80), l) },
 		}
 		kept := map[id.Node]ledger.State{}
-		totals := map[string]admit.Total{}
+		totals := map[string]quota.Usage{}
 		var last uint64
 		for _, step := range steps {
 			step()
@@ -111,7 +111,7 @@ func TestBooksGoOnAfterARestartAsIfNothingHadHappened(t *testing.T) {
 			for _, m := range out.Meters {
 				kept[m.Node] = m
 			}
-			for _, total := range out.Totals {
+			for _, total := range out.Usage {
 				totals[total.Subject.String()+string(total.Period)] = total
 			}
 			if len(out.Postings) > 0 {
@@ -120,19 +120,19 @@ func TestBooksGoOnAfterARestartAsIfNothingHadHappened(t *testing.T) {
 			if !restart {
 				continue
 			}
-			s := books.Stored{Limits: b.Limits.Limits(), LastPosting: last}
+			s := books.Stored{Quotas: b.Quotas.Quotas(), LastPosting: last}
 			for _, m := range kept {
 				s.Meters = append(s.Meters, m)
 			}
 			for _, total := range totals {
-				s.Totals = append(s.Totals, total)
+				s.Usage = append(s.Usage, total)
 			}
 			b = books.New(nil, func(*ledger.Posting) {})
 			if err := b.Load(s); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if a := b.Limits.Allow(after(80), admit.Who{Owner: "ann"}, 0, 0); a.Hold == "" {
+		if a := b.Quotas.Allow(after(80), quota.Payer{Owner: "ann"}, 0, 0); a.Hold == "" {
 			t.Error("ann has spent $8 of $2 and may go on")
 		}
 		return all

@@ -1,12 +1,12 @@
 package yardmaster
 
 import (
-	"trainyard/internal/admit"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
 	"trainyard/internal/place"
+	"trainyard/internal/quota"
 	"trainyard/internal/yardmaster/cashier"
 	"trainyard/internal/yardmaster/course"
 )
@@ -39,10 +39,12 @@ func (y *Yard) charged(p *ledger.Posting) {
 }
 
 // who is on whose account a job runs.
-func (r *jobRecord) who() admit.Who { return admit.Who{Owner: r.Owner, Project: r.Project, Job: r.ID} }
+func (r *jobRecord) who() quota.Payer {
+	return quota.Payer{Owner: r.Owner, Project: r.Project, Job: r.ID}
+}
 
 func (r *jobRecord) account() cashier.Account {
-	return cashier.Account{Who: r.who(), Budget: r.Spec.Budget, Spent: r.Cost - r.Paid}
+	return cashier.Account{Payer: r.who(), Budget: r.Spec.Budget, Spent: r.Cost - r.Paid}
 }
 
 // use tells the books of what a rank holds, or with a minus sign no longer holds.
@@ -54,13 +56,13 @@ func (y *Yard) use(r *jobRecord, k *job.Rank, sign float64) {
 	if sign > 0 {
 		k.Hourly = y.cashier.Rate(n, k, y.Lease(n.Lease))
 	}
-	y.cashier.Limits.Use(y.now, r.who(), n.Class, sign*k.Whole(), sign*k.Hourly)
+	y.cashier.Quotas.Use(y.now, r.who(), n.Class, sign*k.Whole(), sign*k.Hourly)
 }
 
 // commit tells the books what a job is expected to spend from now on.
 func (y *Yard) commit(r *jobRecord) {
 	if r.State.Final() {
-		y.cashier.Limits.Done(r.who())
+		y.cashier.Quotas.Done(r.who())
 		return
 	}
 	money, gpuHours := -1.0, -1.0
@@ -74,7 +76,7 @@ func (y *Yard) commit(r *jobRecord) {
 		}
 	}
 	a := r.account()
-	y.cashier.Limits.Commit(a.Who, a.Outlay(money, gpuHours))
+	y.cashier.Quotas.Commit(a.Payer, a.Outlay(money, gpuHours))
 }
 
 // spending visits the jobs that run on a budget of their own.

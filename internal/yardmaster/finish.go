@@ -92,7 +92,7 @@ func (y *Yard) ended(r *jobRecord) {
 	y.dequeue(r)
 	y.people.Count(r.Owner, -1)
 	y.cashier.Count(r.Spec.Budget, -1)
-	y.cashier.Limits.Done(r.who())
+	y.cashier.Quotas.Done(r.who())
 	y.settleNeeds(r)
 	if y.cfg.KeepFinal == 0 {
 		y.expired = append(y.expired, r.ID)

@@ -4,22 +4,22 @@ import (
 	"math/bits"
 	"slices"
 
-	"trainyard/internal/admit"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
+	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
 )
 
-// PutLimit sets, changes or removes what a user or project may have. The answer is the limit.
-type PutLimit struct {
-	Limit tenant.Limit
+// PutQuota sets, changes or removes what a user or project may have. The answer is the limit.
+type PutQuota struct {
+	Quota tenant.Quota
 	By    string
 }
 
-func (m PutLimit) handle(y *Yard) (any, error) {
-	l, err := y.cashier.Put(y.now, m.Limit, m.By)
+func (m PutQuota) handle(y *Yard) (any, error) {
+	l, err := y.cashier.Put(y.now, m.Quota, m.By)
 	if err != nil {
 		return nil, err
 	}
@@ -91,13 +91,13 @@ func (y *Yard) letBack() {
 }
 
 // alert tells people that a limit is near, reached or free again, and does what it asks for.
-func (y *Yard) alert(a *admit.Alert) {
+func (y *Yard) alert(a *quota.Alert) {
 	e := Event{Kind: "budget." + string(a.Kind), Actor: theYard, Owner: a.Subject.User, Job: a.Job, Reason: a.Sentence}
 	if r, ok := y.jobs[a.Job]; ok {
 		e.Owner = r.Owner
 	}
 	y.event(e)
-	if a.Kind != admit.UsedUp || a.Action != tenant.LimitStop && a.Action != tenant.LimitDowngrade {
+	if a.Kind != quota.UsedUp || a.Action != tenant.ExceededStop && a.Action != tenant.ExceededDowngrade {
 		return
 	}
 	for _, rn := range slices.Clone(y.running) {
@@ -108,7 +108,7 @@ func (y *Yard) alert(a *admit.Alert) {
 			y.stop(r.run, job.StopTerm, job.CausePreempted)
 			continue
 		}
-		if mine && !rn.Stopping && (a.Action == tenant.LimitStop || y.rents(rn)) {
+		if mine && !rn.Stopping && (a.Action == tenant.ExceededStop || y.rents(rn)) {
 			y.stopPlanned(r, &place.Stop{Running: rn, Reason: a.Sentence})
 			y.round = true
 		}

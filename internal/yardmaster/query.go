@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"trainyard/internal/admit"
 	"trainyard/internal/books"
 	"trainyard/internal/dataset"
 	"trainyard/internal/fleet"
@@ -15,6 +14,7 @@ import (
 	"trainyard/internal/ledger"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
+	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster/course"
 	"trainyard/internal/yardmaster/nodes"
@@ -286,11 +286,11 @@ func (y *Yard) Offers(now time.Time) ([]fleet.Offer, []hire.Closing) {
 // Failing returns the providers that do not answer as they should, and why.
 func (y *Yard) Failing() map[string]string { return y.leases.Failing() }
 
-// Limits returns all limits, where everyone stands whom one binds, and where one user
+// Quotas returns all limits, where everyone stands whom one binds, and where one user
 // stands, limited or not.
-func (y *Yard) Limits(now time.Time, u id.User) (limits []tenant.Limit, bound []admit.Standing, own admit.Standing) {
-	b := y.cashier.Limits
-	return b.Limits(), b.Forecast(now), b.Standing(now, tenant.Subject{User: u})
+func (y *Yard) Quotas(now time.Time, u id.User) (limits []tenant.Quota, bound []quota.Status, own quota.Status) {
+	b := y.cashier.Quotas
+	return b.Quotas(), b.Statuses(now), b.Status(now, tenant.Subject{User: u})
 }
 
 // Datasets returns all datasets by name.

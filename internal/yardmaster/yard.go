@@ -154,7 +154,7 @@ func New(cfg Config) *Yard {
 		nodes.Watcher{Changed: y.nodeChanged, Lost: y.lose})
 	y.cashier = cashier.New(cfg.Tariff, cfg.Unmetered, &y.feed, &y.timers,
 		cashier.Watcher{Charged: y.charged, Budgeted: y.budgeted, Spending: y.spending, Alert: y.alert, Looked: y.letBack})
-	y.leases = leases.New(cfg.Hire, cfg.Offers, y.cashier.Limits, &y.feed, &y.timers, y.nodes.RecentlySeen)
+	y.leases = leases.New(cfg.Hire, cfg.Offers, y.cashier.Quotas, &y.feed, &y.timers, y.nodes.RecentlySeen)
 	return y
 }
 

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"trainyard/internal/admit"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
+	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -27,7 +27,7 @@ type record struct {
 	orders    map[string]yardmaster.Order
 	leases    map[id.Lease]fleet.Lease
 	meters    map[id.Node]ledger.State
-	totals    map[string]admit.Total
+	totals    map[string]quota.Usage
 	postings  []ledger.Posting
 	events    map[string]int
 	lastJob   uint64
@@ -41,7 +41,7 @@ type record struct {
 func newRecord() *record {
 	return &record{
 		jobs: map[id.Job]job.Job{}, runs: map[id.Run]job.Run{}, nodes: map[id.Node]fleet.Node{}, users: map[id.User]tenant.User{}, tokens: map[id.Token]tenant.Token{},
-		orders: map[string]yardmaster.Order{}, leases: map[id.Lease]fleet.Lease{}, meters: map[id.Node]ledger.State{}, totals: map[string]admit.Total{},
+		orders: map[string]yardmaster.Order{}, leases: map[id.Lease]fleet.Lease{}, meters: map[id.Node]ledger.State{}, totals: map[string]quota.Usage{},
 		events: map[string]int{}, lasts: map[id.Job]time.Duration{},
 	}
 }
@@ -100,7 +100,7 @@ func (s *record) book(b *yardmaster.Batch) {
 	for _, m := range b.Books.Meters {
 		s.meters[m.Node] = m
 	}
-	for _, t := range b.Books.Totals {
+	for _, t := range b.Books.Usage {
 		s.totals[fmt.Sprint(t.Subject, t.Period, t.Begin)] = t
 	}
 	s.postings = append(s.postings, b.Books.Postings...)
@@ -129,7 +129,7 @@ func (s *record) load() (yardmaster.State, error) {
 		}
 	}
 	state.Books.Meters = slices.Collect(maps.Values(s.meters))
-	state.Books.Totals = slices.Collect(maps.Values(s.totals))
+	state.Books.Usage = slices.Collect(maps.Values(s.totals))
 	if n := len(s.postings); n > 0 {
 		state.Books.LastPosting = s.postings[n-1].Seq
 	}

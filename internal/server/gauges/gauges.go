@@ -94,7 +94,7 @@ func (b *Board) Load(s *yardmaster.State) {
 	for i := range s.Books.Meters {
 		b.meter(&s.Books.Meters[i])
 	}
-	b.budgets.take(s.Books.Limits, s.Books.Totals, s.Books.Told)
+	b.budgets.take(s.Books.Quotas, s.Books.Usage, s.Books.Notices)
 }
 
 // Take takes a batch that is committed. The loop calls it, so it is brief.
@@ -154,7 +154,7 @@ func (b *Board) books(batch *yardmaster.Batch) {
 		s.add(out.Savings[i].Money)
 		b.saved[out.Savings[i].Kind] = s
 	}
-	b.budgets.take(batch.Limits, out.Totals, out.Told)
+	b.budgets.take(batch.Quotas, out.Usage, out.Notices)
 }
 
 // event counts something that happened.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"trainyard/internal/admit"
+	"trainyard/internal/quota"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -293,7 +293,7 @@ func (f *figures) showBudgets(s *still, tell teller) {
 			over = 1
 		}
 		tell(f.over, over, subject, measure, period)
-		if b.measure == admit.Money {
+		if b.measure == quota.Money {
 			tell(f.used, b.used, subject, period)
 			tell(f.limit, b.limit, subject, period)
 		}

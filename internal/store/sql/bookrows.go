@@ -100,10 +100,10 @@ type record struct {
 // The kinds of records.
 const (
 	datasetKind = "dataset"
-	limitKind   = "limit"
+	quotaKind   = "quota"
 	meterKind   = "meter"
-	totalKind   = "total"
-	toldKind    = "told"
+	usageKind   = "usage"
+	noticeKind  = "notice"
 	shareKind   = "share"
 )
 

@@ -104,12 +104,12 @@ func closesMeters(h *harness) {
 
 func forgetsTold(h *harness) {
 	b := sampleBooks()
-	s := h.with(&yardmaster.Batch{Books: books.Out{Told: b.Told}})
-	t := b.Told[0]
+	s := h.with(&yardmaster.Batch{Books: books.Out{Notices: b.Notices}})
+	t := b.Notices[0]
 	t.Near, t.UsedUp, t.Forecast, t.Held = false, false, false, false
-	b.Told[0] = t
-	h.must(s.Commit(h.context(), &yardmaster.Batch{Books: books.Out{Told: b.Told}}))
-	h.same("told", len(h.load(s, time.Time{}).Books.Told), 0)
+	b.Notices[0] = t
+	h.must(s.Commit(h.context(), &yardmaster.Batch{Books: books.Out{Notices: b.Notices}}))
+	h.same("told", len(h.load(s, time.Time{}).Books.Notices), 0)
 }
 
 func findsSavings(h *harness) {

@@ -5,12 +5,12 @@ import (
 	"reflect"
 	"time"
 
-	"trainyard/internal/admit"
 	"trainyard/internal/books"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
+	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -160,7 +160,7 @@ func sampleBooks() books.Out {
 	saving.At = dayOne
 	return books.Out{
 		Postings: []ledger.Posting{samplePosting(1)}, Meters: []ledger.State{full[ledger.State](1)}, Savings: []ledger.Saving{saving},
-		Totals: []admit.Total{full[admit.Total](1)}, Told: []admit.Told{full[admit.Told](1)},
+		Usage: []quota.Usage{full[quota.Usage](1)}, Notices: []quota.Notice{full[quota.Notice](1)},
 	}
 }
 

@@ -30,7 +30,7 @@ type Batch struct {
 	Users    []tenant.User
 	Tokens   []tenant.Token
 	Leases   []fleet.Lease
-	Limits   []tenant.Limit
+	Quotas   []tenant.Quota
 	Datasets []dataset.Dataset
 	Uses     []dataset.Use
 	Shares   []queue.Share
@@ -43,7 +43,7 @@ type Batch struct {
 // Empty reports whether there is nothing to commit.
 func (b *Batch) Empty() bool {
 	return len(b.Jobs)+len(b.Runs)+len(b.Nodes)+len(b.Users)+len(b.Tokens)+len(b.Events)+len(b.Orders)+len(b.Closed)+
-		len(b.Leases)+len(b.Limits)+len(b.Datasets)+len(b.Uses)+len(b.Shares) == 0 && b.Books.Empty()
+		len(b.Leases)+len(b.Quotas)+len(b.Datasets)+len(b.Uses)+len(b.Shares) == 0 && b.Books.Empty()
 }
 
 // Event is one entry of the feed: the audit log, the live feed and the history

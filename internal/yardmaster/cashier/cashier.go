@@ -12,7 +12,6 @@ import (
 	"slices"
 	"time"
 
-	"trainyard/internal/admit"
 	"trainyard/internal/books"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
@@ -21,6 +20,7 @@ import (
 	"trainyard/internal/ledger"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
+	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster/batch"
 	"trainyard/internal/yardmaster/timers"
@@ -28,14 +28,14 @@ import (
 
 // Account is on whose account a job runs, with what it may spend and has spent of that.
 type Account struct {
-	admit.Who
+	quota.Payer
 	Budget job.Money // its own, 0 if it has none
 	Spent  float64
 }
 
 // Outlay is what the account is expected to pay from now on; -1 where that is not known.
-func (a *Account) Outlay(money, gpuHours float64) admit.Outlay {
-	return admit.Outlay{Money: money, GPUHours: gpuHours, Budget: a.Budget, Spent: a.Spent}
+func (a *Account) Outlay(money, gpuHours float64) quota.Commitment {
+	return quota.Commitment{RemainingCost: money, RemainingGPUHours: gpuHours, Budget: a.Budget, CostSoFar: a.Spent}
 }
 
 // left is what it has left of its own budget.
@@ -46,7 +46,7 @@ type Watcher struct {
 	Charged  func(*ledger.Posting)                        // something was posted to a job
 	Budgeted func(id.Job) bool                            // whether a job has a budget of its own
 	Spending func(visit func(a *Account, hourly float64)) // each job that runs on a budget, and what it costs in an hour
-	Alert    func(*admit.Alert)                           // a limit is near, reached or free again
+	Alert    func(*quota.Alert)                           // a limit is near, reached or free again
 	Looked   func()                                       // those who were kept out of the line may be let back
 }
 
@@ -61,7 +61,7 @@ type Cashier struct {
 	budgets   int              // live jobs with a budget of their own
 	aside     queue.Aside      // jobs that a limit keeps out of the line
 	look      *timers.Timer
-	changed   []tenant.Limit
+	changed   []tenant.Quota
 }
 
 // New returns one with empty books. Unmetered, it reads no meters and watches no budgets.
@@ -71,13 +71,13 @@ func New(t *fleet.Tariff, unmetered bool, feed *batch.Feed, timers *timers.Timer
 
 // Take moves what has changed into a batch.
 func (c *Cashier) Take(b *batch.Batch) {
-	b.Limits, c.changed = c.changed, nil
+	b.Quotas, c.changed = c.changed, nil
 	b.Books = c.Books.Take()
 }
 
 // Put sets, changes or removes what a user or project may have.
-func (c *Cashier) Put(now time.Time, l tenant.Limit, by string) (tenant.Limit, error) {
-	if old, ok := c.Limits.Own(l.Subject); ok {
+func (c *Cashier) Put(now time.Time, l tenant.Quota, by string) (tenant.Quota, error) {
+	if old, ok := c.Quotas.Own(l.Subject); ok {
 		l.Seq = old.Seq
 	} else if l.Removed {
 		return l, fault.New(fault.NotFound, "limit_not_found", "there is no limit for %s", l.Subject)
@@ -85,9 +85,9 @@ func (c *Cashier) Put(now time.Time, l tenant.Limit, by string) (tenant.Limit, e
 	l.Seq++
 	words := "limit of " + l.Subject.String() + " set by " + by
 	if l.Removed {
-		c.Limits.Remove(l.Subject)
+		c.Quotas.Remove(l.Subject)
 		words = "limit of " + l.Subject.String() + " removed by " + by
-	} else if err := c.Limits.Put(l); err != nil {
+	} else if err := c.Quotas.Put(l); err != nil {
 		return l, err
 	}
 	c.changed = append(c.changed, l)
@@ -128,15 +128,15 @@ func (c *Cashier) Count(budget job.Money, jobs int) {
 }
 
 // Limited reports whether anyone is limited, or a job that has not ended has a budget.
-func (c *Cashier) Limited() bool { return c.Limits.Any() || c.budgets > 0 || c.aside.Len() > 0 }
+func (c *Cashier) Limited() bool { return c.Quotas.Any() || c.budgets > 0 || c.aside.Len() > 0 }
 
 // Allowance tells what a job may still take.
 func (c *Cashier) Allowance(now time.Time, a *Account) tenant.Allowance {
-	return c.Limits.Allow(now, a.Who, a.Budget, a.Spent)
+	return c.Quotas.Allow(now, a.Payer, a.Budget, a.Spent)
 }
 
 // Borrows reports whether who owns a job, or its project, has more GPUs than their limit.
-func (c *Cashier) Borrows(w admit.Who) bool { return c.Limits.Any() && c.Limits.Borrowed(w) > 0 }
+func (c *Cashier) Borrows(w quota.Payer) bool { return c.Quotas.Any() && c.Quotas.Borrowed(w) > 0 }
 
 // Barred says which limit keeps a job from having so many GPUs now, "" if none does.
 func (c *Cashier) Barred(now time.Time, a *Account, gpus int) string {

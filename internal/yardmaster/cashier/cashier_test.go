@@ -9,13 +9,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"trainyard/internal/admit"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
 	"trainyard/internal/place"
+	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster/batch"
 	"trainyard/internal/yardmaster/cashier"
@@ -46,17 +46,17 @@ func newTill(unmetered bool) *till {
 				visit(c.spends, c.hourly)
 			}
 		},
-		Alert:  func(a *admit.Alert) { c.alerts = append(c.alerts, string(a.Kind)+" "+a.Subject.String()) },
+		Alert:  func(a *quota.Alert) { c.alerts = append(c.alerts, string(a.Kind)+" "+a.Subject.String()) },
 		Looked: func() { c.lookups++ },
 	})
 	return c
 }
 
 func ada(j id.Job) *cashier.Account {
-	return &cashier.Account{Who: admit.Who{Owner: "ada", Project: "vision", Job: j}}
+	return &cashier.Account{Payer: quota.Payer{Owner: "ada", Project: "vision", Job: j}}
 }
 
-func (c *till) limit(t *testing.T, l tenant.Limit) {
+func (c *till) limit(t *testing.T, l tenant.Quota) {
 	t.Helper()
 	if l.Subject == (tenant.Subject{}) {
 		l.Subject = tenant.Subject{User: "ada"}
@@ -69,19 +69,19 @@ func (c *till) limit(t *testing.T, l tenant.Limit) {
 func TestALimitIsNumberedAndToldEachTime(t *testing.T) {
 	t.Parallel()
 	c := newTill(false)
-	gone := tenant.Limit{Subject: tenant.Subject{User: "ada"}, Removed: true}
+	gone := tenant.Quota{Subject: tenant.Subject{User: "ada"}, Removed: true}
 	var f *fault.Error
 	if _, err := c.Put(c.now, gone, "root"); !errors.As(err, &f) || f.Code != "limit_not_found" {
 		t.Errorf("removed what is not there: %v", err)
 	}
-	c.limit(t, tenant.Limit{GPUs: 2})
-	c.limit(t, tenant.Limit{GPUs: 4})
+	c.limit(t, tenant.Quota{GPUs: 2})
+	c.limit(t, tenant.Quota{GPUs: 4})
 	c.limit(t, gone)
 	var b batch.Batch
 	c.Take(&b)
 	c.feed.Take(&b)
 	var got []string
-	for i, l := range b.Limits {
+	for i, l := range b.Quotas {
 		got = append(got, fmt.Sprintf("%d: %g GPUs, %s", l.Seq, float64(l.GPUs), b.Events[i].Reason))
 	}
 	want := []string{"1: 2 GPUs, limit of user/ada set by root", "2: 4 GPUs, limit of user/ada set by root", "3: 0 GPUs, limit of user/ada removed by root"}
@@ -96,8 +96,8 @@ func TestWhatALimitForbids(t *testing.T) {
 	if why := c.Barred(c.now, ada("j1"), 100); why != "" {
 		t.Errorf("nobody is limited, and yet: %s", why)
 	}
-	c.limit(t, tenant.Limit{GPUs: 2, Nodes: 1})
-	c.Limits.Use(c.now, ada("j1").Who, fleet.Local, 1, 0)
+	c.limit(t, tenant.Quota{GPUs: 2, Nodes: 1})
+	c.Quotas.Use(c.now, ada("j1").Payer, fleet.Local, 1, 0)
 	for _, x := range []struct {
 		name, why, want string
 	}{
@@ -120,7 +120,7 @@ func TestWhatALimitForbids(t *testing.T) {
 func TestJobsAreLetBackInOrderUntilOneHasToStay(t *testing.T) {
 	t.Parallel()
 	c := newTill(false)
-	for _, w := range []admit.Who{{Owner: "bob", Job: "j4"}, {Owner: "ada", Job: "j3"}, {Owner: "ada", Job: "j1"}, {Owner: "ada", Job: "j2"}} {
+	for _, w := range []quota.Payer{{Owner: "bob", Job: "j4"}, {Owner: "ada", Job: "j3"}, {Owner: "ada", Job: "j1"}, {Owner: "ada", Job: "j2"}} {
 		c.SetAside(w)
 	}
 	if !c.Limited() {
@@ -136,7 +136,7 @@ func TestJobsAreLetBackInOrderUntilOneHasToStay(t *testing.T) {
 		if j == "j4" {
 			owner = "bob"
 		}
-		c.BringBack(admit.Who{Owner: owner, Job: j})
+		c.BringBack(quota.Payer{Owner: owner, Job: j})
 		return true
 	})
 	if diff := cmp.Diff([]id.Job{"j1", "j2", "j4"}, asked); diff != "" {
@@ -178,8 +178,8 @@ func TestBudgetsAreLookedAtEachMinuteAndWhenOneIsUsedUp(t *testing.T) {
 func TestALimitThatIsUsedUpIsTold(t *testing.T) {
 	t.Parallel()
 	c := newTill(false)
-	c.limit(t, tenant.Limit{Money: 10_000_000, Period: tenant.Month})
-	c.Limits.Spend(c.now, ada("j1").Who, 0, 10)
+	c.limit(t, tenant.Quota{Budget: 10_000_000, Period: tenant.Month})
+	c.Quotas.Spend(c.now, c.now, ada("j1").Payer, 0, 10)
 	c.Watch(c.now)
 	at := c.timers.Next()
 	due, ok := c.timers.Due(at)
@@ -187,7 +187,7 @@ func TestALimitThatIsUsedUpIsTold(t *testing.T) {
 		t.Fatal("nothing fell due")
 	}
 	due(at)
-	if diff := cmp.Diff([]string{string(admit.UsedUp) + " user/ada"}, c.alerts); diff != "" {
+	if diff := cmp.Diff([]string{string(quota.UsedUp) + " user/ada"}, c.alerts); diff != "" {
 		t.Errorf("alerts:\n%s", diff)
 	}
 }

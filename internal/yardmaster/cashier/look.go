@@ -3,11 +3,11 @@ package cashier
 import (
 	"time"
 
-	"trainyard/internal/admit"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
 	"trainyard/internal/queue"
+	"trainyard/internal/quota"
 )
 
 // every is how often budgets are looked at.
@@ -24,7 +24,7 @@ func (c *Cashier) Watch(now time.Time) {
 		c.Roll(now)
 		if c.Limited() {
 			c.Settle(now, c.watched)
-			for _, a := range c.Limits.Alerts(now) {
+			for _, a := range c.Quotas.Alerts(now) {
 				c.watcher.Alert(&a)
 			}
 			c.watcher.Looked()
@@ -45,10 +45,10 @@ func (c *Cashier) next(now time.Time) time.Time {
 			next = at
 		}
 	}
-	for _, s := range c.Limits.Forecast(now) {
-		for _, course := range []admit.Course{s.Money, s.GPUHours} {
-			if course.UsedUp.After(now) {
-				sooner(course.UsedUp)
+	for _, s := range c.Quotas.Statuses(now) {
+		for _, course := range []quota.Projection{s.Cost, s.GPUHours} {
+			if course.Exhausted.After(now) {
+				sooner(course.Exhausted)
 			}
 		}
 	}
@@ -62,29 +62,29 @@ func (c *Cashier) next(now time.Time) time.Time {
 
 // watched reports whether someone who holds a node, or for whom it was hired, has a limit.
 func (c *Cashier) watched(s *ledger.State) bool {
-	limited := func(w admit.Who, j id.Job) bool { return c.watcher.Budgeted(j) || c.Limits.Binds(w) }
-	if limited(admit.Who{Owner: s.Owner, Project: s.Project}, s.Job) {
+	limited := func(w quota.Payer, j id.Job) bool { return c.watcher.Budgeted(j) || c.Quotas.Binds(w) }
+	if limited(quota.Payer{Owner: s.Owner, Project: s.Project}, s.Job) {
 		return true
 	}
 	for i := range s.Holders {
 		h := &s.Holders[i]
-		if limited(admit.Who{Owner: h.Owner, Project: h.Project}, h.Job) {
+		if limited(quota.Payer{Owner: h.Owner, Project: h.Project}, h.Job) {
 			return true
 		}
 	}
 	return false
 }
 
-func purse(w admit.Who) queue.Purse { return queue.Purse{User: w.Owner, Project: w.Project} }
+func purse(w quota.Payer) queue.Purse { return queue.Purse{User: w.Owner, Project: w.Project} }
 
 // SetAside keeps a job out of the line.
-func (c *Cashier) SetAside(w admit.Who) {
+func (c *Cashier) SetAside(w quota.Payer) {
 	number, _ := w.Job.Number()
 	c.aside.Put(purse(w), number)
 }
 
 // BringBack takes a job from those that are aside.
-func (c *Cashier) BringBack(w admit.Who) {
+func (c *Cashier) BringBack(w quota.Payer) {
 	number, _ := w.Job.Number()
 	c.aside.Remove(purse(w), number)
 }

@@ -14,11 +14,11 @@ import (
 	"slices"
 	"time"
 
-	"trainyard/internal/admit"
 	"trainyard/internal/fleet"
 	"trainyard/internal/hire"
 	lifecycle "trainyard/internal/hire/leases"
 	"trainyard/internal/id"
+	"trainyard/internal/quota"
 	"trainyard/internal/yardmaster/batch"
 	"trainyard/internal/yardmaster/timers"
 )
@@ -29,7 +29,7 @@ type Leases struct {
 	Market *hire.Market
 
 	sweepInterval time.Duration
-	quotas        *admit.Books
+	quotas        *quota.Tracker
 	recentlySeen  func(id.Node) bool
 	feed          *batch.Feed
 	timers        *timers.Timers
@@ -42,7 +42,7 @@ type Leases struct {
 
 // New returns a yard without leases. recentlySeen reports whether a node's agent has
 // reported recently: only then its lease is renewed.
-func New(cfg lifecycle.Config, offers []fleet.Offer, limits *admit.Books, feed *batch.Feed, timers *timers.Timers, heard func(id.Node) bool) *Leases {
+func New(cfg lifecycle.Config, offers []fleet.Offer, limits *quota.Tracker, feed *batch.Feed, timers *timers.Timers, heard func(id.Node) bool) *Leases {
 	return &Leases{
 		Leases: lifecycle.New(cfg), Market: hire.NewMarket(offers), sweepInterval: cfg.Every(), quotas: limits, recentlySeen: heard, feed: feed, timers: timers,
 		byJob: map[id.Job][]id.Lease{}, pendingHourly: map[id.Lease]float64{}, outages: map[string]*outage{},
@@ -96,16 +96,16 @@ func arriving(l *fleet.Lease) bool {
 }
 
 // payer returns who pays for a lease.
-func payer(l *fleet.Lease) admit.Who { return admit.Who{Owner: l.Owner, Project: l.Project} }
+func payer(l *fleet.Lease) quota.Payer { return quota.Payer{Owner: l.Owner, Project: l.Project} }
 
 // Provision creates the leases of a request for a queued job and commits their expected
 // cost, so that nobody else spends that money.
-func (h *Leases) Provision(now time.Time, w lifecycle.Wish, o admit.Outlay) error {
+func (h *Leases) Provision(now time.Time, w lifecycle.Wish, o quota.Commitment) error {
 	created, err := h.Leases.Hire(now, w)
 	if err != nil {
 		return err
 	}
-	who := admit.Who{Owner: w.Owner, Project: w.Project, Job: w.Job}
+	who := quota.Payer{Owner: w.Owner, Project: w.Project, Job: w.Job}
 	for _, l := range created {
 		h.byJob[w.Job] = append(h.byJob[w.Job], l.ID)
 		h.quotas.Nodes(now, payer(l), 1)
@@ -219,7 +219,7 @@ func (h *Leases) Settle(now time.Time, changed func(*fleet.Lease)) (gone []*flee
 func (h *Leases) dropPending(now time.Time, l *fleet.Lease) {
 	if hourly, ok := h.pendingHourly[l.ID]; ok {
 		delete(h.pendingHourly, l.ID)
-		h.quotas.Use(now, admit.Who{Owner: l.Owner, Project: l.Project, Job: l.Job}, fleet.OnDemand, 0, -hourly)
+		h.quotas.Use(now, quota.Payer{Owner: l.Owner, Project: l.Project, Job: l.Job}, fleet.OnDemand, 0, -hourly)
 	}
 }
 

@@ -8,11 +8,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"trainyard/internal/admit"
 	"trainyard/internal/fleet"
 	lifecycle "trainyard/internal/hire/leases"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster/batch"
 	"trainyard/internal/yardmaster/leases"
@@ -25,7 +25,7 @@ var start = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
 type office struct {
 	*leases.Leases
 	now    time.Time
-	limits *admit.Books
+	limits *quota.Tracker
 	feed   batch.Feed
 	timers timers.Timers
 }
@@ -37,7 +37,7 @@ func offer() fleet.Offer {
 }
 
 func newOffice() *office {
-	o := &office{now: start, limits: admit.New()}
+	o := &office{now: start, limits: quota.New()}
 	o.Leases = leases.New(lifecycle.Defaults(), []fleet.Offer{offer()}, o.limits, &o.feed, &o.timers, func(id.Node) bool { return true })
 	return o
 }
@@ -45,7 +45,7 @@ func newOffice() *office {
 func (o *office) hire(t *testing.T, j id.Job, count int) {
 	t.Helper()
 	w := lifecycle.Wish{Offer: offer(), Count: count, Job: j, Owner: "ada", Reason: "it waits"}
-	if err := o.Provision(o.now, w, admit.Outlay{Money: 1, GPUHours: -1}); err != nil {
+	if err := o.Provision(o.now, w, quota.Commitment{RemainingCost: 1, RemainingGPUHours: -1}); err != nil {
 		t.Fatalf("hire: %v", err)
 	}
 	o.settle()
@@ -84,7 +84,7 @@ func (o *office) told() []string {
 
 // owes says what ada pays in an hour and how many nodes she has, as the limits know.
 func (o *office) owes() string {
-	s := o.limits.Standing(o.now, tenant.Subject{User: "ada"})
+	s := o.limits.Status(o.now, tenant.Subject{User: "ada"})
 	return fmt.Sprintf("$%g for %d nodes", s.Hourly, s.Nodes)
 }
 
