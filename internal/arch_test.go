@@ -30,7 +30,7 @@ var layers = []struct {
 	{"nouns", true, []string{"internal/job", "internal/fleet", "internal/tenant", "internal/dataset", "internal/gpuspec", "internal/metric"}},
 	{"decisions", true, []string{
 		"internal/spec", "internal/quota", "internal/queue", "internal/place", "internal/place/*",
-		"internal/formula", "internal/books", "internal/forecast", "internal/forecast/*", "internal/relocate", "internal/hire", "internal/hire/*", "internal/share", "internal/ledger",
+		"internal/formula", "internal/forecast", "internal/forecast/*", "internal/relocate", "internal/hire", "internal/hire/*", "internal/share", "internal/ledger",
 	}},
 	{"yardmaster", true, []string{"internal/yardmaster", "internal/yardmaster/*"}},
 	{"ports and adapters", false, []string{

@@ -13,7 +13,7 @@ import (
 // TestCheckFindsWhatIsWrong spoils books that balance in every way it can think of.
 func TestCheckFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	m := ledger.New(newNode("n", fleet.Reserved, 2), tariff(), nil, monday)
+	m := ledger.NewMeter(newNode("n", fleet.Reserved, 2), tariff(), nil, monday)
 	end := monday.Add(time.Hour)
 	var books []ledger.Posting
 	books = m.Set(books, monday.Add(10*time.Minute), ledger.Status{Rest: ledger.Idle}, []ledger.Holder{gpus(1, "ann", 1)})

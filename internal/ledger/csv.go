@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // amountColumns are the columns in which amounts are written.
@@ -80,23 +79,6 @@ func (r *SavingsReport) WriteCSV(w io.Writer) error {
 	out.row(append(head, "decisions", "saved_usd", "saved_seconds"))
 	for _, row := range r.Rows {
 		out.row(slices.Concat(row.Keys, []string{strconv.Itoa(row.Count), row.Money.String(), row.Time.String()}))
-	}
-	return out.end()
-}
-
-// WritePostings writes postings one a line, as they are.
-func WritePostings(w io.Writer, postings []Posting) error {
-	out := newTable(w)
-	out.row(append([]string{
-		"seq", "from", "to", "node", "class", "gpu", "lease", "offer", "account", "researcher", "project", "job", "run", "gpus",
-	}, amountColumns...))
-	for i := range postings {
-		p := &postings[i]
-		out.row(append([]string{
-			strconv.FormatUint(p.Seq, 10), p.From.Format(time.RFC3339Nano), p.To.Format(time.RFC3339Nano),
-			string(p.Node), string(p.Class), p.GPU, string(p.Lease), p.Offer, string(p.Account),
-			string(p.Owner), string(p.Project), string(p.Job), string(p.Run), decimal(p.GPUs, 3),
-		}, p.columns()...))
 	}
 	return out.end()
 }

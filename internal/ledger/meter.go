@@ -48,10 +48,10 @@ type State struct {
 	Closed  bool        `json:"closed,omitempty"`
 }
 
-// New returns the meter of a node that nothing holds. It counts from now: when a node
+// NewMeter returns the meter of a node that nothing holds. It counts from now: when a node
 // joined, or when a provider gave the machine of the lease. Until that joins, the node is
 // the one of its offer. The tariff may be nil, and so may the lease.
-func New(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease, now time.Time) *Meter {
+func NewMeter(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease, now time.Time) *Meter {
 	m := &Meter{s: State{Opened: grid(now), Since: grid(now), Status: StatusOf(n, 0, l)}}
 	m.describe(n, l)
 	m.s.Rates, m.priced = ratesOf(n, t, l), pricedBy(n, t, l)
@@ -59,8 +59,8 @@ func New(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease, now time.Time) *Meter {
 	return m
 }
 
-// Load returns the meter of a stored state.
-func Load(s State) (*Meter, error) {
+// LoadMeter returns the meter of a stored state.
+func LoadMeter(s State) (*Meter, error) {
 	if s.Node == "" || s.Since.Before(s.Opened) || !slices.Contains(Accounts(), s.Status.Rest) || !s.Carry.sound() || !s.Rates.sound() {
 		return nil, fault.New(fault.Internal, "meter_state", "the stored state of the meter of node %q is none", s.Node).
 			WithRemedy("restore the store from a copy, or remove the node and let it join again")

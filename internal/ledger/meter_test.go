@@ -133,7 +133,7 @@ func TestANodeIsSharedOutByItsSeats(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := ledger.New(tc.node, tariff(), nil, monday)
+			m := ledger.NewMeter(tc.node, tariff(), nil, monday)
 			if early := m.Set(nil, monday, tc.status, tc.holders); len(early) > 0 {
 				t.Errorf("posted before anything passed: %v", tell(early))
 			}
@@ -149,7 +149,7 @@ func TestANodeIsSharedOutByItsSeats(t *testing.T) {
 func TestAHiredNodeIsPaidForByThoseItWasHiredFor(t *testing.T) {
 	t.Parallel()
 	l := newLease()
-	m := ledger.New(l.Offer.Node(), nil, l, monday)
+	m := ledger.NewMeter(l.Offer.Node(), nil, l, monday)
 	joined := l.Offer.Node()
 	joined.ID, l.State = "cloud-1", fleet.LeaseActive
 	var books []ledger.Posting
@@ -221,7 +221,7 @@ func TestTheRestOfAPaidStretchIsWaste(t *testing.T) {
 	} {
 		l := newLease()
 		l.Offer.Bills, l.Offer.Least, l.Ended = job.Duration(tc.bills), job.Duration(tc.least), monday.Add(tc.kept)
-		m := ledger.New(l.Offer.Node(), tariff(), l, monday)
+		m := ledger.NewMeter(l.Offer.Node(), tariff(), l, monday)
 		var sum ledger.Nanos
 		for _, p := range m.Close(nil, l.Ended) {
 			sum += p.Cost()
@@ -236,7 +236,7 @@ func TestTheRestOfAPaidStretchIsWaste(t *testing.T) {
 	t.Run("of a node without a lease", func(t *testing.T) {
 		t.Parallel()
 		prices := &fleet.Tariff{Nodes: []fleet.NodePrice{{Hourly: []float64{6}, Bills: job.Duration(10 * time.Minute)}}}
-		m := ledger.New(newNode("n", fleet.OnDemand, 1), prices, nil, monday)
+		m := ledger.NewMeter(newNode("n", fleet.OnDemand, 1), prices, nil, monday)
 		want := []string{"idle  node 240 gpu 240 rent 0.4 power 0 J 0", "waste  node 0 gpu 0 rent 0.6 power 0 J 0"}
 		if diff := cmp.Diff(want, tell(m.Close(nil, monday.Add(4*time.Minute)))); diff != "" {
 			t.Error(diff)
@@ -287,10 +287,10 @@ func TestOneNameForOneKindOfGPU(t *testing.T) {
 	} {
 		n := newNode("n", fleet.Local, 0)
 		n.Inventory.GPUs = tc.gpus
-		fresh := ledger.New(n, nil, nil, monday)
-		changed := ledger.New(newNode("n", fleet.Local, 1), nil, nil, monday)
+		fresh := ledger.NewMeter(n, nil, nil, monday)
+		changed := ledger.NewMeter(newNode("n", fleet.Local, 1), nil, nil, monday)
 		changed.Change(nil, monday, n, nil, nil)
-		again, err := ledger.Load(ledger.New(newNode("n", fleet.Local, 1), nil, nil, monday).Save())
+		again, err := ledger.LoadMeter(ledger.NewMeter(newNode("n", fleet.Local, 1), nil, nil, monday).Save())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -320,7 +320,7 @@ func TestTheMeterAndTheClock(t *testing.T) {
 	idle := ledger.Status{Rest: ledger.Idle}
 	ann := []ledger.Holder{gpus(1, "ann", 1), gpus(2, "bob", 2)}
 	start := func() *ledger.Meter {
-		m := ledger.New(newNode("n", fleet.Reserved, 2), tariff(), nil, monday)
+		m := ledger.NewMeter(newNode("n", fleet.Reserved, 2), tariff(), nil, monday)
 		m.Set(nil, monday, idle, ann)
 		return m
 	}
@@ -380,7 +380,7 @@ func TestTheMeterAndTheClock(t *testing.T) {
 	t.Run("centuries at the highest price do not wrap around", func(t *testing.T) {
 		t.Parallel()
 		dear := &fleet.Tariff{Energy: math.Inf(1), Nodes: []fleet.NodePrice{{Hourly: []float64{1e300}, Watts: []float64{math.NaN(), 1e300}}}}
-		m := ledger.New(newNode("n", fleet.Local, 1), dear, nil, monday)
+		m := ledger.NewMeter(newNode("n", fleet.Local, 1), dear, nil, monday)
 		m.Set(nil, monday, idle, ann[:1])
 		for _, p := range m.Close(nil, monday.AddDate(250, 0, 0)) {
 			if p.Rent < 0 || p.Power < 0 || p.Energy < 0 {
@@ -399,7 +399,7 @@ func TestNothingIsLostBetweenStretches(t *testing.T) {
 	t.Parallel()
 	prices := &fleet.Tariff{Energy: 0.123, Nodes: []fleet.NodePrice{{Hourly: []float64{0.0101}, Watts: []float64{0.3}}}}
 	idle, drained := ledger.Status{Rest: ledger.Idle}, ledger.Status{Rest: ledger.Drained}
-	m := ledger.New(newNode("n", fleet.Local, 1), prices, nil, monday)
+	m := ledger.NewMeter(newNode("n", fleet.Local, 1), prices, nil, monday)
 	var books []ledger.Posting
 	at := monday
 	for i := range 10_000 {
@@ -428,7 +428,7 @@ func TestNothingIsLostBetweenStretches(t *testing.T) {
 func TestAMeterGoesOnFromItsStoredState(t *testing.T) {
 	t.Parallel()
 	l := newLease()
-	m := ledger.New(l.Offer.Node(), tariff(), l, monday)
+	m := ledger.NewMeter(l.Offer.Node(), tariff(), l, monday)
 	m.Set(nil, monday.Add(time.Second), ledger.Status{Rest: ledger.Idle, Error: 2}, []ledger.Holder{gpus(1, "ann", 1), share(2, "bob", 4, 300)})
 	m.Roll(nil, monday.Add(time.Hour))
 	text, err := json.Marshal(m.Save())
@@ -439,7 +439,7 @@ func TestAMeterGoesOnFromItsStoredState(t *testing.T) {
 	if err := json.Unmarshal(text, &state); err != nil {
 		t.Fatal(err)
 	}
-	again, err := ledger.Load(state)
+	again, err := ledger.LoadMeter(state)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -460,7 +460,7 @@ func TestAMeterGoesOnFromItsStoredState(t *testing.T) {
 	} {
 		bad := state
 		spoil(&bad)
-		if _, err := ledger.Load(bad); err == nil {
+		if _, err := ledger.LoadMeter(bad); err == nil {
 			t.Errorf("%s: loaded", name)
 		}
 	}

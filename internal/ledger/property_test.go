@@ -112,7 +112,7 @@ func (h *history) open(s *slot) {
 	}
 	s.node.ID = h.name()
 	s.status = ledger.StatusOf(s.node, 0, s.lease)
-	s.meter = ledger.New(s.node, h.tariff, s.lease, h.now)
+	s.meter = ledger.NewMeter(s.node, h.tariff, s.lease, h.now)
 }
 
 // name returns a name that no node has now; one of the past may have had it.
@@ -284,7 +284,7 @@ func (h *history) change(s *slot) {
 
 // peeked returns what a meter would have read by now.
 func peeked(t *rapid.T, m *ledger.Meter, now time.Time) ledger.Amounts {
-	twin, err := ledger.Load(m.Save())
+	twin, err := ledger.LoadMeter(m.Save())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +333,7 @@ func (h *history) restart() {
 		if err := json.Unmarshal(text, &state); err != nil {
 			h.t.Fatal(err)
 		}
-		if s.meter, err = ledger.Load(state); err != nil {
+		if s.meter, err = ledger.LoadMeter(state); err != nil {
 			h.t.Fatal(err)
 		}
 	}

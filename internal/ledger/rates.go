@@ -179,7 +179,7 @@ func Estimate(l *fleet.Lease, now time.Time) Nanos {
 // Hourly returns what a holder pays for an hour of a node that nobody else holds: what
 // the node's meter would post. It is for forecasts that agree with the books.
 func Hourly(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease, h Holder) Nanos {
-	m := New(n, t, l, time.Unix(0, 0))
+	m := NewMeter(n, t, l, time.Unix(0, 0))
 	m.Set(nil, m.s.Since, Status{Rest: Idle}, []Holder{h})
 	var sum Nanos
 	for _, p := range m.Peek(nil, m.s.Since.Add(time.Hour)) {

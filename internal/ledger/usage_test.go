@@ -21,15 +21,15 @@ func anHour() ([]ledger.Posting, *fleet.Lease) {
 	end := monday.Add(time.Hour)
 	idle := ledger.Status{Rest: ledger.Idle}
 	var books []ledger.Posting
-	reserved := ledger.New(newNode("big", fleet.Reserved, 8), tariff(), nil, monday)
+	reserved := ledger.NewMeter(newNode("big", fleet.Reserved, 8), tariff(), nil, monday)
 	books = reserved.Set(books, monday, idle, []ledger.Holder{gpus(1, "ann", 0x0f)})
 	books = reserved.Close(books, end)
-	local := ledger.New(newNode("own", fleet.Local, 1), tariff(), nil, monday)
+	local := ledger.NewMeter(newNode("own", fleet.Local, 1), tariff(), nil, monday)
 	books = local.Set(books, monday.Add(30*time.Minute), ledger.Status{Rest: ledger.Error}, nil)
 	books = local.Close(books, end)
 	l := newLease()
 	l.Offer.Bills = 0
-	hired := ledger.New(l.Offer.Node(), nil, l, monday)
+	hired := ledger.NewMeter(l.Offer.Node(), nil, l, monday)
 	books = hired.Set(books, monday.Add(5*time.Minute), idle, []ledger.Holder{gpus(9, "zoe", 0x0f)})
 	books = hired.Set(books, monday.Add(35*time.Minute), idle, []ledger.Holder{gpus(10, "bob", 0x03)})
 	l.Ended, l.State, l.Billed = end, fleet.LeaseEnded, 12.5

@@ -7,7 +7,6 @@ import (
 
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/yardmaster/course"
 )
 
 // finish ends a run whose ranks have all ended, and decides what becomes of its job.
@@ -25,12 +24,12 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 	if !run.Started.IsZero() && r.running != nil && (cause == job.CauseNone || cause == job.CauseUserCode) {
 		y.past.Add(r.Owner, r.running.GPUs, y.now.Sub(run.Started))
 	}
-	course.Settle(y.now, &r.Job, &run.Run, r.running, cause, run.stopOrdered)
-	y.running.Remove(r.running)
+	recordWork(y.now, &r.Job, &run.Run, r.running, cause, run.stopOrdered)
+	y.running.remove(r.running)
 	r.running = nil
-	if y.cashier.Limited() {
+	if y.limited() {
 		y.commit(r)
-		y.letBack()
+		y.requeueHeld()
 	}
 	y.changedRun(run)
 	delete(y.runs, run.ID)
@@ -91,8 +90,8 @@ func (y *Yard) ended(r *jobRecord) {
 	r.Ended = y.now
 	y.dequeue(r)
 	y.people.Count(r.Owner, -1)
-	y.cashier.Count(r.Spec.Budget, -1)
-	y.cashier.Quotas.Done(r.who())
+	y.countBudget(r, -1)
+	y.quotas.Done(r.payer())
 	y.settleNeeds(r)
 	if y.cfg.KeepFinal == 0 {
 		y.expired = append(y.expired, r.ID)

@@ -6,7 +6,6 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/yardmaster/course"
 )
 
 // Foresee tells the yard what is expected of jobs. It comes from beside the loop,
@@ -92,7 +91,7 @@ func (y *Yard) Stands(jobs []id.Job) []Stand {
 		s := &list[i]
 		s.Cost, s.Speed = y.costOf(r), r.outlook.Speed
 		if !r.State.Final() {
-			s.Progress = course.Progress(y.now, r.outlook, r.running)
+			s.Progress = progressOf(y.now, r.outlook, r.running)
 		}
 		if y.held != nil && y.held.Job == j {
 			s.Start = y.held.At

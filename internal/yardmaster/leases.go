@@ -82,12 +82,12 @@ func (y *Yard) provision(h *place.Hire) (why string) {
 	case y.leases.Awaits(r.ID):
 		return "nodes were hired for the job already"
 	}
-	a := r.account()
-	if why := y.cashier.MayHire(y.now, &a, h); why != "" {
+
+	if why := y.provisionQuotaReached(r, h); why != "" {
 		return why
 	}
 	wish := lifecycle.Wish{Offer: offer, Count: h.Count, Job: r.ID, Owner: r.Owner, Project: r.Project, Reason: h.Reason}
-	if err := y.leases.Provision(y.now, wish, a.Outlay(h.Cost, -1)); err != nil {
+	if err := y.leases.Provision(y.now, wish, r.commitment(h.Cost, -1)); err != nil {
 		return err.Error()
 	}
 	return ""
@@ -97,7 +97,7 @@ func (y *Yard) provision(h *place.Hire) (why string) {
 // yard whose machines are gone.
 func (y *Yard) settleLeases() {
 	gone, changed := y.leases.Settle(y.now, func(l *fleet.Lease) {
-		y.cashier.Lease(y.now, l)
+		y.leaseChanged(l)
 		if n, ok := y.nodes.Get(l.Node); ok && !l.Live() && n.State != fleet.Removed {
 			y.nodes.Cordon(y.now, n, l.Reason)
 		}

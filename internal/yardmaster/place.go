@@ -37,7 +37,7 @@ func (y *Yard) glance(now time.Time) *place.View {
 		Now: y.now, Rooms: y.nodes.Rooms.Own(), Bands: y.nodes.Rooms.Bands(), Line: y.line, Running: y.running, Usage: y.usage, ProjectUsage: y.projectUsage, Tariff: y.cfg.Tariff,
 		Offers: y.leases.Market.Open(y.now), Leases: y.leases.Live(), Allow: y.allow, Stage: y.stage, Past: &y.past, Rule: y.rule,
 	}
-	if y.cashier.Limited() { // else nobody has more than they may
+	if y.limited() { // else nobody has more than they may
 		v.Borrows = y.borrows
 	}
 	return v
@@ -79,7 +79,7 @@ func (y *Yard) Apply(now time.Time, p place.Plan) {
 	if y.freed {
 		y.fulfil()
 	}
-	y.account()
+	y.updateMeters()
 }
 
 // start launches a job of a plan, or promises it its seats until they are free.
@@ -87,9 +87,9 @@ func (y *Yard) start(s *place.Start) {
 	r, ok := y.jobs[s.Item.Job]
 	switch {
 	case ok && r.item == s.Item && r.State.Waiting():
-		if why := y.barred(r, gpusOf(s)); why != "" {
+		if why := y.quotaReached(r, gpusOf(s)); why != "" {
 			y.dequeue(r)
-			y.setAside(r, why)
+			y.holdBack(r, why)
 			return
 		}
 		if y.nodes.Vacant(s) {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"trainyard/internal/books"
 	"trainyard/internal/dataset"
 	"trainyard/internal/fleet"
 	"trainyard/internal/hire"
@@ -16,7 +15,6 @@ import (
 	"trainyard/internal/queue"
 	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
-	"trainyard/internal/yardmaster/course"
 	"trainyard/internal/yardmaster/nodes"
 )
 
@@ -59,7 +57,7 @@ func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 		return WhyReport{Why: place.Why{Blocker: place.BlockHiring, Sentence: s}}, true
 	}
 	need := y.need(r)
-	w := WhyReport{Why: place.Explain(y.glance(now), need, course.Said(r.Spec), j, y.held), Position: y.position(j)}
+	w := WhyReport{Why: place.Explain(y.glance(now), need, r.Spec.DeclaredDuration(), j, y.held), Position: y.position(j)}
 	if adviser, ok := y.cfg.Policy.(place.Adviser); ok && r.item != nil && len(y.cfg.Offers) > 0 {
 		for _, o := range adviser.Options(y.glance(now), r.item) {
 			if o.Offer != "" && o.Barred != "" {
@@ -103,7 +101,7 @@ func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
 			}
 		}
 		if !r.State.Final() {
-			b.Progress = course.Progress(y.now, r.outlook, r.running)
+			b.Progress = progressOf(y.now, r.outlook, r.running)
 		}
 		if r.run == nil {
 			continue
@@ -124,7 +122,7 @@ func (y *Yard) costOf(r *jobRecord) float64 {
 		return cost
 	}
 	for k := range r.run.Ranks {
-		for _, p := range y.cashier.PeekNode(y.now, r.run.Ranks[k].Node) {
+		for _, p := range y.ledger.PeekNode(y.now, r.run.Ranks[k].Node) {
 			if p.Job == r.ID {
 				cost += p.Cost().Dollars()
 			}
@@ -161,7 +159,7 @@ type Preview struct {
 func (y *Yard) Preview(now time.Time, owner id.User, s *job.Spec, f *job.Forecast) (Preview, error) {
 	y.setNow(now)
 	r := &jobRecord{Job: job.Job{ID: id.NewJob(y.lastJob + 1), Owner: owner, Project: id.Project(s.Project), Spec: s, State: job.Pending, Submitted: y.now, Since: y.now}}
-	r.outlook = course.Outlook(&r.Job)
+	r.outlook = job.NewOutlook(&r.Job)
 	r.outlook.Forecast = f
 	if _, err := y.data.PlaceOf(s.Place, s.Data); err != nil {
 		return Preview{}, err
@@ -178,8 +176,8 @@ func (y *Yard) Preview(now time.Time, owner id.User, s *job.Spec, f *job.Forecas
 		}
 		return y.allow(it)
 	}
-	p := Preview{Why: place.Explain(v, need, course.Said(s), "", y.held)}
-	if why := y.barred(r, need.GPUs*need.Nodes); why != "" {
+	p := Preview{Why: place.Explain(v, need, s.DeclaredDuration(), "", y.held)}
+	if why := y.quotaReached(r, need.GPUs*need.Nodes); why != "" {
 		p.Why = place.Why{Blocker: place.BlockLimit, Sentence: why}
 	}
 	m := fleet.NewMatcher(need)
@@ -204,7 +202,7 @@ type NodeInfo struct {
 	Runs    []job.Run   // of those jobs, in the same order
 	Idle    time.Time   // nothing runs there since, if nothing does
 	Hired   fleet.Lease // its lease; zero if it was not hired, or that is over
-	Price   *books.Price
+	Price   *ledger.Price
 }
 
 // Nodes lists the nodes after a name, at most limit.
@@ -237,7 +235,7 @@ func (y *Yard) nodeInfo(n *nodes.Node) NodeInfo {
 	if l != nil {
 		info.Hired = *l
 	}
-	info.Price = y.cashier.Price(&n.Node, l)
+	info.Price = y.ledger.Price(&n.Node, l)
 	if room, ok := y.nodes.Rooms.Get(n.ID); ok {
 		info.Room = *room
 	}
@@ -286,11 +284,10 @@ func (y *Yard) Offers(now time.Time) ([]fleet.Offer, []hire.Closing) {
 // Failing returns the providers that do not answer as they should, and why.
 func (y *Yard) Failing() map[string]string { return y.leases.Failing() }
 
-// Quotas returns all limits, where everyone stands whom one binds, and where one user
-// stands, limited or not.
-func (y *Yard) Quotas(now time.Time, u id.User) (limits []tenant.Quota, bound []quota.Status, own quota.Status) {
-	b := y.cashier.Quotas
-	return b.Quotas(), b.Statuses(now), b.Status(now, tenant.Subject{User: u})
+// Quotas returns all quotas, the status of everyone to whom one applies, and the status of
+// one user with or without a quota.
+func (y *Yard) Quotas(now time.Time, u id.User) (all []tenant.Quota, statuses []quota.Status, own quota.Status) {
+	return y.quotas.Quotas(), y.quotas.Statuses(now), y.quotas.Status(now, tenant.Subject{User: u})
 }
 
 // Datasets returns all datasets by name.
@@ -299,5 +296,5 @@ func (y *Yard) Datasets() []dataset.Dataset { return y.data.All() }
 // Unposted returns what would be posted if everything ended now, and the number of
 // the last posting before that.
 func (y *Yard) Unposted(now time.Time) ([]ledger.Posting, uint64) {
-	return y.cashier.Peek(now), y.cashier.Posted()
+	return y.ledger.Peek(now), y.ledger.Posted()
 }

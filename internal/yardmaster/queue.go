@@ -6,22 +6,28 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/queue"
-	"trainyard/internal/yardmaster/course"
 )
 
 // defaultLast is what a job of unknown length is charged for in the order of the line.
 const defaultLast = time.Hour
 
-// enqueue puts a waiting job into the line.
+// enqueue queues a job, or holds it back if a quota does not allow it.
 func (y *Yard) enqueue(r *jobRecord) {
 	if r.item != nil {
 		return
 	}
+
 	need := y.describeItem(r)
-	if why := y.barred(r, need.GPUs*need.Nodes); why != "" {
-		y.setAside(r, why)
+	if why := y.quotaReached(r, need.GPUs*need.Nodes); why != "" {
+		y.holdBack(r, why)
 		return
 	}
+
+	y.addToQueue(r, need)
+}
+
+// addToQueue queues a job that no quota holds back and that was described as an item.
+func (y *Yard) addToQueue(r *jobRecord, need fleet.Need) {
 	r.item = r.entry
 	y.line.Add(r.item, need)
 	y.round = true
@@ -34,7 +40,7 @@ func (y *Yard) enqueue(r *jobRecord) {
 func (y *Yard) describeItem(r *jobRecord) fleet.Need {
 	number, _ := r.ID.Number()
 	need := y.need(r)
-	lasts := course.Lasts(r.Spec, r.outlook, &need)
+	lasts := r.outlook.Duration(r.Spec, need.GPUs*need.Nodes, need.Nodes)
 	charge := lasts
 	if charge == 0 {
 		charge = defaultLast
@@ -65,7 +71,7 @@ func (y *Yard) forgive(it *queue.Item) {
 // dequeue takes a job out of the line.
 func (y *Yard) dequeue(r *jobRecord) {
 	y.unpromise(r)
-	y.bringBack(r)
+	y.unhold(r)
 	if r.item == nil {
 		return
 	}

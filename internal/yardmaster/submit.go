@@ -10,7 +10,6 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/yardmaster/course"
 )
 
 // Submit hands in the jobs of one file. The answer is a Submitted.
@@ -71,7 +70,7 @@ func (m Submit) handle(y *Yard) (any, error) {
 			ID: ids[i], Owner: m.Owner, Project: id.Project(nj.Spec.Project), Spec: nj.Spec, Workdir: nj.Workdir,
 			Pipeline: pipeline, State: job.Pending, Submitted: y.now, Since: y.now,
 		}}
-		r.outlook = course.Outlook(&r.Job)
+		r.outlook = job.NewOutlook(&r.Job)
 		if _, err := y.data.PlaceOf(nj.Spec.Place, nj.Spec.Data); err != nil {
 			return nil, err
 		}
@@ -95,7 +94,7 @@ func (m Submit) handle(y *Yard) (any, error) {
 	for _, r := range records {
 		y.jobs[r.ID] = r
 		y.people.Count(r.Owner, 1)
-		y.cashier.Count(r.Spec.Budget, 1)
+		y.countBudget(r, 1)
 		y.accept(r)
 		y.changedJob(r)
 		y.event(Event{Kind: "job.submitted", Actor: string(m.Owner), Owner: m.Owner, Job: r.ID, To: string(r.State), Reason: r.Reason})

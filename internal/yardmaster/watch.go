@@ -6,11 +6,10 @@ import (
 
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/yardmaster/course"
 )
 
 // RankReport is how far a rank has come, as its node's agent tells.
-type RankReport = course.Report
+type RankReport = job.RankReport
 
 // watch takes a report about a rank. A report of a run that is no longer live is none
 // of ours: the agent will find the run missing from its assignments and stop it.
@@ -28,14 +27,14 @@ func (y *Yard) watch(node id.Node, rep *RankReport) {
 		y.recordProgress(r, run, rep.Progress, rep.State != job.RunEnded)
 	}
 	switch rep.Take(k, y.now) {
-	case course.Nothing:
-	case course.Prepares:
-		course.Move(&run.Run, job.RunPrepare)
+	case job.RankUnchanged:
+	case job.RankPreparing:
+		run.Advance(job.RunPrepare)
 		y.changedRun(run)
-	case course.Runs:
+	case job.RankRunning:
 		y.changedRun(run)
 		y.started(r, run)
-	case course.Ended:
+	case job.RankEnded:
 		if !rep.Started.IsZero() && k.Started.IsZero() {
 			k.Started = rep.Started
 			y.started(r, run) // the report of its start was lost; it did start
@@ -54,12 +53,12 @@ func (y *Yard) recordProgress(r *jobRecord, run *runRecord, p *job.Progress, wor
 
 // started moves run and job to running once all ranks have started.
 func (y *Yard) started(r *jobRecord, run *runRecord) {
-	if !course.Begin(&run.Run, y.now) {
+	if !run.Begin(y.now) {
 		return
 	}
 	y.changedRun(run)
 	r.running.Began = y.now
-	if course.Said(r.Spec) > 0 || r.running.Rate > 0 {
+	if r.Spec.DeclaredDuration() > 0 || r.running.Rate > 0 {
 		y.hold(r, run) // the expected end counts from the start
 	}
 	if d := time.Duration(r.Spec.MaxDuration); d > 0 {
@@ -112,7 +111,7 @@ func (y *Yard) rankEnded(r *jobRecord, run *runRecord, k *job.Rank, rep *RankRep
 	y.orders.Close(run.ID, k.Rank)
 	y.release(run, k)
 	y.changedRun(run)
-	if course.Over(&run.Run) {
+	if run.Over() {
 		y.finish(r, run)
 		return
 	}
@@ -124,7 +123,7 @@ func (y *Yard) rankEnded(r *jobRecord, run *runRecord, k *job.Rank, rep *RankRep
 // release frees what a rank held.
 func (y *Yard) release(run *runRecord, k *job.Rank) {
 	y.nodes.Rooms.Release(k.Node, run.ID)
-	y.cashier.Touch(k.Node)
+	y.meterChanged(k.Node)
 	r := y.jobs[run.Job]
 	y.use(r, k, -1)
 	if n, ok := y.nodes.Get(k.Node); ok {

@@ -4,14 +4,15 @@
 // It is single-threaded, does no I/O, reads no clock, rolls no dice and holds
 // no lock. The server feeds it from HTTP and agents, commits what comes out in
 // one transaction, and only then answers and acts; the simulator feeds it from
-// an event heap. One file for each step of a job's path: submit.go, line.go
-// (admission to the line), place.go, launch.go, watch.go, finish.go, retry.go.
+// an event heap. One file for each step of a job's path: submit.go, queue.go,
+// place.go, launch.go, watch.go, finish.go, retry.go. Quotas are checked in quota.go
+// and usage is metered in ledger.go.
 //
-// What the yard knows beside jobs and their runs is kept by packages below this one:
-// roster (nodes), people, cashier (books and limits), hiring (leases and providers) and
-// datasets. They know nothing of jobs but what they are told; nodes.go, accounts.go,
-// limits.go, hire.go and data.go say what their news mean for jobs. All of them put what
-// they changed into one batch.
+// What the yard knows beside jobs and their runs is kept by packages below this one and by
+// the ledger and quota packages: nodes, people, leases (and providers) and datasets. They
+// know nothing of jobs but what they are told; nodes.go, users.go, quota.go, leases.go and
+// data.go say what their news mean for jobs. All of them put what they changed into one
+// batch.
 package yardmaster
 
 import (
@@ -23,11 +24,12 @@ import (
 	lifecycle "trainyard/internal/hire/leases"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/ledger"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
+	"trainyard/internal/quota"
+	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster/batch"
-	"trainyard/internal/yardmaster/cashier"
-	"trainyard/internal/yardmaster/course"
 	"trainyard/internal/yardmaster/datasets"
 	"trainyard/internal/yardmaster/leases"
 	"trainyard/internal/yardmaster/nodes"
@@ -51,7 +53,7 @@ type Config struct {
 	Keep         hire.KeepConfig
 	Roads        dataset.Roads // by which data travels
 	Refuse       bool          // jobs that no node and no offer could ever run are refused
-	Unmetered    bool          // no books are kept of what nodes are used for
+	Unmetered    bool          // the use of nodes is not metered
 	// Limit starts the time of a round and returns what tells a policy that it is
 	// over. Nil means that policies are not limited by time.
 	Limit func() func() bool
@@ -84,16 +86,17 @@ type Yard struct {
 	keys   map[submitKey][]id.Job
 	needed map[id.Job][]id.Job // waiting jobs by a job they need
 
-	nodes   *nodes.Nodes
-	people  *people.People
-	cashier *cashier.Cashier
-	leases  *leases.Leases
-	data    *datasets.Datasets
-	orders  *batch.Orders
+	nodes  *nodes.Nodes
+	people *people.People
+	ledger *ledger.Ledger
+	quotas *quota.Tracker
+	leases *leases.Leases
+	data   *datasets.Datasets
+	orders *batch.Orders
 
 	line     *queue.Line
 	past     queue.Past         // how long earlier jobs ran
-	running  course.Running     // jobs that hold nodes, by number
+	running  runningJobs        // jobs that hold nodes, by number
 	promises []*promise         // starts that wait for stops, by age
 	freed    bool               // something changed that a promise may wait for
 	asked    *timers.Timer      // when the policy wants to be asked again
@@ -102,6 +105,12 @@ type Yard struct {
 	timers   timers.Timers
 	lastTick time.Time // last tick
 	round    bool      // something changed that may let a job start
+
+	changedMeters map[id.Node]bool // nodes whose meters have to be updated
+	budgets       int              // jobs with a budget of their own that have not ended
+	overQuota     queue.Aside      // jobs that a quota keeps out of the queue
+	quotaCheck    *timers.Timer    // of watchQuotas
+	changedQuotas []tenant.Quota
 
 	lastJob     uint64
 	feed        batch.Feed
@@ -123,7 +132,7 @@ type jobRecord struct {
 	run          *runRecord  // live run, nil if none
 	running      *place.Running
 	promise      *promise // seats that are kept for it, nil if none
-	overQuota    string   // the limit that keeps it out of the line, "" if none does
+	overQuota    string   // why a quota keeps it out of the queue, "" if none does
 	outlook      *job.Outlook
 }
 
@@ -147,14 +156,16 @@ func New(cfg Config) *Yard {
 		needed: map[id.Job][]id.Job{},
 		orders: batch.NewOrders(),
 		line:   queue.NewLine(),
+		quotas: quota.New(),
+
+		changedMeters: map[id.Node]bool{},
 	}
 	y.people = people.New(&y.feed)
 	y.data = datasets.New(cfg.Roads, &y.feed)
 	y.nodes = nodes.New(nodes.Patience{SuspectAfter: cfg.SuspectAfter, LostAfter: cfg.LostAfter}, &y.feed, &y.timers,
 		nodes.Watcher{Changed: y.nodeChanged, Lost: y.lose})
-	y.cashier = cashier.New(cfg.Tariff, cfg.Unmetered, &y.feed, &y.timers,
-		cashier.Watcher{Charged: y.charged, Budgeted: y.budgeted, Spending: y.spending, Alert: y.alert, Looked: y.letBack})
-	y.leases = leases.New(cfg.Hire, cfg.Offers, y.cashier.Quotas, &y.feed, &y.timers, y.nodes.RecentlySeen)
+	y.ledger = ledger.New(cfg.Tariff, y.charge)
+	y.leases = leases.New(cfg.Hire, cfg.Offers, y.quotas, &y.feed, &y.timers, y.nodes.RecentlySeen)
 	return y
 }
 
@@ -175,7 +186,7 @@ func (y *Yard) Step(now time.Time, m Message) (any, error) {
 	if y.freed {
 		y.fulfil()
 	}
-	y.account()
+	y.updateMeters()
 	return reply, err
 }
 
@@ -204,7 +215,9 @@ func (y *Yard) TakeInto(b *Batch) {
 	})
 	y.nodes.Take(b)
 	y.people.Take(b)
-	y.cashier.Take(b)
+	b.Quotas, y.changedQuotas = y.changedQuotas, nil
+	b.Ledger = y.ledger.Take()
+	b.Usage, b.Notices = y.quotas.Changed()
 	y.leases.Take(b)
 	y.data.Take(b)
 	y.orders.Take(b)
@@ -227,7 +240,7 @@ func (y *Yard) changedRun(r *runRecord) {
 
 // nodeChanged takes note that a node is another than before.
 func (y *Yard) nodeChanged(n id.Node) {
-	y.cashier.Touch(n)
+	y.meterChanged(n)
 	y.round = true
 	y.freed = y.freed || len(y.promises) > 0
 }

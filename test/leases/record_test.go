@@ -94,16 +94,16 @@ func (s *record) commit(b *yardmaster.Batch) error {
 
 // book applies what a batch changes in the books.
 func (s *record) book(b *yardmaster.Batch) {
-	for _, n := range b.Books.Closed {
+	for _, n := range b.Ledger.Closed {
 		delete(s.meters, n)
 	}
-	for _, m := range b.Books.Meters {
+	for _, m := range b.Ledger.Meters {
 		s.meters[m.Node] = m
 	}
-	for _, t := range b.Books.Usage {
+	for _, t := range b.Usage {
 		s.totals[fmt.Sprint(t.Subject, t.Period, t.Begin)] = t
 	}
-	s.postings = append(s.postings, b.Books.Postings...)
+	s.postings = append(s.postings, b.Ledger.Postings...)
 }
 
 // load returns what the store promises at a restart.
@@ -128,10 +128,10 @@ func (s *record) load() (yardmaster.State, error) {
 			state.Leases = append(state.Leases, l)
 		}
 	}
-	state.Books.Meters = slices.Collect(maps.Values(s.meters))
-	state.Books.Usage = slices.Collect(maps.Values(s.totals))
+	state.Ledger.Meters = slices.Collect(maps.Values(s.meters))
+	state.Usage = slices.Collect(maps.Values(s.totals))
 	if n := len(s.postings); n > 0 {
-		state.Books.LastPosting = s.postings[n-1].Seq
+		state.Ledger.LastPosting = s.postings[n-1].Seq
 	}
 	// What is kept is text: nothing may depend on pointers that are shared in memory.
 	text, err := json.Marshal(state)

@@ -14,7 +14,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"trainyard/internal/books"
 	"trainyard/internal/clock"
 	"trainyard/internal/cloud"
 	"trainyard/internal/cloud/desk"
@@ -450,15 +449,15 @@ func TestCallsToProvidersAreWatched(t *testing.T) {
 func TestSavingsAndWhatTimeWasBoughtFor(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, gauges.Options{})
-	y.board.Take(&yardmaster.Batch{Books: savings(2.5, -1, 0.5)})
+	y.board.Take(&yardmaster.Batch{Ledger: savings(2.5, -1, 0.5)})
 	want(t, y.scrape(), map[string]float64{
 		`trainyard_saved_dollars_total{kind="place"}`:   3,
 		`trainyard_forgone_dollars_total{kind="place"}`: 1,
 	})
 }
 
-func savings(dollars ...float64) books.Out {
-	var out books.Out
+func savings(dollars ...float64) ledger.Changes {
+	var out ledger.Changes
 	for _, d := range dollars {
 		out.Savings = append(out.Savings, ledger.Saving{Kind: "place", Money: ledger.NanosOf(d)})
 	}

@@ -99,7 +99,7 @@ func (n *node) read() *reading {
 		return r
 	}
 	r.class, r.devices = n.meter.Class, n.devices(n.meter)
-	m, err := ledger.Load(*n.meter)
+	m, err := ledger.LoadMeter(*n.meter)
 	if err != nil {
 		return r // the yard itself refuses to start with such a meter
 	}

@@ -68,7 +68,7 @@ func foldBooks(batches []*yardmaster.Batch) (bookChanges, error) {
 		for _, s := range b.Shares {
 			put(shareKind, string(s.Project), s.Seq, s)
 		}
-		o := &b.Books
+		o := &b.Ledger
 		for i := range o.Postings {
 			postings.put(o.Postings[i].Seq, 0, &o.Postings[i])
 		}
@@ -81,10 +81,10 @@ func foldBooks(batches []*yardmaster.Batch) (bookChanges, error) {
 		for _, m := range o.Meters {
 			put(meterKind, string(m.Node), 0, m)
 		}
-		for _, t := range o.Usage {
+		for _, t := range b.Usage {
 			put(usageKind, t.Subject.String()+"/"+string(t.Period), 0, t)
 		}
-		for _, t := range o.Notices {
+		for _, t := range b.Notices {
 			key := t.Subject.String() + "/" + string(t.Measure) + "/" + string(t.Job)
 			if !t.Sent() {
 				remove(noticeKind, key)
@@ -130,8 +130,8 @@ func loadBooks(ctx context.Context, tx *dbsql.Tx, state *yardmaster.State, since
 	}
 	for query, into := range map[string]*uint64{
 		`SELECT MAX(num) FROM leases`:   &state.LastLease,
-		`SELECT MAX(seq) FROM postings`: &state.Books.LastPosting,
-		`SELECT MAX(seq) FROM savings`:  &state.Books.LastSaving,
+		`SELECT MAX(seq) FROM postings`: &state.Ledger.LastPosting,
+		`SELECT MAX(seq) FROM savings`:  &state.Ledger.LastSaving,
 	} {
 		if *into, err = greatest(ctx, tx, query); err != nil {
 			return err
@@ -145,13 +145,13 @@ func loadRecord(state *yardmaster.State, r *record) error {
 	case datasetKind:
 		return appendDoc(&state.Datasets, r)
 	case quotaKind:
-		return appendDoc(&state.Books.Quotas, r)
+		return appendDoc(&state.Quotas, r)
 	case meterKind:
-		return appendDoc(&state.Books.Meters, r)
+		return appendDoc(&state.Ledger.Meters, r)
 	case usageKind:
-		return appendDoc(&state.Books.Usage, r)
+		return appendDoc(&state.Usage, r)
 	case noticeKind:
-		return appendDoc(&state.Books.Notices, r)
+		return appendDoc(&state.Notices, r)
 	case shareKind:
 		return appendDoc(&state.Shares, r)
 	}

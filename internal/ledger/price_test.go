@@ -1,4 +1,4 @@
-package books_test
+package ledger_test
 
 import (
 	"testing"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"trainyard/internal/books"
 	"trainyard/internal/fleet"
 	"trainyard/internal/ledger"
 )
@@ -21,7 +20,7 @@ func TestWhatRunsUpIsSeenBeforeItIsPosted(t *testing.T) {
 	t.Parallel()
 	tariff := &fleet.Tariff{Nodes: []fleet.NodePrice{{Hourly: []float64{2}}}}
 	start := time.Date(2026, 11, 16, 9, 0, 0, 0, time.UTC)
-	b := books.New(tariff, func(*ledger.Posting) {})
+	b := ledger.New(tariff, func(*ledger.Posting) {})
 	b.Node(start, node("box1"), 0, []ledger.Holder{{Job: "j1", Run: "j1.1", Owner: "ada", GPUs: 0b11}}, nil)
 	b.Node(start, node("box2"), 0, nil, nil)
 	half := start.Add(30 * time.Minute)
@@ -46,16 +45,16 @@ func TestWhatRunsUpIsSeenBeforeItIsPosted(t *testing.T) {
 func TestThePriceOfANode(t *testing.T) {
 	t.Parallel()
 	tariff := &fleet.Tariff{Energy: 0.5, PUE: 2, Nodes: []fleet.NodePrice{{Class: fleet.Local, GPU: "L4", Watts: []float64{100, 400, 700}, Hourly: []float64{1}}}}
-	b := books.New(tariff, func(*ledger.Posting) {})
+	b := ledger.New(tariff, func(*ledger.Posting) {})
 	other := node("box1")
 	other.Class = fleet.Reserved
 	for name, tt := range map[string]struct {
 		node  *fleet.Node
 		lease *fleet.Lease
-		want  *books.Price
+		want  *ledger.Price
 	}{
-		"by the tariff": {node("box1"), nil, &books.Price{Rent: 1, Energy: 0.7, Unused: 1.1, Watts: 1400}},
-		"hired":         {node("box1"), &fleet.Lease{Offer: fleet.Offer{Hourly: 3_000_000}}, &books.Price{Rent: 3, Unused: 3}},
+		"by the tariff": {node("box1"), nil, &ledger.Price{NodeCost: 1, EnergyCost: 0.7, IdleCost: 1.1, Watts: 1400}},
+		"hired":         {node("box1"), &fleet.Lease{Offer: fleet.Offer{Hourly: 3_000_000}}, &ledger.Price{NodeCost: 3, IdleCost: 3}},
 		"nobody told":   {other, nil, nil},
 	} {
 		if diff := cmp.Diff(tt.want, b.Price(tt.node, tt.lease)); diff != "" {

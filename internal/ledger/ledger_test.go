@@ -1,17 +1,14 @@
-package books_test
+package ledger_test
 
 import (
 	"math"
 	"testing"
 	"time"
 
-	"trainyard/internal/books"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
-	"trainyard/internal/quota"
-	"trainyard/internal/tenant"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -46,7 +43,7 @@ func cents(t *testing.T, postings []ledger.Posting) map[ledger.Account]int {
 func TestAHiredMachineIsPaidForFromWhenItWasGivenUntilItIsGone(t *testing.T) {
 	t.Parallel()
 	charged := 0.0
-	b := books.New(nil, func(p *ledger.Posting) { charged += p.Cost().Dollars() })
+	b := ledger.New(nil, func(p *ledger.Posting) { charged += p.Cost().Dollars() })
 	run := ledger.Holder{Run: "j1.1", Job: "j1", Owner: "ann", GPUs: 1}
 	b.Lease(noon, lease(fleet.LeaseBooting))
 	b.Node(after(10), hiredNode(), 0, nil, lease(fleet.LeaseActive))
@@ -82,15 +79,12 @@ func TestAHiredMachineIsPaidForFromWhenItWasGivenUntilItIsGone(t *testing.T) {
 	}
 }
 
-func TestBooksGoOnAfterARestartAsIfNothingHadHappened(t *testing.T) {
+func TestLedgerGoesOnAfterARestartAsIfNothingHadHappened(t *testing.T) {
 	t.Parallel()
 	run := ledger.Holder{Run: "j1.1", Job: "j1", Owner: "ann", GPUs: 1}
 	history := func(restart bool) []ledger.Posting {
 		var all []ledger.Posting
-		b := books.New(nil, func(*ledger.Posting) {})
-		if err := b.Quotas.Put(tenant.Quota{Subject: tenant.Subject{User: "ann"}, Budget: 2_000_000, Period: tenant.Day, OnExceeded: tenant.ExceededAsk}); err != nil {
-			t.Fatal(err)
-		}
+		b := ledger.New(nil, func(*ledger.Posting) {})
 		steps := []func(){
 			func() { b.Lease(noon, lease(fleet.LeaseBooting)) },
 			func() { b.Node(after(10), hiredNode(), 0, []ledger.Holder{run}, lease(fleet.LeaseActive)) },
@@ -99,7 +93,6 @@ func TestBooksGoOnAfterARestartAsIfNothingHadHappened(t *testing.T) {
 			func() { l := lease(fleet.LeaseEnded); l.Ended = after(80); b.Lease(after(80), l) },
 		}
 		kept := map[id.Node]ledger.State{}
-		totals := map[string]quota.Usage{}
 		var last uint64
 		for _, step := range steps {
 			step()
@@ -111,29 +104,20 @@ func TestBooksGoOnAfterARestartAsIfNothingHadHappened(t *testing.T) {
 			for _, m := range out.Meters {
 				kept[m.Node] = m
 			}
-			for _, total := range out.Usage {
-				totals[total.Subject.String()+string(total.Period)] = total
-			}
 			if len(out.Postings) > 0 {
 				last = out.Postings[len(out.Postings)-1].Seq
 			}
 			if !restart {
 				continue
 			}
-			s := books.Stored{Quotas: b.Quotas.Quotas(), LastPosting: last}
+			s := ledger.Stored{LastPosting: last}
 			for _, m := range kept {
 				s.Meters = append(s.Meters, m)
 			}
-			for _, total := range totals {
-				s.Usage = append(s.Usage, total)
-			}
-			b = books.New(nil, func(*ledger.Posting) {})
+			b = ledger.New(nil, func(*ledger.Posting) {})
 			if err := b.Load(s); err != nil {
 				t.Fatal(err)
 			}
-		}
-		if a := b.Quotas.Allow(after(80), quota.Payer{Owner: "ann"}, 0, 0); a.Hold == "" {
-			t.Error("ann has spent $8 of $2 and may go on")
 		}
 		return all
 	}
@@ -150,7 +134,7 @@ func TestBooksGoOnAfterARestartAsIfNothingHadHappened(t *testing.T) {
 
 func TestWhatIsWatchedIsPostedAtOnce(t *testing.T) {
 	t.Parallel()
-	b := books.New(nil, func(*ledger.Posting) {})
+	b := ledger.New(nil, func(*ledger.Posting) {})
 	n := &fleet.Node{ID: "a", Class: fleet.Local, State: fleet.Ready, Inventory: fleet.Inventory{GPUs: []fleet.GPU{{Model: "A100"}}}}
 	b.Node(noon, n, 0, []ledger.Holder{{Run: "j1.1", Job: "j1", Owner: "ann", GPUs: 1}}, nil)
 	b.Settle(after(7), func(s *ledger.State) bool { return s.Holders[0].Owner == "bob" })
