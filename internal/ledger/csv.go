@@ -15,7 +15,7 @@ var amountColumns = []string{"node_seconds", "gpu_seconds", "rent_usd", "power_u
 // columns writes amounts for the columns: seconds and dollars exactly, energy rounded.
 func (a Amounts) columns() []string {
 	return []string{
-		a.NodeTime.String(), a.GPUTime.String(), a.Rent.String(), a.Power.String(), a.Cost().String(),
+		a.NodeTime.String(), a.GPUTime.String(), a.NodeCost.String(), a.EnergyCost.String(), a.Cost().String(),
 		strconv.FormatFloat(a.Energy.KWh(), 'f', 6, 64),
 	}
 }
@@ -65,7 +65,7 @@ func (u *Usage) WriteCSV(w io.Writer) error {
 	return out.end()
 }
 
-func (h *Hired) columns() []string {
+func (h *OnDemandUsage) columns() []string {
 	return []string{strconv.Itoa(h.Creations), h.NodeTime.String(), h.GPUTime.String(), h.Estimated.String(), h.Billed.String(), strconv.Itoa(h.BilledLeases)}
 }
 
@@ -98,7 +98,7 @@ func (t *table) row(cells []string) {
 		return
 	}
 	for i := range cells {
-		cells[i] = tame(cells[i])
+		cells[i] = escapeFormula(cells[i])
 	}
 	t.err = t.csv.Write(cells)
 }
@@ -114,9 +114,9 @@ func (t *table) end() error {
 	return nil
 }
 
-// tame keeps a name from being taken for a formula by a program that opens the table.
+// escapeFormula keeps a name from being taken for a formula by a program that opens the table.
 // Numbers stay as they are.
-func tame(cell string) string {
+func escapeFormula(cell string) string {
 	if cell == "" || !strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
 		return cell
 	}

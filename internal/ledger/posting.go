@@ -79,15 +79,15 @@ func decimal(n int64, digits int) string {
 
 // Amounts is what is posted.
 type Amounts struct {
-	NodeTime Span        `json:"node_ms"`
-	GPUTime  Span        `json:"gpu_ms"`
-	Rent     Nanos       `json:"rent_nanodollars"`
-	Power    Nanos       `json:"power_nanodollars"` // what the energy cost
-	Energy   Millijoules `json:"energy_mj"`         // with the building's share
+	NodeTime   Span        `json:"node_ms"`
+	GPUTime    Span        `json:"gpu_ms"`
+	NodeCost   Nanos       `json:"node_cost_nanodollars"`
+	EnergyCost Nanos       `json:"energy_cost_nanodollars"`
+	Energy     Millijoules `json:"energy_mj"` // with the building's share
 }
 
 // Cost returns all money.
-func (a Amounts) Cost() Nanos { return a.Rent + a.Power }
+func (a Amounts) Cost() Nanos { return a.NodeCost + a.EnergyCost }
 
 // Account is what a stretch of a node was: someone's, or one of the yard's ways to
 // have it without use.
@@ -99,31 +99,31 @@ const (
 	Idle      Account = "idle"      // there to be used, and unused
 	Error     Account = "error"     // broken, silent or lost
 	Foreign   Account = "foreign"   // used by processes that are not the yard's
-	Drained   Account = "drained"   // kept free by an operator
-	Boot      Account = "boot"      // hired, and its agent has not joined
-	Returning Account = "returning" // being given back
-	Waste     Account = "waste"     // the rest of a paid stretch, after the node had gone
+	Cordoned  Account = "cordoned"  // kept free by an operator
+	Boot      Account = "boot"      // provisioned, and its agent has not joined
+	Releasing Account = "releasing" // being released
+	Waste     Account = "waste"     // paid for after the node had gone
 )
 
 // Accounts lists every account.
 func Accounts() []Account {
-	return []Account{Use, Idle, Error, Foreign, Drained, Boot, Returning, Waste}
+	return []Account{Use, Idle, Error, Foreign, Cordoned, Boot, Releasing, Waste}
 }
 
-// Posting is one line of the books: from one time to another this much of a node
-// was this account's. Lines of the same node, From and To are one entry: together
-// they are all of the node in that stretch, and they are kept one after the other.
+// Posting says that from one time to another this much of a node was this account's.
+// Postings of the same node, From and To are one entry: together they are all of the node in
+// that stretch, and they are stored one after the other.
 type Posting struct {
-	Seq     uint64      `json:"seq"` // place in the books; set by who stores it
+	Seq     uint64      `json:"seq"` // number in the ledger
 	Node    id.Node     `json:"node"`
 	Class   fleet.Class `json:"class"`
 	GPU     string      `json:"gpu,omitempty"` // kind of the node's GPUs, "mixed" if there are several
 	Lease   id.Lease    `json:"lease,omitempty"`
-	Offer   string      `json:"offer,omitempty"` // by which the node was hired
+	Offer   string      `json:"offer,omitempty"` // by which the node was provisioned
 	From    time.Time   `json:"from"`            // whole milliseconds, UTC
 	To      time.Time   `json:"to"`              // the same as From for money that is due at once
 	Account Account     `json:"account"`
-	// Owner, Project and Job say who pays: who uses it, or for whom it was hired.
+	// Owner, Project and Job say who pays: who uses it, or for whom it was provisioned.
 	// All are "" if it is the yard.
 	Owner   id.User    `json:"owner,omitempty"`
 	Project id.Project `json:"project,omitempty"`
@@ -133,13 +133,13 @@ type Posting struct {
 	Amounts
 }
 
-// Provider returns whom the node was hired from, "" if it was not.
+// Provider returns the provider of an on-demand node, "" for other nodes.
 func (p *Posting) Provider() string {
 	provider, _, _ := strings.Cut(p.Offer, "/")
 	return provider
 }
 
-// same reports whether two lines belong to one entry.
+// same reports whether two postings belong to one entry.
 func (p *Posting) same(q *Posting) bool {
 	return p.Node == q.Node && p.From.Equal(q.From) && p.To.Equal(q.To)
 }

@@ -151,11 +151,11 @@ func atRest(a ledger.Account) fleet.GPUState {
 	switch a {
 	case ledger.Error:
 		return fleet.GPUError
-	case ledger.Drained:
+	case ledger.Cordoned:
 		return gpuDrained
 	case ledger.Boot:
 		return gpuBoot
-	case ledger.Returning:
+	case ledger.Releasing:
 		return gpuReturning
 	case ledger.Use, ledger.Idle, ledger.Foreign, ledger.Waste:
 	}

@@ -216,7 +216,7 @@ func keyNames(keys []ledger.Key) []string {
 }
 
 func toAmounts(a *ledger.Amounts) api.Amounts {
-	return api.Amounts{NodeSeconds: seconds(a.NodeTime), GPUSeconds: seconds(a.GPUTime), Rent: a.Rent.Dollars(), Power: a.Power.Dollars(),
+	return api.Amounts{NodeSeconds: seconds(a.NodeTime), GPUSeconds: seconds(a.GPUTime), Rent: a.NodeCost.Dollars(), Power: a.EnergyCost.Dollars(),
 		Cost: a.Cost().Dollars(), Energy: a.Energy.KWh()}
 }
 
