@@ -29,8 +29,8 @@ var layers = []struct {
 	{"words", true, []string{"internal/fault", "internal/clock", "internal/id", "internal/suggest", "internal/humanize", "internal/atomicfile"}},
 	{"nouns", true, []string{"internal/job", "internal/fleet", "internal/tenant", "internal/dataset", "internal/gpuspec", "internal/metric", "internal/yamlfile"}},
 	{"decisions", true, []string{
-		"internal/spec", "internal/admit", "internal/queue", "internal/place", "internal/place/*",
-		"internal/formula", "internal/books", "internal/forecast", "internal/forecast/*", "internal/relocate", "internal/hire", "internal/hire/*", "internal/share", "internal/ledger",
+		"internal/spec", "internal/quota", "internal/queue", "internal/place", "internal/place/*",
+		"internal/formula", "internal/forecast", "internal/forecast/*", "internal/relocate", "internal/hire", "internal/hire/*", "internal/share", "internal/ledger",
 	}},
 	{"yardmaster", true, []string{"internal/yardmaster", "internal/yardmaster/*"}},
 	{"ports and adapters", false, []string{

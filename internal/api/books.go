@@ -78,14 +78,14 @@ type FailingProvider struct {
 
 // LimitRequest sets what a user or project may have. A number that is left out is no limit.
 type LimitRequest struct {
-	GPUs     int            `json:"gpus,omitempty" minimum:"0" doc:"at once"`
-	Nodes    int            `json:"nodes,omitempty" minimum:"0" doc:"on-demand nodes at once"`
-	GPUHours float64        `json:"gpu_hours,omitempty" minimum:"0" doc:"in a period"`
-	Money    job.Money      `json:"money,omitempty" doc:"in a period: rent and energy"`
-	Period   tenant.Period  `json:"period,omitempty" enum:"day,week,month" doc:"month if left out"`
-	At       tenant.AtLimit `json:"at,omitempty" enum:"warn,ask,downgrade,stop" doc:"what happens when money or GPU-hours are used up; ask if left out"`
-	Borrow   bool           `json:"borrow,omitempty" doc:"more GPUs at once while nobody else waits for them"`
-	WarnAt   float64        `json:"warn_at,omitempty" minimum:"0" maximum:"1" doc:"share from which people are warned; 0.8 if left out"`
+	GPUs     int               `json:"gpus,omitempty" minimum:"0" doc:"at once"`
+	Nodes    int               `json:"nodes,omitempty" minimum:"0" doc:"on-demand nodes at once"`
+	GPUHours float64           `json:"gpu_hours,omitempty" minimum:"0" doc:"in a period"`
+	Money    job.Money         `json:"money,omitempty" doc:"in a period: rent and energy"`
+	Period   tenant.Period     `json:"period,omitempty" enum:"day,week,month" doc:"month if left out"`
+	At       tenant.OnExceeded `json:"at,omitempty" enum:"warn,ask,downgrade,stop" doc:"what happens when money or GPU-hours are used up; ask if left out"`
+	Borrow   bool              `json:"borrow,omitempty" doc:"more GPUs at once while nobody else waits for them"`
+	WarnAt   float64           `json:"warn_at,omitempty" minimum:"0" maximum:"1" doc:"share from which people are warned; 0.8 if left out"`
 }
 
 // Limit is what a user or project may have.

@@ -57,8 +57,8 @@ func withBooks(t *testing.T) *yard {
 		Failures: []api.Event{{Seq: 6, At: ago(90 * time.Minute), Kind: "provider.failed", Reason: "aws does not answer"}},
 		Failing:  []api.FailingProvider{{Provider: "aws", Why: "503 Service Unavailable"}},
 	})
-	limit := api.Limit{Subject: "user/ada", LimitRequest: api.LimitRequest{GPUs: 8, Money: 500_000_000, Period: tenant.Month, At: tenant.LimitDowngrade, Borrow: true, WarnAt: 0.8}}
-	each := api.Limit{Subject: "each/user", LimitRequest: api.LimitRequest{GPUHours: 100, Period: tenant.Week, At: tenant.LimitAsk, WarnAt: 0.8}}
+	limit := api.Limit{Subject: "user/ada", LimitRequest: api.LimitRequest{GPUs: 8, Money: 500_000_000, Period: tenant.Month, At: tenant.ExceededDowngrade, Borrow: true, WarnAt: 0.8}}
+	each := api.Limit{Subject: "each/user", LimitRequest: api.LimitRequest{GPUHours: 100, Period: tenant.Week, At: tenant.ExceededAsk, WarnAt: 0.8}}
 	y.answer("GET /api/v1/limits", api.LimitPage{Limits: []api.Limit{each, limit}, Standings: []api.Standing{
 		{Subject: "project/vision", GPUs: 1.5, Ends: now.Add(30 * 24 * time.Hour), Money: api.Course{Used: 12.5, Expected: 20}, GPUHours: api.Course{Used: 40, Expected: 44}},
 		{Subject: "user/ada", Limit: &limit, GPUs: 4, Nodes: 1, Ends: now.Add(30 * 24 * time.Hour), Money: api.Course{Limit: 500, Used: 425.5, Expected: 610, UsedUp: new(now.Add(50 * time.Hour))}, GPUHours: api.Course{Used: 12}},
@@ -173,7 +173,7 @@ func TestANodeTellsWhatIsWrongWithItsGPUs(t *testing.T) {
 func TestChangesOfMachinesAndMoney(t *testing.T) {
 	t.Parallel()
 	y := withBooks(t)
-	limit := api.Limit{Subject: "user/ada", LimitRequest: api.LimitRequest{GPUs: 4, Nodes: 1, Money: 250_000_000, GPUHours: 9, Period: tenant.Week, At: tenant.LimitStop, Borrow: true, WarnAt: 0.9}}
+	limit := api.Limit{Subject: "user/ada", LimitRequest: api.LimitRequest{GPUs: 4, Nodes: 1, Money: 250_000_000, GPUHours: 9, Period: tenant.Week, At: tenant.ExceededStop, Borrow: true, WarnAt: 0.9}}
 	y.answer("PUT /api/v1/limits/user/ada", limit)
 	y.answer("PUT /api/v1/limits/each/project", api.Limit{Subject: "each/project", LimitRequest: api.LimitRequest{Nodes: 2}})
 	y.mux.HandleFunc("DELETE /api/v1/limits/{kind}/{name}", noContent)

@@ -60,3 +60,58 @@ func Seconds(s float64) time.Duration {
 	}
 	return 1<<63 - 1
 }
+
+// NewOutlook returns what is known of how a job will go when it is submitted or loaded.
+func NewOutlook(j *Job) *Outlook {
+	o := &Outlook{
+		Submitted: j.Submitted, LateCost: float64(j.Spec.LateCost) / 1e6 / 3600, Speed: j.Spec.Speed,
+		Done: j.Done, Served: j.Served, Stops: j.Stops,
+	}
+
+	if d := j.Spec.Deadline; d != nil {
+		o.Deadline = *d
+	}
+
+	if c := j.Spec.Checkpoint; c != nil {
+		o.Resumes, o.Every = true, time.Duration(c.Every)
+	}
+
+	return o
+}
+
+// DeclaredDuration returns how long a job runs at most as its owner declared, 0 if they did not.
+func (s *Spec) DeclaredDuration() time.Duration {
+	if s.MaxDuration > 0 {
+		return time.Duration(s.MaxDuration)
+	}
+
+	return time.Duration(s.Expect)
+}
+
+// Duration returns how long a job will run: as its owner declared, or else how long the rest
+// of it takes with so many GPUs on so many nodes, or is forecast to take. 0 if that is unknown.
+func (o *Outlook) Duration(s *Spec, gpus, nodes int) time.Duration {
+	if d := s.DeclaredDuration(); d > 0 {
+		return d
+	}
+
+	if o.Speed == nil {
+		if f := o.Forecast; f != nil && f.Informed() {
+			return Seconds(f.Remaining.Mid)
+		}
+
+		return 0
+	}
+
+	var longest time.Duration
+
+	for _, kind := range o.Speed.Kinds() {
+		c := o.Speed.On(kind, 0)
+
+		if d, known := o.Takes(c.Rate(max(gpus, c.Least()), nodes)); known {
+			longest = max(longest, d)
+		}
+	}
+
+	return longest
+}

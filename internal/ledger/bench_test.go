@@ -18,7 +18,7 @@ func BenchmarkChange(b *testing.B) {
 	nodes := make([]*fleet.Node, len(meters))
 	for i := range meters {
 		nodes[i] = newNode(fmt.Sprint("n", i), fleet.Reserved, 8)
-		meters[i] = ledger.New(nodes[i], prices, nil, monday)
+		meters[i] = ledger.NewMeter(nodes[i], prices, nil, monday)
 	}
 	var holders [2][]ledger.Holder
 	for i := range 8 {

@@ -9,8 +9,8 @@ import (
 	"trainyard/internal/id"
 )
 
-// NodeBook is a node's own side of the books.
-type NodeBook struct {
+// NodeRecord is a node's own side of the ledger.
+type NodeRecord struct {
 	Node    id.Node
 	Present []Present
 	Read    *Amounts // what its meters have read in all, nil if that is not known
@@ -22,13 +22,13 @@ type Present struct {
 	GPUs     int
 }
 
-// Check holds the two sides of the books against each other: what was posted to
+// Check holds the two sides of the ledger against each other: what was posted to
 // researchers and to the yard's accounts must be what the nodes took, for each node and
 // in all, to the last unit. Time is checked for any period; money and energy against
 // what the meters have read if the period has no ends. Postings come in the order of
-// the books, nodes are all that have postings in the period. It returns nil if the
-// books balance, and else the first difference.
-func Check(postings iter.Seq[*Posting], nodes []NodeBook, from, to time.Time) error {
+// the ledger, nodes are all that have postings in the period. It returns nil if the
+// ledger balances, and else the first difference.
+func Check(postings iter.Seq[*Posting], nodes []NodeRecord, from, to time.Time) error {
 	byNode, err := NewSummary(Query{From: from, To: to, Group: []Key{ByNode}})
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func Check(postings iter.Seq[*Posting], nodes []NodeBook, from, to time.Time) er
 
 // checkNodes compares what was posted for each node with what it took, and returns what
 // all took. Money and energy count as posted where they cannot be known.
-func checkNodes(sums *Report, nodes []NodeBook) (all vector, err error) {
+func checkNodes(sums *Report, nodes []NodeRecord) (all vector, err error) {
 	posted := map[id.Node]vector{}
 	for i := range sums.Rows {
 		posted[id.Node(sums.Rows[i].Keys[0])] = sums.Rows[i].vector()
@@ -77,15 +77,15 @@ func checkNodes(sums *Report, nodes []NodeBook) (all vector, err error) {
 		n := &nodes[i]
 		got := posted[n.Node]
 		want := got
-		want[inNode], want[inGPU] = 0, 0
+		want[inNodeTime], want[inGPUTime] = 0, 0
 		for _, p := range n.Present {
 			ms := overlap(p, sums.From, sums.To)
-			want[inNode] += ms
-			want[inGPU] += ms * int64(p.GPUs)
+			want[inNodeTime] += ms
+			want[inGPUTime] += ms * int64(p.GPUs)
 		}
 		if n.Read != nil && sums.From.IsZero() && sums.To.IsZero() {
 			read := n.Read.vector()
-			want[inRent], want[inPower], want[inEnergy] = read[inRent], read[inPower], read[inEnergy]
+			want[inNodeCost], want[inEnergyCost], want[inEnergy] = read[inNodeCost], read[inEnergyCost], read[inEnergy]
 		}
 		if got != want {
 			return all, unbalanced("node "+string(n.Node), got.amounts(), want.amounts())
@@ -103,14 +103,14 @@ func checkNodes(sums *Report, nodes []NodeBook) (all vector, err error) {
 		for node := range posted {
 			names = append(names, node)
 		}
-		return all, fault.New(fault.Internal, "books_unbalanced", "the books do not balance: there are postings of node %q, which was not there", slices.Min(names))
+		return all, fault.New(fault.Internal, "ledger_unbalanced", "the ledger does not balance: postings of node %q, which did not exist", slices.Min(names))
 	}
 	return all, nil
 }
 
 // overlap returns how many milliseconds of a presence lie in a period.
 func overlap(p Present, from, to time.Time) int64 {
-	begin, end := grid(p.From), grid(p.To)
+	begin, end := wholeMillis(p.From), wholeMillis(p.To)
 	if begin.Before(from) {
 		begin = from
 	}
@@ -126,26 +126,26 @@ func (p *Posting) check() error {
 	case p.To.Before(p.From):
 		return p.wrong("ends before it begins")
 	case !slices.Contains(Accounts(), p.Account):
-		return p.wrong("is of no account")
+		return p.wrong("has an unknown account")
 	case p.Account == Use && (p.Owner == "" || p.Run == ""):
-		return p.wrong("is use, and of nobody")
+		return p.wrong("is use by nobody")
 	case p.Account != Use && p.Run != "":
-		return p.wrong("is of a run, and not use")
+		return p.wrong("has a run and is not use")
 	case p.From.Equal(p.To) && (p.NodeTime != 0 || p.GPUTime != 0):
-		return p.wrong("has time in no time")
+		return p.wrong("has time but no duration")
 	}
 	for _, x := range p.vector() {
 		if x < 0 {
-			return p.wrong("is less than nothing")
+			return p.wrong("has a negative amount")
 		}
 	}
 	return nil
 }
 
 func (p *Posting) wrong(what string) error {
-	return fault.New(fault.Internal, "books_unbalanced", "the books do not balance: posting %d of node %s %s", p.Seq, p.Node, what)
+	return fault.New(fault.Internal, "ledger_unbalanced", "the ledger does not balance: posting %d of node %s %s", p.Seq, p.Node, what)
 }
 
 func unbalanced(whose string, got, want Amounts) error {
-	return fault.New(fault.Internal, "books_unbalanced", "the books do not balance: for %s %+v is posted, and it took %+v", whose, got, want)
+	return fault.New(fault.Internal, "ledger_unbalanced", "the ledger does not balance: %s: posted %+v, metered %+v", whose, got, want)
 }

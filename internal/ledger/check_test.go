@@ -13,41 +13,41 @@ import (
 // TestCheckFindsWhatIsWrong spoils books that balance in every way it can think of.
 func TestCheckFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	m := ledger.New(newNode("n", fleet.Reserved, 2), tariff(), nil, monday)
+	m := ledger.NewMeter(newNode("n", fleet.Reserved, 2), tariff(), nil, monday)
 	end := monday.Add(time.Hour)
 	var books []ledger.Posting
 	books = m.Set(books, monday.Add(10*time.Minute), ledger.Status{Rest: ledger.Idle}, []ledger.Holder{gpus(1, "ann", 1)})
 	books = m.Close(books, end)
 	read := m.Read()
-	node := func() []ledger.NodeBook {
-		return []ledger.NodeBook{{Node: "n", Present: []ledger.Present{{From: monday, To: end, GPUs: 2}}, Read: &read}}
+	node := func() []ledger.NodeRecord {
+		return []ledger.NodeRecord{{Node: "n", Present: []ledger.Present{{From: monday, To: end, GPUs: 2}}, Read: &read}}
 	}
 	for name, tc := range map[string]struct {
-		spoil func([]ledger.Posting, []ledger.NodeBook) []ledger.Posting
+		spoil func([]ledger.Posting, []ledger.NodeRecord) []ledger.Posting
 		want  string // "" if all is well
 		part  string // the same, of ten minutes of the hour, where it differs
 	}{
-		"nothing":                 {func(b []ledger.Posting, _ []ledger.NodeBook) []ledger.Posting { return b }, "", ""},
-		"a line is missing":       {func(b []ledger.Posting, _ []ledger.NodeBook) []ledger.Posting { return b[:2] }, "for node n ", "for node n "},
-		"a line is there twice":   {func(b []ledger.Posting, _ []ledger.NodeBook) []ledger.Posting { return append(b, b[1]) }, "for node n ", "for node n "},
-		"a cent is missing":       {func(b []ledger.Posting, _ []ledger.NodeBook) []ledger.Posting { b[1].Rent -= 1e7; return b }, "for node n ", ""},
-		"a millijoule is missing": {func(b []ledger.Posting, _ []ledger.NodeBook) []ledger.Posting { b[2].Energy--; return b }, "for node n ", ""},
-		"a GPU too many":          {func(b []ledger.Posting, n []ledger.NodeBook) []ledger.Posting { n[0].Present[0].GPUs++; return b }, "for node n ", "for node n "},
-		"there for longer": {func(b []ledger.Posting, n []ledger.NodeBook) []ledger.Posting {
+		"nothing":                 {func(b []ledger.Posting, _ []ledger.NodeRecord) []ledger.Posting { return b }, "", ""},
+		"a line is missing":       {func(b []ledger.Posting, _ []ledger.NodeRecord) []ledger.Posting { return b[:2] }, "node n: posted", "node n: posted"},
+		"a line is there twice":   {func(b []ledger.Posting, _ []ledger.NodeRecord) []ledger.Posting { return append(b, b[1]) }, "node n: posted", "node n: posted"},
+		"a cent is missing":       {func(b []ledger.Posting, _ []ledger.NodeRecord) []ledger.Posting { b[1].NodeCost -= 1e7; return b }, "node n: posted", ""},
+		"a millijoule is missing": {func(b []ledger.Posting, _ []ledger.NodeRecord) []ledger.Posting { b[2].Energy--; return b }, "node n: posted", ""},
+		"a GPU too many":          {func(b []ledger.Posting, n []ledger.NodeRecord) []ledger.Posting { n[0].Present[0].GPUs++; return b }, "node n: posted", "node n: posted"},
+		"there for longer": {func(b []ledger.Posting, n []ledger.NodeRecord) []ledger.Posting {
 			n[0].Present[0].To = end.Add(1e6)
 			return b
-		}, "for node n ", ""},
-		"an unknown node":            {func(b []ledger.Posting, _ []ledger.NodeBook) []ledger.Posting { b[1].Node = "x"; return b }, "for node n ", "for node n "},
-		"a node of which nothing is": {func(b []ledger.Posting, n []ledger.NodeBook) []ledger.Posting { n[0].Node = "x"; return b }, "for node x ", "for node x "},
-		"another node as well": {func(b []ledger.Posting, _ []ledger.NodeBook) []ledger.Posting {
+		}, "node n: posted", ""},
+		"an unknown node":            {func(b []ledger.Posting, _ []ledger.NodeRecord) []ledger.Posting { b[1].Node = "x"; return b }, "node n: posted", "node n: posted"},
+		"a node of which nothing is": {func(b []ledger.Posting, n []ledger.NodeRecord) []ledger.Posting { n[0].Node = "x"; return b }, "node x: posted", "node x: posted"},
+		"another node as well": {func(b []ledger.Posting, _ []ledger.NodeRecord) []ledger.Posting {
 			return append(b, stretch("9", "", ledger.Idle, monday, time.Hour))
-		}, `postings of node "n9", which was not there`, `postings of node "n9", which was not there`},
-		"less than nothing":   {func(b []ledger.Posting, _ []ledger.NodeBook) []ledger.Posting { b[0].Rent = -1; return b }, "is less than nothing", "is less than nothing"},
-		"ends first":          {func(b []ledger.Posting, _ []ledger.NodeBook) []ledger.Posting { b[0].To = monday.Add(-1); return b }, "ends before it begins", "ends before it begins"},
-		"of no account":       {func(b []ledger.Posting, _ []ledger.NodeBook) []ledger.Posting { b[0].Account = "tea"; return b }, "is of no account", "is of no account"},
-		"use of nobody":       {func(b []ledger.Posting, _ []ledger.NodeBook) []ledger.Posting { b[1].Owner = ""; return b }, "is use, and of nobody", "is use, and of nobody"},
-		"a run that uses not": {func(b []ledger.Posting, _ []ledger.NodeBook) []ledger.Posting { b[0].Run = "j1.1"; return b }, "is of a run, and not use", "is of a run, and not use"},
-		"time in no time":     {func(b []ledger.Posting, _ []ledger.NodeBook) []ledger.Posting { b[0].To = b[0].From; return b }, "has time in no time", "has time in no time"},
+		}, `postings of node "n9", which did not exist`, `postings of node "n9", which did not exist`},
+		"less than nothing":   {func(b []ledger.Posting, _ []ledger.NodeRecord) []ledger.Posting { b[0].NodeCost = -1; return b }, "has a negative amount", "has a negative amount"},
+		"ends first":          {func(b []ledger.Posting, _ []ledger.NodeRecord) []ledger.Posting { b[0].To = monday.Add(-1); return b }, "ends before it begins", "ends before it begins"},
+		"of no account":       {func(b []ledger.Posting, _ []ledger.NodeRecord) []ledger.Posting { b[0].Account = "tea"; return b }, "has an unknown account", "has an unknown account"},
+		"use of nobody":       {func(b []ledger.Posting, _ []ledger.NodeRecord) []ledger.Posting { b[1].Owner = ""; return b }, "is use by nobody", "is use by nobody"},
+		"a run that uses not": {func(b []ledger.Posting, _ []ledger.NodeRecord) []ledger.Posting { b[0].Run = "j1.1"; return b }, "has a run and is not use", "has a run and is not use"},
+		"time in no time":     {func(b []ledger.Posting, _ []ledger.NodeRecord) []ledger.Posting { b[0].To = b[0].From; return b }, "has time but no duration", "has time but no duration"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

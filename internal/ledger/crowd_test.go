@@ -16,7 +16,7 @@ func TestManyRunsOnOneNodeAreEachPosted(t *testing.T) {
 	begin := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	n := &fleet.Node{ID: "a", Class: fleet.Local, State: fleet.Ready, Inventory: fleet.Inventory{CPUs: 64_000}}
 	for _, runs := range []int{1, 15, 16, 17, 64, 200} {
-		m := ledger.New(n, nil, nil, begin)
+		m := ledger.NewMeter(n, nil, nil, begin)
 		var holders []ledger.Holder
 		for i := range runs {
 			j := id.NewJob(uint64(i + 1))

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // amountColumns are the columns in which amounts are written.
@@ -16,7 +15,7 @@ var amountColumns = []string{"node_seconds", "gpu_seconds", "rent_usd", "power_u
 // columns writes amounts for the columns: seconds and dollars exactly, energy rounded.
 func (a Amounts) columns() []string {
 	return []string{
-		a.NodeTime.String(), a.GPUTime.String(), a.Rent.String(), a.Power.String(), a.Cost().String(),
+		a.NodeTime.String(), a.GPUTime.String(), a.NodeCost.String(), a.EnergyCost.String(), a.Cost().String(),
 		strconv.FormatFloat(a.Energy.KWh(), 'f', 6, 64),
 	}
 }
@@ -66,7 +65,7 @@ func (u *Usage) WriteCSV(w io.Writer) error {
 	return out.end()
 }
 
-func (h *Hired) columns() []string {
+func (h *OnDemandUsage) columns() []string {
 	return []string{strconv.Itoa(h.Creations), h.NodeTime.String(), h.GPUTime.String(), h.Estimated.String(), h.Billed.String(), strconv.Itoa(h.BilledLeases)}
 }
 
@@ -80,23 +79,6 @@ func (r *SavingsReport) WriteCSV(w io.Writer) error {
 	out.row(append(head, "decisions", "saved_usd", "saved_seconds"))
 	for _, row := range r.Rows {
 		out.row(slices.Concat(row.Keys, []string{strconv.Itoa(row.Count), row.Money.String(), row.Time.String()}))
-	}
-	return out.end()
-}
-
-// WritePostings writes postings one a line, as they are.
-func WritePostings(w io.Writer, postings []Posting) error {
-	out := newTable(w)
-	out.row(append([]string{
-		"seq", "from", "to", "node", "class", "gpu", "lease", "offer", "account", "researcher", "project", "job", "run", "gpus",
-	}, amountColumns...))
-	for i := range postings {
-		p := &postings[i]
-		out.row(append([]string{
-			strconv.FormatUint(p.Seq, 10), p.From.Format(time.RFC3339Nano), p.To.Format(time.RFC3339Nano),
-			string(p.Node), string(p.Class), p.GPU, string(p.Lease), p.Offer, string(p.Account),
-			string(p.Owner), string(p.Project), string(p.Job), string(p.Run), decimal(p.GPUs, 3),
-		}, p.columns()...))
 	}
 	return out.end()
 }
@@ -116,7 +98,7 @@ func (t *table) row(cells []string) {
 		return
 	}
 	for i := range cells {
-		cells[i] = tame(cells[i])
+		cells[i] = escapeFormula(cells[i])
 	}
 	t.err = t.csv.Write(cells)
 }
@@ -132,9 +114,9 @@ func (t *table) end() error {
 	return nil
 }
 
-// tame keeps a name from being taken for a formula by a program that opens the table.
+// escapeFormula keeps a name from being taken for a formula by a program that opens the table.
 // Numbers stay as they are.
-func tame(cell string) string {
+func escapeFormula(cell string) string {
 	if cell == "" || !strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
 		return cell
 	}

@@ -7,7 +7,7 @@ import (
 	"trainyard/internal/tenant"
 )
 
-// cutter takes postings in the order of the books and gives out the pieces of them that
+// cutter takes postings in the order of the ledger and gives out the pieces of them that
 // lie in a period, none of which crosses a border. The lines of one entry are cut
 // together, so that their pieces are exactly the piece of the entry.
 type cutter struct {
@@ -53,7 +53,7 @@ func (c *cutter) flush() {
 	}
 	c.a = slices.Grow(c.a[:0], len(c.entry))[:len(c.entry)]
 	c.b = slices.Grow(c.b[:0], len(c.entry))[:len(c.entry)]
-	until(c.entry, millis(begin.Sub(from)), den, c.a)
+	prefixOf(c.entry, millis(begin.Sub(from)), den, c.a)
 	for begin.Before(end) {
 		stop := end
 		if c.next != nil {
@@ -61,7 +61,7 @@ func (c *cutter) flush() {
 				stop = border
 			}
 		}
-		until(c.entry, millis(stop.Sub(from)), den, c.b)
+		prefixOf(c.entry, millis(stop.Sub(from)), den, c.b)
 		for i := range c.entry {
 			if piece := c.b[i].minus(c.a[i]); piece != (vector{}) {
 				c.emit(&c.entry[i], begin, piece)

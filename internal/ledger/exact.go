@@ -10,19 +10,19 @@ type vector [5]int64
 
 // Places in a vector.
 const (
-	inNode = iota
-	inGPU
-	inRent
-	inPower
+	inNodeTime = iota
+	inGPUTime
+	inNodeCost
+	inEnergyCost
 	inEnergy
 )
 
 func (a Amounts) vector() vector {
-	return vector{inNode: int64(a.NodeTime), inGPU: int64(a.GPUTime), inRent: int64(a.Rent), inPower: int64(a.Power), inEnergy: int64(a.Energy)}
+	return vector{inNodeTime: int64(a.NodeTime), inGPUTime: int64(a.GPUTime), inNodeCost: int64(a.NodeCost), inEnergyCost: int64(a.EnergyCost), inEnergy: int64(a.Energy)}
 }
 
 func (v vector) amounts() Amounts {
-	return Amounts{NodeTime: Span(v[inNode]), GPUTime: Span(v[inGPU]), Rent: Nanos(v[inRent]), Power: Nanos(v[inPower]), Energy: Millijoules(v[inEnergy])}
+	return Amounts{NodeTime: Span(v[inNodeTime]), GPUTime: Span(v[inGPUTime]), NodeCost: Nanos(v[inNodeCost]), EnergyCost: Nanos(v[inEnergyCost]), Energy: Millijoules(v[inEnergy])}
 }
 
 // minus returns what is left of v after w was taken off.
@@ -71,9 +71,9 @@ func scale(x, num, den int64) int64 {
 	return units
 }
 
-// usual is how many lines an entry has at most as a rule: so many are reckoned without
+// smallEntry is how many lines an entry has at most as a rule: so many are reckoned without
 // asking for memory.
-const usual = 16
+const smallEntry = 16
 
 // split divides a total by weights to the last unit: each part is its exact share
 // rounded down, and the units that are left go to the largest remainders, the first of
@@ -83,9 +83,9 @@ func split(total int64, weights, out []int64) {
 	for _, w := range weights {
 		sum += w
 	}
-	var few [usual]int64
+	var few [smallEntry]int64
 	rests := few[:]
-	if len(weights) > usual {
+	if len(weights) > smallEntry {
 		rests = make([]int64, len(weights))
 	}
 	left := total
@@ -105,7 +105,7 @@ func split(total int64, weights, out []int64) {
 	}
 }
 
-// until writes to out what of the lines of an entry falls on its first num of den
+// prefixOf writes to out what of the lines of an entry falls on its first num of den
 // milliseconds. The lines together have exactly num/den of their total, rounded down;
 // no line ever has less at a later time; and at the end each has all of its own. So
 // pieces of a line add up to the line, and the lines of a piece to the piece.
@@ -113,7 +113,7 @@ func split(total int64, weights, out []int64) {
 // It works as if the total were so many coins that come in one by one: of the coins
 // that are in, the first line gets its share rounded down, the second its share of the
 // rest, and so on.
-func until(lines []Posting, num, den int64, out []vector) {
+func prefixOf(lines []Posting, num, den int64, out []vector) {
 	var total vector
 	for i := range lines {
 		out[i] = lines[i].vector()

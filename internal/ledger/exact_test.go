@@ -68,8 +68,8 @@ func TestPiecesOfAnEntryAddUp(t *testing.T) {
 		lines := make([]ledger.Posting, rapid.IntRange(1, 6).Draw(t, "lines"))
 		var total int64
 		for i := range lines {
-			lines[i].Rent = ledger.Nanos(amount.Draw(t, "amount"))
-			total += int64(lines[i].Rent)
+			lines[i].NodeCost = ledger.Nanos(amount.Draw(t, "amount"))
+			total += int64(lines[i].NodeCost)
 		}
 		den := rapid.OneOf(rapid.Int64Range(1, 20), rapid.Int64Range(1, 1<<40)).Draw(t, "length")
 		before := make([]ledger.Amounts, len(lines))
@@ -79,9 +79,9 @@ func TestPiecesOfAnEntryAddUp(t *testing.T) {
 			now := ledger.Until(lines, at, den)
 			var sum int64
 			for i := range now {
-				sum += int64(now[i].Rent)
-				if now[i].Rent < before[i].Rent {
-					t.Fatalf("line %d has %d of %d after it had %d", i, now[i].Rent, lines[i].Rent, before[i].Rent)
+				sum += int64(now[i].NodeCost)
+				if now[i].NodeCost < before[i].NodeCost {
+					t.Fatalf("line %d has %d of %d after it had %d", i, now[i].NodeCost, lines[i].NodeCost, before[i].NodeCost)
 				}
 			}
 			want := new(big.Int).Mul(big.NewInt(total), big.NewInt(at))
@@ -91,8 +91,8 @@ func TestPiecesOfAnEntryAddUp(t *testing.T) {
 			before = now
 		}
 		for i := range lines {
-			if before[i].Rent != lines[i].Rent {
-				t.Fatalf("line %d has %d at the end, want %d", i, before[i].Rent, lines[i].Rent)
+			if before[i].NodeCost != lines[i].NodeCost {
+				t.Fatalf("line %d has %d at the end, want %d", i, before[i].NodeCost, lines[i].NodeCost)
 			}
 		}
 	})

@@ -12,7 +12,7 @@ func Split(total int64, weights []int64) []int64 {
 // Until returns what of the lines of an entry falls on its first num of den milliseconds.
 func Until(lines []Posting, num, den int64) []Amounts {
 	out := make([]vector, len(lines))
-	until(lines, num, den, out)
+	prefixOf(lines, num, den, out)
 	list := make([]Amounts, len(lines))
 	for i := range out {
 		list[i] = out[i].amounts()

@@ -1,20 +1,20 @@
-// Package ledger keeps the books: whose every second of every node was, what it
-// cost, and what decisions saved.
+// Package ledger records whose every second of every node was, what it cost, and what
+// decisions saved.
 //
-// It stands at the end of a job's path, and of a node's. The yardmaster has a Meter
-// for each node and tells it whatever changes there; the meter answers with
-// postings, which are stored with the change that caused them. Reports, the
-// double-entry check and the tallies behind quotas are sums of postings.
+// It stands at the end of a job's path, and of a node's. The yardmaster tells the Ledger of
+// every change of a node, a lease or a run; a Meter for each node turns that into postings,
+// which are stored with the change that caused them. Each posting that someone pays for is
+// charged to them. Reports and the double-entry check are sums of postings. The ledger limits
+// nobody: that is package quota.
 //
-// The package is pure and its arithmetic is whole numbers throughout, so that sums
-// are exact: the postings of a node add up to what the node itself took, to the last
-// unit, for every period and every grouping.
+// The package is pure and its arithmetic is whole numbers throughout, so that sums are
+// exact: the postings of a node add up to what the node itself used, to the last unit, for
+// every period and every grouping.
 package ledger
 
 import (
-	"math"
-	"strconv"
-	"strings"
+	"maps"
+	"slices"
 	"time"
 
 	"trainyard/internal/fleet"
@@ -22,135 +22,214 @@ import (
 	"trainyard/internal/job"
 )
 
-// Span is an amount of node-time or GPU-time, in milliseconds. Nanoseconds would be
-// too fine: what 300 nodes do in a year no longer fits into a word.
-type Span int64
+// Changes is what has to be stored since the last Take.
+type Changes struct {
+	Postings []Posting
+	Meters   []State   // changed
+	Closed   []id.Node // whose meters are closed
+	Savings  []Saving
+}
 
-// Duration returns the amount as a length of time, at most the longest there is.
-func (s Span) Duration() time.Duration {
-	if int64(s) > math.MaxInt64/int64(time.Millisecond) {
-		return math.MaxInt64
+// Empty reports whether there is nothing to store.
+func (c *Changes) Empty() bool {
+	return len(c.Postings)+len(c.Meters)+len(c.Closed)+len(c.Savings) == 0
+}
+
+// Ledger has a meter for each node and numbers what they post. It is not safe for
+// concurrent use.
+type Ledger struct {
+	tariff      *fleet.Tariff
+	meters      map[id.Node]*Meter
+	booting     map[id.Lease]id.Node // name under which a machine is metered until it joins
+	dirty       map[id.Node]bool     // whose meters have to be stored
+	changes     Changes
+	lastPosting uint64 // number of the last one
+	lastSaving  uint64
+	charge      func(*Posting)
+}
+
+// New returns an empty  charge is called for each posting that someone pays for.
+func New(t *fleet.Tariff, charge func(*Posting)) *Ledger {
+	return &Ledger{
+		tariff: t, charge: charge,
+		meters: map[id.Node]*Meter{}, booting: map[id.Lease]id.Node{}, dirty: map[id.Node]bool{},
 	}
-	return time.Duration(s) * time.Millisecond
 }
 
-// Hours returns the amount in hours, for people.
-func (s Span) Hours() float64 { return float64(s) / 3.6e6 }
+// Stored is what the store keeps of the ledger beside postings and savings themselves.
+type Stored struct {
+	Meters      []State
+	LastPosting uint64
+	LastSaving  uint64
+}
 
-// String writes the amount in seconds, exactly.
-func (s Span) String() string { return decimal(int64(s), 3) }
+// Load restores what the store kept.
+func (g *Ledger) Load(s Stored) error {
+	g.lastPosting, g.lastSaving = s.LastPosting, s.LastSaving
 
-// Nanos is money in billionths of a dollar: a second of a cheap node is some thousands.
-type Nanos int64
+	for _, state := range s.Meters {
+		m, err := LoadMeter(state)
+		if err != nil {
+			return err
+		}
 
-// NanosOf returns an amount of dollars, rounded to the next unit.
-func NanosOf(dollars float64) Nanos {
-	if dollars < 0 {
-		return -NanosOf(-dollars)
+		g.meters[state.Node] = m
+
+		if state.Lease != "" && state.Node == bootName(state.Lease) { // booting, or released before it joined
+			g.booting[state.Lease] = state.Node
+		}
 	}
-	return Nanos(whole(dollars, 1e9, math.MaxInt64))
+
+	return nil
 }
 
-// Money returns the amount as people write it, rounded to the next unit of that.
-func (n Nanos) Money() job.Money {
-	if n < 0 {
-		return -(-n).Money()
+// bootName is the name under which a machine is metered until it has joined.
+func bootName(l id.Lease) id.Node { return id.Node("machine-" + string(l)) }
+
+// Lease records a change of a lease: a machine costs from when it was granted until it is
+// gone.
+func (g *Ledger) Lease(now time.Time, l *fleet.Lease) {
+	name, booting := g.booting[l.ID]
+	switch {
+	case l.State == fleet.LeaseBooting || l.State == fleet.LeaseReturning && l.Joined.IsZero() && l.Instance != "":
+		n := l.Offer.Node()
+		n.ID, n.Lease = bootName(l.ID), l.ID
+		if !booting {
+			g.booting[l.ID] = n.ID
+			g.meters[n.ID] = NewMeter(n, g.tariff, l, l.Granted)
+			g.dirty[n.ID] = true
+			return
+		}
+		g.set(now, n, 0, nil, l)
+	case l.State.Final() && booting:
+		delete(g.booting, l.ID)
+		g.close(l.Ended, name)
+	case l.State.Final() && l.Node != "":
+		g.close(l.Ended, l.Node)
 	}
-	return job.Money(n/1000 + (n%1000+500)/1000)
 }
 
-// Dollars returns the amount in dollars, for people.
-func (n Nanos) Dollars() float64 { return float64(n) / 1e9 }
-
-// String writes the amount in dollars, exactly.
-func (n Nanos) String() string { return decimal(int64(n), 9) }
-
-// Millijoules is energy. A watt for a millisecond is one.
-type Millijoules int64
-
-// KWh returns the energy in kilowatt-hours, for people.
-func (e Millijoules) KWh() float64 { return float64(e) / 3.6e9 }
-
-// String writes the energy in joules, exactly.
-func (e Millijoules) String() string { return decimal(int64(e), 3) }
-
-// decimal writes a whole number of small units with the point so many digits from the right.
-func decimal(n int64, digits int) string {
-	sign, text := "", strconv.FormatUint(uint64(n), 10)
-	if n < 0 {
-		sign, text = "-", strconv.FormatUint(-uint64(n), 10)
+// Node records the state of a node and who holds it. The lease is nil unless it is an
+// on-demand node.
+func (g *Ledger) Node(now time.Time, n *fleet.Node, foreign uint64, holders []Holder, l *fleet.Lease) {
+	if l != nil {
+		if name, booting := g.booting[l.ID]; booting { // the machine has become this node
+			delete(g.booting, l.ID)
+			g.meters[n.ID] = g.meters[name]
+			delete(g.meters, name)
+			delete(g.dirty, name)
+			g.changes.Closed = append(g.changes.Closed, name)
+		}
 	}
-	if len(text) <= digits {
-		text = strings.Repeat("0", digits+1-len(text)) + text
+	if g.meters[n.ID] == nil {
+		g.meters[n.ID] = NewMeter(n, g.tariff, l, now)
+		g.dirty[n.ID] = true
 	}
-	point := len(text) - digits
-	text = text[:point] + "." + text[point:]
-	return sign + strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+	g.set(now, n, foreign, holders, l)
 }
 
-// Amounts is what is posted.
-type Amounts struct {
-	NodeTime Span        `json:"node_ms"`
-	GPUTime  Span        `json:"gpu_ms"`
-	Rent     Nanos       `json:"rent_nanodollars"`
-	Power    Nanos       `json:"power_nanodollars"` // what the energy cost
-	Energy   Millijoules `json:"energy_mj"`         // with the building's share
+func (g *Ledger) set(now time.Time, n *fleet.Node, foreign uint64, holders []Holder, l *fleet.Lease) {
+	m := g.meters[n.ID]
+	from := len(g.changes.Postings)
+	before := m.Since()
+	g.changes.Postings = m.Change(g.changes.Postings, now, n, g.tariff, l)
+	g.changes.Postings = m.Set(g.changes.Postings, now, StatusOf(n, foreign, l), holders)
+	g.posted(n.ID, from, before)
 }
 
-// Cost returns all money.
-func (a Amounts) Cost() Nanos { return a.Rent + a.Power }
+// posted numbers what was posted and charges it.
+func (g *Ledger) posted(n id.Node, from int, before time.Time) {
+	g.dirty[n] = true
 
-// Account is what a stretch of a node was: someone's, or one of the yard's ways to
-// have it without use.
-type Account string
+	if m := g.meters[n]; m != nil && len(g.changes.Postings) == from && m.Since().Equal(before) {
+		return // only who holds it is new, which is stored with the meter
+	}
 
-// The accounts.
-const (
-	Use       Account = "use"       // held by a run
-	Idle      Account = "idle"      // there to be used, and unused
-	Error     Account = "error"     // broken, silent or lost
-	Foreign   Account = "foreign"   // used by processes that are not the yard's
-	Drained   Account = "drained"   // kept free by an operator
-	Boot      Account = "boot"      // hired, and its agent has not joined
-	Returning Account = "returning" // being given back
-	Waste     Account = "waste"     // the rest of a paid stretch, after the node had gone
-)
+	for i := from; i < len(g.changes.Postings); i++ {
+		p := &g.changes.Postings[i]
+		g.lastPosting++
+		p.Seq = g.lastPosting
 
-// Accounts lists every account.
-func Accounts() []Account {
-	return []Account{Use, Idle, Error, Foreign, Drained, Boot, Returning, Waste}
+		if p.Owner != "" {
+			g.charge(p)
+		}
+	}
 }
 
-// Posting is one line of the books: from one time to another this much of a node
-// was this account's. Lines of the same node, From and To are one entry: together
-// they are all of the node in that stretch, and they are kept one after the other.
-type Posting struct {
-	Seq     uint64      `json:"seq"` // place in the books; set by who stores it
-	Node    id.Node     `json:"node"`
-	Class   fleet.Class `json:"class"`
-	GPU     string      `json:"gpu,omitempty"` // kind of the node's GPUs, "mixed" if there are several
-	Lease   id.Lease    `json:"lease,omitempty"`
-	Offer   string      `json:"offer,omitempty"` // by which the node was hired
-	From    time.Time   `json:"from"`            // whole milliseconds, UTC
-	To      time.Time   `json:"to"`              // the same as From for money that is due at once
-	Account Account     `json:"account"`
-	// Owner, Project and Job say who pays: who uses it, or for whom it was hired.
-	// All are "" if it is the yard.
-	Owner   id.User    `json:"owner,omitempty"`
-	Project id.Project `json:"project,omitempty"`
-	Job     id.Job     `json:"job,omitempty"`
-	Run     id.Run     `json:"run,omitempty"` // of the account use alone
-	GPUs    int64      `json:"gpus_milli,omitempty"`
-	Amounts
+// Gone records that a node is gone.
+func (g *Ledger) Gone(now time.Time, n id.Node) { g.close(now, n) }
+
+func (g *Ledger) close(now time.Time, n id.Node) {
+	m, ok := g.meters[n]
+	if !ok {
+		return
+	}
+	from, before := len(g.changes.Postings), m.Since()
+	g.changes.Postings = m.Close(g.changes.Postings, now)
+	g.posted(n, from, before)
+	delete(g.meters, n)
+	delete(g.dirty, n)
+	g.changes.Closed = append(g.changes.Closed, n)
 }
 
-// Provider returns whom the node was hired from, "" if it was not.
-func (p *Posting) Provider() string {
-	provider, _, _ := strings.Cut(p.Offer, "/")
-	return provider
+// Roll posts everything up to the last full hour.
+func (g *Ledger) Roll(now time.Time) { g.each(now, (*Meter).Roll) }
+
+// Settle posts everything up to now on the nodes that the filter selects.
+func (g *Ledger) Settle(now time.Time, selects func(*State) bool) {
+	g.each(now, func(m *Meter, dst []Posting, now time.Time) []Posting {
+		if s := m.Save(); selects(&s) {
+			return m.Post(dst, now)
+		}
+		return dst
+	})
 }
 
-// same reports whether two lines belong to one entry.
-func (p *Posting) same(q *Posting) bool {
-	return p.Node == q.Node && p.From.Equal(q.From) && p.To.Equal(q.To)
+func (g *Ledger) each(now time.Time, post func(*Meter, []Posting, time.Time) []Posting) {
+	for _, n := range slices.Sorted(maps.Keys(g.meters)) {
+		m := g.meters[n]
+		from, before := len(g.changes.Postings), m.Since()
+		g.changes.Postings = post(m, g.changes.Postings, now)
+		if len(g.changes.Postings) > from {
+			g.posted(n, from, before)
+		}
+	}
+}
+
+// Save records what a decision saved.
+func (g *Ledger) Save(s Saving) {
+	g.lastSaving++
+	s.Seq = g.lastSaving
+	g.changes.Savings = append(g.changes.Savings, s)
+}
+
+// Rate returns what a rank costs in an hour, as the meter of its node will post it.
+func (g *Ledger) Rate(n *fleet.Node, k *job.Rank, l *fleet.Lease) float64 {
+	h := HolderOf(&fleet.Hold{GPUs: fleet.Mask(k.GPUs), Share: k.Share, CPUs: k.CPUs}, "")
+	return Hourly(n, g.tariff, l, h).Dollars()
+}
+
+// Take returns what has to be stored, and forgets it.
+func (g *Ledger) Take() Changes {
+	for _, n := range slices.Sorted(maps.Keys(g.dirty)) {
+		if m := g.meters[n]; m != nil {
+			g.changes.Meters = append(g.changes.Meters, m.Save())
+		}
+	}
+
+	clear(g.dirty)
+
+	changes := g.changes
+	g.changes = Changes{}
+
+	return changes
+}
+
+// Peek returns what would be posted if everything ended now.
+func (g *Ledger) Peek(now time.Time) []Posting {
+	var list []Posting
+	for _, n := range slices.Sorted(maps.Keys(g.meters)) {
+		list = g.meters[n].Peek(list, now)
+	}
+	return list
 }

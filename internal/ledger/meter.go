@@ -10,19 +10,19 @@ import (
 	"trainyard/internal/job"
 )
 
-// Meter reads what one node takes and says whose it was. It is told of every change
+// Meter measures what one node uses and whose that is. It is told of every change
 // and answers with the postings of the stretch that ended by it. Time never goes back:
 // a change told with an earlier time counts from the last one.
 //
-// What a node costs at rest is shared out by seats, and idle seats are the yard's: a
+// What a node costs at rest is shared by allocated GPUs, and idle ones are the yard's: a
 // run with one GPU of eight pays an eighth of it, whoever else is there. What a node
-// costs more because it is used is paid by those who use it. A hired node was hired
-// for them: while runs hold it they pay for all of it, and otherwise for whom it was hired.
+// costs more because it is used is paid by those who use it. An on-demand node was
+// provisioned for someone: the runs that hold it pay for all of it, and otherwise they do.
 type Meter struct {
-	s      State
-	load   load
-	priced priced // what the rates were read from
-	kind   kind   // what the name of the GPUs was read from
+	s          State
+	allocation allocation
+	inputs     priceInputs // what the rates were read from
+	kind       kind        // what the name of the GPUs was read from
 }
 
 // State is all that a meter is. It is stored with the postings, so that a meter that
@@ -33,7 +33,7 @@ type State struct {
 	GPU     string      `json:"gpu,omitempty"`
 	Lease   id.Lease    `json:"lease,omitempty"`
 	Offer   string      `json:"offer,omitempty"`
-	Owner   id.User     `json:"owner,omitempty"` // for whom it was hired
+	Owner   id.User     `json:"owner,omitempty"` // for whom it was provisioned
 	Project id.Project  `json:"project,omitempty"`
 	Job     id.Job      `json:"job,omitempty"`
 	GPUs    uint64      `json:"gpus,omitempty"`
@@ -48,27 +48,27 @@ type State struct {
 	Closed  bool        `json:"closed,omitempty"`
 }
 
-// New returns the meter of a node that nothing holds. It counts from now: when a node
+// NewMeter returns the meter of a node that nothing holds. It counts from now: when a node
 // joined, or when a provider gave the machine of the lease. Until that joins, the node is
 // the one of its offer. The tariff may be nil, and so may the lease.
-func New(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease, now time.Time) *Meter {
-	m := &Meter{s: State{Opened: grid(now), Since: grid(now), Status: StatusOf(n, 0, l)}}
+func NewMeter(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease, now time.Time) *Meter {
+	m := &Meter{s: State{Opened: wholeMillis(now), Since: wholeMillis(now), Status: StatusOf(n, 0, l)}}
 	m.describe(n, l)
-	m.s.Rates, m.priced = ratesOf(n, t, l), pricedBy(n, t, l)
-	m.settle()
+	m.s.Rates, m.inputs = ratesOf(n, t, l), priceInputsOf(n, t, l)
+	m.reallocate()
 	return m
 }
 
-// Load returns the meter of a stored state.
-func Load(s State) (*Meter, error) {
+// LoadMeter returns the meter of a stored state.
+func LoadMeter(s State) (*Meter, error) {
 	if s.Node == "" || s.Since.Before(s.Opened) || !slices.Contains(Accounts(), s.Status.Rest) || !s.Carry.sound() || !s.Rates.sound() {
-		return nil, fault.New(fault.Internal, "meter_state", "the stored state of the meter of node %q is none", s.Node).
+		return nil, fault.New(fault.Internal, "meter_state", "the stored state of the meter of node %q is not valid", s.Node).
 			WithRemedy("restore the store from a copy, or remove the node and let it join again")
 	}
 	s.Holders = slices.Clone(s.Holders)
-	s.Opened, s.Since = grid(s.Opened), grid(s.Since)
+	s.Opened, s.Since = wholeMillis(s.Opened), wholeMillis(s.Since)
 	m := &Meter{s: s}
-	m.settle()
+	m.reallocate()
 	return m, nil
 }
 
@@ -84,24 +84,24 @@ func (m *Meter) Since() time.Time { return m.s.Since }
 
 // Read returns what the meter has read since it was opened, or since the node has the
 // name it has. It is reckoned from rates and time alone, apart from who held the node:
-// the other side of the books.
+// the other side of the ledger.
 func (m *Meter) Read() Amounts { return m.s.Read }
 
 // Set tells how the node stands and who holds it from now on. If that is news, the
 // postings of the stretch that ended are appended to dst. Holders are copied.
 func (m *Meter) Set(dst []Posting, now time.Time, s Status, holders []Holder) []Posting {
-	if s == m.s.Status && sameHolders(m.s.Holders, holders) {
+	if s == m.s.Status && equalHolders(m.s.Holders, holders) {
 		return dst
 	}
-	dst = m.post(dst, grid(now))
+	dst = m.post(dst, wholeMillis(now))
 	m.s.Status = s
 	m.s.Holders = append(m.s.Holders[:0], holders...)
-	m.settle()
+	m.reallocate()
 	return dst
 }
 
 // Change tells that the node itself, its prices or its lease are others from now on:
-// the machine that was hired has joined and has a name, a GPU is gone, a tariff was
+// a provisioned machine has joined and has a name, a GPU is gone, a tariff was
 // changed. If that is news, the postings of the stretch that ended are appended to dst.
 // A node that has another name from now on has an account of its own from now on: Read
 // starts from nothing. What it was paid for so far still counts for its lease. A tariff
@@ -109,20 +109,20 @@ func (m *Meter) Set(dst []Posting, now time.Time, s Status, holders []Holder) []
 func (m *Meter) Change(dst []Posting, now time.Time, n *fleet.Node, t *fleet.Tariff, l *fleet.Lease) []Posting {
 	next := Meter{s: m.s, kind: m.kind}
 	next.describe(n, l)
-	if by := pricedBy(n, t, l); by != m.priced {
-		next.s.Rates, m.priced = ratesOf(n, t, l), by
+	if by := priceInputsOf(n, t, l); by != m.inputs {
+		next.s.Rates, m.inputs = ratesOf(n, t, l), by
 	}
 	m.kind = next.kind
-	if m.s.alike(&next.s) {
+	if m.s.samePrices(&next.s) {
 		return dst
 	}
-	dst = m.post(dst, grid(now))
+	dst = m.post(dst, wholeMillis(now))
 	if n.ID != m.s.Node {
 		m.s.Read = Amounts{}
 	}
 	m.describe(n, l)
 	m.s.GPU, m.s.Rates = next.s.GPU, next.s.Rates
-	m.settle()
+	m.reallocate()
 	return dst
 }
 
@@ -130,35 +130,35 @@ func (m *Meter) Change(dst []Posting, now time.Time, n *fleet.Node, t *fleet.Tar
 // for begins and ends between two postings. It is called once an hour or more often.
 // After a jump of the clock it posts once.
 func (m *Meter) Roll(dst []Posting, now time.Time) []Posting {
-	return m.post(dst, grid(now).Truncate(time.Hour))
+	return m.post(dst, wholeMillis(now).Truncate(time.Hour))
 }
 
 // Peek appends the postings that there would be if the stretch ended now, and changes nothing.
 func (m *Meter) Peek(dst []Posting, now time.Time) []Posting {
 	peek := *m
-	return peek.post(dst, grid(now))
+	return peek.post(dst, wholeMillis(now))
 }
 
-// Close ends the meter: the node is gone. The rest of the stretch for which its rent
-// is paid is posted as waste.
+// Close ends the meter: the node is gone. What is paid for beyond that is posted
+// as waste.
 func (m *Meter) Close(dst []Posting, now time.Time) []Posting {
 	if m.s.Closed {
 		return dst
 	}
-	dst = m.post(dst, grid(now))
+	dst = m.post(dst, wholeMillis(now))
 	m.s.Closed = true
-	over := m.s.Rates.unused(millis(m.s.Since.Sub(m.s.Opened)))
+	over := m.s.Rates.unusedPaid(millis(m.s.Since.Sub(m.s.Opened)))
 	if over == 0 {
 		return dst
 	}
-	var rent vector
-	rent[inRent], m.s.Carry[0] = accrue(at(m.s.Rates.Rent, 0), over, m.s.Carry[0], msPerHour)
-	if rent == (vector{}) {
+	var paid vector
+	paid[inNodeCost], m.s.Carry[0] = accrue(at(m.s.Rates.Hourly, 0), over, m.s.Carry[0], msPerHour)
+	if paid == (vector{}) {
 		return dst
 	}
-	m.read(rent)
-	p := m.posting(&line{account: Waste, holder: -1}, m.s.Since)
-	p.Amounts = rent.amounts()
+	m.addReading(paid)
+	p := m.posting(&share{account: Waste, holder: -1}, m.s.Since)
+	p.Amounts = paid.amounts()
 	return append(dst, p)
 }
 
@@ -176,21 +176,21 @@ func (m *Meter) describe(n *fleet.Node, l *fleet.Lease) {
 	}
 }
 
-// alike reports whether two states are of the same node at the same prices.
-func (s *State) alike(t *State) bool {
+// samePrices reports whether two states are of the same node at the same prices.
+func (s *State) samePrices(t *State) bool {
 	return s.Node == t.Node && s.Class == t.Class && s.GPU == t.GPU && s.GPUs == t.GPUs && s.CPUs == t.CPUs &&
 		s.Lease == t.Lease && s.Offer == t.Offer && s.Owner == t.Owner && s.Project == t.Project && s.Job == t.Job &&
 		s.Rates.equal(&t.Rates)
 }
 
-// settle works out who has what from now on.
-func (m *Meter) settle() {
+// reallocate works out who has what from now on.
+func (m *Meter) reallocate() {
 	slices.SortFunc(m.s.Holders, byRun) // so that the same state gives the same postings
-	m.load.spread(m.s.GPUs, m.s.CPUs, &m.s.Status, m.s.Holders)
+	m.allocation.compute(m.s.GPUs, m.s.CPUs, &m.s.Status, m.s.Holders)
 }
 
-// read counts what the node took.
-func (m *Meter) read(v vector) {
+// addReading counts what the node took.
+func (m *Meter) addReading(v vector) {
 	sum, _ := m.s.Read.vector().plus(v)
 	m.s.Read = sum.amounts()
 }
@@ -201,21 +201,21 @@ func (m *Meter) post(dst []Posting, to time.Time) []Posting {
 	if ms == 0 || m.s.Closed {
 		return dst
 	}
-	total, base := m.s.Rates.cost(ms, &m.load, &m.s.Carry)
-	total[inNode], total[inGPU] = ms, ms*count(m.s.GPUs)
-	m.read(total)
-	n := len(m.load.lines)
-	var few [usual]vector
-	parts := few[:min(n, usual)]
-	if n > usual {
+	total, base := m.s.Rates.cost(ms, &m.allocation, &m.s.Carry)
+	total[inNodeTime], total[inGPUTime] = ms, ms*count(m.s.GPUs)
+	m.addReading(total)
+	n := len(m.allocation.shares)
+	var few [smallEntry]vector
+	parts := few[:min(n, smallEntry)]
+	if n > smallEntry {
 		parts = make([]vector, n)
 	}
-	m.load.divide(total, base, parts)
+	m.allocation.divide(total, base, parts)
 	for i := range parts {
 		if parts[i] == (vector{}) {
 			continue // too short to be anything
 		}
-		p := m.posting(&m.load.lines[i], to)
+		p := m.posting(&m.allocation.shares[i], to)
 		p.Amounts = parts[i].amounts()
 		dst = append(dst, p)
 	}
@@ -224,11 +224,11 @@ func (m *Meter) post(dst []Posting, to time.Time) []Posting {
 }
 
 // divide divides what the node took among the lines.
-func (l *load) divide(total, base vector, parts []vector) {
-	n := len(l.lines)
-	var few [5][usual]int64
+func (l *allocation) divide(total, base vector, parts []vector) {
+	n := len(l.shares)
+	var few [5][smallEntry]int64
 	lists := [5][]int64{few[0][:], few[1][:], few[2][:], few[3][:], few[4][:]}
-	if n > usual {
+	if n > smallEntry {
 		for i := range lists {
 			lists[i] = make([]int64, n)
 		}
@@ -244,16 +244,16 @@ func (l *load) divide(total, base vector, parts []vector) {
 			parts[i][what] += shares[i]
 		}
 	}
-	give(inNode, total[inNode], nodes)
-	give(inGPU, total[inGPU], gpus)
-	for _, what := range [...]int{inRent, inPower, inEnergy} {
+	give(inNodeTime, total[inNodeTime], nodes)
+	give(inGPUTime, total[inGPUTime], gpus)
+	for _, what := range [...]int{inNodeCost, inEnergyCost, inEnergy} {
 		give(what, base[what], all)
 		give(what, total[what]-base[what], users)
 	}
 }
 
 // posting returns a line of an entry that ends then, still without amounts.
-func (m *Meter) posting(of *line, to time.Time) Posting {
+func (m *Meter) posting(of *share, to time.Time) Posting {
 	s := &m.s
 	p := Posting{
 		Node: s.Node, Class: s.Class, GPU: s.GPU, Lease: s.Lease, Offer: s.Offer, From: s.Since, To: to,

@@ -60,7 +60,7 @@ func tell(postings []ledger.Posting) []string {
 	var list []string
 	for i := range postings {
 		p := &postings[i]
-		list = append(list, strings.TrimSpace(fmt.Sprintf("%s %s node %s gpu %s rent %s power %s J %s", p.Account, p.Owner, p.NodeTime, p.GPUTime, p.Rent, p.Power, p.Energy)))
+		list = append(list, strings.TrimSpace(fmt.Sprintf("%s %s node %s gpu %s rent %s power %s J %s", p.Account, p.Owner, p.NodeTime, p.GPUTime, p.NodeCost, p.EnergyCost, p.Energy)))
 	}
 	return list
 }
@@ -109,10 +109,10 @@ func TestANodeIsSharedOutByItsSeats(t *testing.T) {
 		"and is on for its user, who pays for all": {newNode("n", fleet.Local, 0), idle,
 			[]ledger.Holder{gpus(1, "ann", 0)}, []string{
 				"use ann node 3600 gpu 0 rent 0 power 0.03 J 540000"}},
-		"drained, with one run left": {newNode("n", fleet.Reserved, 2), ledger.Status{Rest: ledger.Drained},
+		"drained, with one run left": {newNode("n", fleet.Reserved, 2), ledger.Status{Rest: ledger.Cordoned},
 			[]ledger.Holder{gpus(1, "ann", 1)}, []string{
 				"use ann node 3600 gpu 3600 rent 4 power 0.3 J 5400000",
-				"drained  node 0 gpu 3600 rent 4 power 0.15 J 2700000"}},
+				"cordoned  node 0 gpu 3600 rent 4 power 0.15 J 2700000"}},
 		"broken GPUs and those of others": {newNode("n", fleet.Reserved, 4), ledger.Status{Rest: ledger.Idle, Error: 1, Foreign: 2}, nil, []string{
 			"error  node 900 gpu 3600 rent 2 power 0.075 J 1350000",
 			"foreign  node 900 gpu 3600 rent 2 power 0.225 J 4050000",
@@ -126,14 +126,14 @@ func TestANodeIsSharedOutByItsSeats(t *testing.T) {
 				"use ann node 3600 gpu 1800 rent 2 power 0.225 J 4050000",
 				"error  node 0 gpu 3600 rent 4 power 0.15 J 2700000",
 				"idle  node 0 gpu 1800 rent 2 power 0.075 J 1350000"}},
-		"lost: rent goes on": {newNode("n", fleet.Reserved, 2), ledger.Status{Rest: ledger.Error, Dark: true}, nil, []string{
+		"lost: rent goes on": {newNode("n", fleet.Reserved, 2), ledger.Status{Rest: ledger.Error, PowerOff: true}, nil, []string{
 			"error  node 3600 gpu 7200 rent 8 power 0 J 0"}},
 		"a node that nothing is known of": {&fleet.Node{ID: "n", Class: fleet.Local}, idle, nil, []string{
 			"idle  node 3600 gpu 0 rent 0 power 0 J 0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := ledger.New(tc.node, tariff(), nil, monday)
+			m := ledger.NewMeter(tc.node, tariff(), nil, monday)
 			if early := m.Set(nil, monday, tc.status, tc.holders); len(early) > 0 {
 				t.Errorf("posted before anything passed: %v", tell(early))
 			}
@@ -149,7 +149,7 @@ func TestANodeIsSharedOutByItsSeats(t *testing.T) {
 func TestAHiredNodeIsPaidForByThoseItWasHiredFor(t *testing.T) {
 	t.Parallel()
 	l := newLease()
-	m := ledger.New(l.Offer.Node(), nil, l, monday)
+	m := ledger.NewMeter(l.Offer.Node(), nil, l, monday)
 	joined := l.Offer.Node()
 	joined.ID, l.State = "cloud-1", fleet.LeaseActive
 	var books []ledger.Posting
@@ -165,7 +165,7 @@ func TestAHiredNodeIsPaidForByThoseItWasHiredFor(t *testing.T) {
 		"use ann node 1800 gpu 1800 rent 6 power 0 J 0",
 		"idle zoe node 0 gpu 5400 rent 0 power 0 J 0",
 		"idle zoe node 1560 gpu 6240 rent 5.2 power 0 J 0",
-		"returning zoe node 60 gpu 240 rent 0.2 power 0 J 0",
+		"releasing zoe node 60 gpu 240 rent 0.2 power 0 J 0",
 		"waste zoe node 0 gpu 0 rent 11.4 power 0 J 0",
 	}
 	if diff := cmp.Diff(want, tell(books)); diff != "" {
@@ -221,7 +221,7 @@ func TestTheRestOfAPaidStretchIsWaste(t *testing.T) {
 	} {
 		l := newLease()
 		l.Offer.Bills, l.Offer.Least, l.Ended = job.Duration(tc.bills), job.Duration(tc.least), monday.Add(tc.kept)
-		m := ledger.New(l.Offer.Node(), tariff(), l, monday)
+		m := ledger.NewMeter(l.Offer.Node(), tariff(), l, monday)
 		var sum ledger.Nanos
 		for _, p := range m.Close(nil, l.Ended) {
 			sum += p.Cost()
@@ -236,7 +236,7 @@ func TestTheRestOfAPaidStretchIsWaste(t *testing.T) {
 	t.Run("of a node without a lease", func(t *testing.T) {
 		t.Parallel()
 		prices := &fleet.Tariff{Nodes: []fleet.NodePrice{{Hourly: []float64{6}, Bills: job.Duration(10 * time.Minute)}}}
-		m := ledger.New(newNode("n", fleet.OnDemand, 1), prices, nil, monday)
+		m := ledger.NewMeter(newNode("n", fleet.OnDemand, 1), prices, nil, monday)
 		want := []string{"idle  node 240 gpu 240 rent 0.4 power 0 J 0", "waste  node 0 gpu 0 rent 0.6 power 0 J 0"}
 		if diff := cmp.Diff(want, tell(m.Close(nil, monday.Add(4*time.Minute)))); diff != "" {
 			t.Error(diff)
@@ -253,15 +253,15 @@ func TestStatusOfANode(t *testing.T) {
 		want   ledger.Status
 	}{
 		"ready":                    {func(*fleet.Node) {}, nil, ledger.Status{Rest: ledger.Idle, Foreign: 4}},
-		"drained":                  {func(n *fleet.Node) { n.Drained = true }, nil, ledger.Status{Rest: ledger.Drained, Foreign: 4}},
+		"drained":                  {func(n *fleet.Node) { n.Drained = true }, nil, ledger.Status{Rest: ledger.Cordoned, Foreign: 4}},
 		"silent":                   {func(n *fleet.Node) { n.State = fleet.Suspect }, nil, ledger.Status{Rest: ledger.Error, Foreign: 4}},
-		"lost":                     {func(n *fleet.Node) { n.State = fleet.Lost }, nil, ledger.Status{Rest: ledger.Error, Foreign: 4, Dark: true}},
+		"lost":                     {func(n *fleet.Node) { n.State = fleet.Lost }, nil, ledger.Status{Rest: ledger.Error, Foreign: 4, PowerOff: true}},
 		"a broken GPU":             {func(n *fleet.Node) { n.Inventory.GPUs[1].Error = "Xid 79" }, nil, ledger.Status{Rest: ledger.Idle, Error: 2, Foreign: 4}},
 		"booting":                  {func(*fleet.Node) {}, lease(fleet.LeaseBooting), ledger.Status{Rest: ledger.Boot, Foreign: 4}},
 		"hired and joined":         {func(*fleet.Node) {}, lease(fleet.LeaseActive), ledger.Status{Rest: ledger.Idle, Foreign: 4}},
-		"hired and drained":        {func(n *fleet.Node) { n.Drained = true }, lease(fleet.LeaseActive), ledger.Status{Rest: ledger.Drained, Foreign: 4}},
-		"given back":               {func(n *fleet.Node) { n.Drained = true }, lease(fleet.LeaseReturning), ledger.Status{Rest: ledger.Returning, Foreign: 4}},
-		"ended and not yet closed": {func(*fleet.Node) {}, lease(fleet.LeaseEnded), ledger.Status{Rest: ledger.Returning, Foreign: 4}},
+		"hired and drained":        {func(n *fleet.Node) { n.Drained = true }, lease(fleet.LeaseActive), ledger.Status{Rest: ledger.Cordoned, Foreign: 4}},
+		"given back":               {func(n *fleet.Node) { n.Drained = true }, lease(fleet.LeaseReturning), ledger.Status{Rest: ledger.Releasing, Foreign: 4}},
+		"ended and not yet closed": {func(*fleet.Node) {}, lease(fleet.LeaseEnded), ledger.Status{Rest: ledger.Releasing, Foreign: 4}},
 	} {
 		n := newNode("n", fleet.Local, 4)
 		tc.change(n)
@@ -287,10 +287,10 @@ func TestOneNameForOneKindOfGPU(t *testing.T) {
 	} {
 		n := newNode("n", fleet.Local, 0)
 		n.Inventory.GPUs = tc.gpus
-		fresh := ledger.New(n, nil, nil, monday)
-		changed := ledger.New(newNode("n", fleet.Local, 1), nil, nil, monday)
+		fresh := ledger.NewMeter(n, nil, nil, monday)
+		changed := ledger.NewMeter(newNode("n", fleet.Local, 1), nil, nil, monday)
 		changed.Change(nil, monday, n, nil, nil)
-		again, err := ledger.Load(ledger.New(newNode("n", fleet.Local, 1), nil, nil, monday).Save())
+		again, err := ledger.LoadMeter(ledger.NewMeter(newNode("n", fleet.Local, 1), nil, nil, monday).Save())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -320,7 +320,7 @@ func TestTheMeterAndTheClock(t *testing.T) {
 	idle := ledger.Status{Rest: ledger.Idle}
 	ann := []ledger.Holder{gpus(1, "ann", 1), gpus(2, "bob", 2)}
 	start := func() *ledger.Meter {
-		m := ledger.New(newNode("n", fleet.Reserved, 2), tariff(), nil, monday)
+		m := ledger.NewMeter(newNode("n", fleet.Reserved, 2), tariff(), nil, monday)
 		m.Set(nil, monday, idle, ann)
 		return m
 	}
@@ -380,15 +380,15 @@ func TestTheMeterAndTheClock(t *testing.T) {
 	t.Run("centuries at the highest price do not wrap around", func(t *testing.T) {
 		t.Parallel()
 		dear := &fleet.Tariff{Energy: math.Inf(1), Nodes: []fleet.NodePrice{{Hourly: []float64{1e300}, Watts: []float64{math.NaN(), 1e300}}}}
-		m := ledger.New(newNode("n", fleet.Local, 1), dear, nil, monday)
+		m := ledger.NewMeter(newNode("n", fleet.Local, 1), dear, nil, monday)
 		m.Set(nil, monday, idle, ann[:1])
 		for _, p := range m.Close(nil, monday.AddDate(250, 0, 0)) {
-			if p.Rent < 0 || p.Power < 0 || p.Energy < 0 {
+			if p.NodeCost < 0 || p.EnergyCost < 0 || p.Energy < 0 {
 				t.Errorf("posted %v", tell([]ledger.Posting{p}))
 			}
 		}
-		if m.Read().Rent != math.MaxInt64 {
-			t.Errorf("%s is read", m.Read().Rent)
+		if m.Read().NodeCost != math.MaxInt64 {
+			t.Errorf("%s is read", m.Read().NodeCost)
 		}
 	})
 }
@@ -398,8 +398,8 @@ func TestTheMeterAndTheClock(t *testing.T) {
 func TestNothingIsLostBetweenStretches(t *testing.T) {
 	t.Parallel()
 	prices := &fleet.Tariff{Energy: 0.123, Nodes: []fleet.NodePrice{{Hourly: []float64{0.0101}, Watts: []float64{0.3}}}}
-	idle, drained := ledger.Status{Rest: ledger.Idle}, ledger.Status{Rest: ledger.Drained}
-	m := ledger.New(newNode("n", fleet.Local, 1), prices, nil, monday)
+	idle, drained := ledger.Status{Rest: ledger.Idle}, ledger.Status{Rest: ledger.Cordoned}
+	m := ledger.NewMeter(newNode("n", fleet.Local, 1), prices, nil, monday)
 	var books []ledger.Posting
 	at := monday
 	for i := range 10_000 {
@@ -414,12 +414,12 @@ func TestNothingIsLostBetweenStretches(t *testing.T) {
 	for i := range books {
 		p := &books[i]
 		sum.NodeTime += p.NodeTime
-		sum.Rent += p.Rent
-		sum.Power += p.Power
+		sum.NodeCost += p.NodeCost
+		sum.EnergyCost += p.EnergyCost
 		sum.Energy += p.Energy
 	}
 	// 70 s: 10,100,000 n$/h, 300 mW, 123,000,000 n$/kWh.
-	want := ledger.Amounts{NodeTime: 70_000, Rent: 10_100_000 * 70 / 3600, Power: 300 * 123_000_000 * 70 / 3_600_000_000, Energy: 21_000}
+	want := ledger.Amounts{NodeTime: 70_000, NodeCost: 10_100_000 * 70 / 3600, EnergyCost: 300 * 123_000_000 * 70 / 3_600_000_000, Energy: 21_000}
 	if diff := cmp.Diff(want, sum); diff != "" {
 		t.Error(diff)
 	}
@@ -428,7 +428,7 @@ func TestNothingIsLostBetweenStretches(t *testing.T) {
 func TestAMeterGoesOnFromItsStoredState(t *testing.T) {
 	t.Parallel()
 	l := newLease()
-	m := ledger.New(l.Offer.Node(), tariff(), l, monday)
+	m := ledger.NewMeter(l.Offer.Node(), tariff(), l, monday)
 	m.Set(nil, monday.Add(time.Second), ledger.Status{Rest: ledger.Idle, Error: 2}, []ledger.Holder{gpus(1, "ann", 1), share(2, "bob", 4, 300)})
 	m.Roll(nil, monday.Add(time.Hour))
 	text, err := json.Marshal(m.Save())
@@ -439,7 +439,7 @@ func TestAMeterGoesOnFromItsStoredState(t *testing.T) {
 	if err := json.Unmarshal(text, &state); err != nil {
 		t.Fatal(err)
 	}
-	again, err := ledger.Load(state)
+	again, err := ledger.LoadMeter(state)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -456,11 +456,11 @@ func TestAMeterGoesOnFromItsStoredState(t *testing.T) {
 		"unknown account":           func(s *ledger.State) { s.Status.Rest = "" },
 		"less than nothing carried": func(s *ledger.State) { s.Carry[0] = -1 },
 		"a unit carried":            func(s *ledger.State) { s.Carry[2] = 1000 },
-		"a price below nothing":     func(s *ledger.State) { s.Rates.Rent = []int64{-1} },
+		"a price below nothing":     func(s *ledger.State) { s.Rates.Hourly = []int64{-1} },
 	} {
 		bad := state
 		spoil(&bad)
-		if _, err := ledger.Load(bad); err == nil {
+		if _, err := ledger.LoadMeter(bad); err == nil {
 			t.Errorf("%s: loaded", name)
 		}
 	}

@@ -28,7 +28,7 @@ type history struct {
 	tariff *fleet.Tariff
 	slots  []*slot
 	books  []ledger.Posting
-	nodes  map[id.Node]*ledger.NodeBook
+	nodes  map[id.Node]*ledger.NodeRecord
 	leases []*fleet.Lease
 	runs   int
 }
@@ -112,7 +112,7 @@ func (h *history) open(s *slot) {
 	}
 	s.node.ID = h.name()
 	s.status = ledger.StatusOf(s.node, 0, s.lease)
-	s.meter = ledger.New(s.node, h.tariff, s.lease, h.now)
+	s.meter = ledger.NewMeter(s.node, h.tariff, s.lease, h.now)
 }
 
 // name returns a name that no node has now; one of the past may have had it.
@@ -167,7 +167,7 @@ func (h *history) rates(s *slot) (rent, watts, price int64) {
 	default:
 		rent, price = round(h.tariff.Rent(&line, used), 1e9), round(h.tariff.Energy, 1e9)
 	}
-	if s.status.Dark {
+	if s.status.PowerOff {
 		watts = 0
 	}
 	return rent, watts, price
@@ -178,7 +178,7 @@ func (h *history) rates(s *slot) (rent, watts, price int64) {
 func (h *history) present(s *slot, until time.Time) {
 	b := h.nodes[s.node.ID]
 	if b == nil {
-		b = &ledger.NodeBook{Node: s.node.ID}
+		b = &ledger.NodeRecord{Node: s.node.ID}
 		h.nodes[s.node.ID] = b
 	}
 	b.Present = append(b.Present, ledger.Present{From: s.since, To: until, GPUs: len(s.node.Inventory.GPUs)})
@@ -197,7 +197,7 @@ func (h *history) read(s *slot, r ledger.Amounts) {
 func plus(a, b ledger.Amounts) ledger.Amounts {
 	return ledger.Amounts{
 		NodeTime: a.NodeTime + b.NodeTime, GPUTime: a.GPUTime + b.GPUTime,
-		Rent: a.Rent + b.Rent, Power: a.Power + b.Power, Energy: a.Energy + b.Energy,
+		NodeCost: a.NodeCost + b.NodeCost, EnergyCost: a.EnergyCost + b.EnergyCost, Energy: a.Energy + b.Energy,
 	}
 }
 
@@ -241,8 +241,8 @@ func (h *history) tell(s *slot) { h.post(s.meter.Set(nil, h.now, s.status, s.hol
 func (h *history) stand(s *slot) {
 	h.count(s)
 	s.status = ledger.Status{
-		Rest: rapid.SampledFrom([]ledger.Account{ledger.Idle, ledger.Drained, ledger.Error, ledger.Returning}).Draw(h.t, "rest"),
-		Dark: h.number("dark", 0, 5) == 0, Error: uint64(h.number("error", 0, 15)), Foreign: uint64(h.number("foreign", 0, 15)),
+		Rest:     rapid.SampledFrom([]ledger.Account{ledger.Idle, ledger.Cordoned, ledger.Error, ledger.Releasing}).Draw(h.t, "rest"),
+		PowerOff: h.number("dark", 0, 5) == 0, Error: uint64(h.number("error", 0, 15)), Foreign: uint64(h.number("foreign", 0, 15)),
 	}
 	if h.flip("sound") {
 		s.status = ledger.Status{Rest: ledger.Idle}
@@ -284,7 +284,7 @@ func (h *history) change(s *slot) {
 
 // peeked returns what a meter would have read by now.
 func peeked(t *rapid.T, m *ledger.Meter, now time.Time) ledger.Amounts {
-	twin, err := ledger.Load(m.Save())
+	twin, err := ledger.LoadMeter(m.Save())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,14 +304,14 @@ func (h *history) end(s *slot) {
 	quotient := func(sum *big.Int, per int64) int64 { return new(big.Int).Div(sum, big.NewInt(per)).Int64() }
 	want := ledger.Amounts{
 		NodeTime: s.read.NodeTime, GPUTime: s.read.GPUTime, // held against the presence of nodes elsewhere
-		Rent:   ledger.Nanos(quotient(s.rent, 3_600_000)),
-		Power:  ledger.Nanos(quotient(s.power, 3_600_000_000_000)),
-		Energy: ledger.Millijoules(quotient(s.energy, 1000)),
+		NodeCost:   ledger.Nanos(quotient(s.rent, 3_600_000)),
+		EnergyCost: ledger.Nanos(quotient(s.power, 3_600_000_000_000)),
+		Energy:     ledger.Millijoules(quotient(s.energy, 1000)),
 	}
 	if l := s.lease; l != nil {
 		kept := job.Duration(l.Ended.UnixMilli()-l.Granted.UnixMilli()) * job.Duration(time.Millisecond)
 		paid := new(big.Int).Mul(big.NewInt(int64(l.Offer.Hourly)*1000), big.NewInt(int64(l.Offer.Billed(kept))/1e6))
-		want.Rent = ledger.Nanos(quotient(paid, 3_600_000))
+		want.NodeCost = ledger.Nanos(quotient(paid, 3_600_000))
 	}
 	if diff := cmp.Diff(want, s.read); diff != "" {
 		h.t.Fatalf("%s took (want -, read +): %s", s.node.ID, diff)
@@ -333,7 +333,7 @@ func (h *history) restart() {
 		if err := json.Unmarshal(text, &state); err != nil {
 			h.t.Fatal(err)
 		}
-		if s.meter, err = ledger.Load(state); err != nil {
+		if s.meter, err = ledger.LoadMeter(state); err != nil {
 			h.t.Fatal(err)
 		}
 	}
@@ -372,11 +372,11 @@ func (h *history) step() {
 }
 
 // standing returns what is posted, what would be posted now, and the nodes' own side.
-func (h *history) standing() ([]ledger.Posting, []ledger.NodeBook) {
+func (h *history) standing() ([]ledger.Posting, []ledger.NodeRecord) {
 	books := slices.Clone(h.books)
-	nodes := map[id.Node]*ledger.NodeBook{}
+	nodes := map[id.Node]*ledger.NodeRecord{}
 	for name, b := range h.nodes {
-		twin := ledger.NodeBook{Node: b.Node, Present: slices.Clone(b.Present)}
+		twin := ledger.NodeRecord{Node: b.Node, Present: slices.Clone(b.Present)}
 		if b.Read != nil {
 			twin.Read = new(ledger.Amounts)
 			*twin.Read = *b.Read
@@ -390,7 +390,7 @@ func (h *history) standing() ([]ledger.Posting, []ledger.NodeBook) {
 		books = s.meter.Peek(books, h.now)
 		b := nodes[s.node.ID]
 		if b == nil {
-			b = &ledger.NodeBook{Node: s.node.ID}
+			b = &ledger.NodeRecord{Node: s.node.ID}
 			nodes[s.node.ID] = b
 		}
 		b.Present = append(b.Present, ledger.Present{From: s.since, To: h.now, GPUs: len(s.node.Inventory.GPUs)})
@@ -400,7 +400,7 @@ func (h *history) standing() ([]ledger.Posting, []ledger.NodeBook) {
 		}
 		b.Read = &sum
 	}
-	var list []ledger.NodeBook
+	var list []ledger.NodeRecord
 	for _, b := range nodes {
 		list = append(list, *b)
 	}
@@ -434,7 +434,7 @@ func (h *history) moment(label string) time.Time {
 func TestTheBooksBalance(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		h := &history{t: t, now: monday, nodes: map[id.Node]*ledger.NodeBook{}}
+		h := &history{t: t, now: monday, nodes: map[id.Node]*ledger.NodeRecord{}}
 		h.tariff = h.prices()
 		for range h.number("slots", 1, 3) {
 			h.slots = append(h.slots, &slot{})
@@ -459,7 +459,7 @@ func TestTheBooksBalance(t *testing.T) {
 }
 
 // periods holds random periods and groupings against each other.
-func (h *history) periods(books []ledger.Posting, nodes []ledger.NodeBook) {
+func (h *history) periods(books []ledger.Posting, nodes []ledger.NodeRecord) {
 	t := h.t
 	ends := []time.Time{h.moment("from"), h.moment("border"), h.moment("to")}
 	slices.SortFunc(ends, time.Time.Compare)
@@ -475,7 +475,7 @@ func (h *history) periods(books []ledger.Posting, nodes []ledger.NodeBook) {
 		var sum ledger.Amounts
 		for _, row := range r.Rows {
 			sum = plus(sum, row.Amounts)
-			if row.NodeTime < 0 || row.GPUTime < 0 || row.Rent < 0 || row.Power < 0 || row.Energy < 0 {
+			if row.NodeTime < 0 || row.GPUTime < 0 || row.NodeCost < 0 || row.EnergyCost < 0 || row.Energy < 0 {
 				t.Fatalf("row %v is less than nothing: %+v", row.Keys, row.Amounts)
 			}
 		}

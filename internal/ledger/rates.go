@@ -12,7 +12,7 @@ import (
 
 // Units in which what runs up is reckoned.
 const (
-	msPerHour = 3_600_000         // rent is by the hour
+	msPerHour = 3_600_000         // node cost is by the hour
 	perJoule  = 1000              // milliwatts for a millisecond are microjoules
 	perKWh    = 3_600_000_000_000 // microjoules
 )
@@ -20,24 +20,24 @@ const (
 // What is more than this is a mistake in a price file, and is cut off here so that
 // products fit into a word: $100,000 an hour, 100 kW, $50 a kWh.
 const (
-	mostRent  = 100_000_000_000_000 // nanodollars an hour
-	mostWatts = 100_000_000         // milliwatts
-	mostPrice = 50_000_000_000      // nanodollars
+	maxHourly      = 100_000_000_000_000 // nanodollars an hour
+	maxWatts       = 100_000_000         // milliwatts
+	maxEnergyPrice = 50_000_000_000      // nanodollars
 )
 
 // rates is what a node costs, in whole numbers.
 type rates struct {
-	Rent  []int64 `json:"rent,omitempty"`  // nanodollars an hour with 0, 1, 2, … GPUs in use
-	Watts []int64 `json:"watts,omitempty"` // milliwatts with 0, 1, 2, … GPUs in use, with the building's share
-	Price int64   `json:"price,omitempty"` // nanodollars for a kWh
-	Off   bool    `json:"off,omitempty"`   // costs nothing while nothing uses it
-	Hired bool    `json:"hired,omitempty"` // who uses it pays for all of it
-	Bills int64   `json:"bills,omitempty"` // rent is paid for whole stretches of so many milliseconds
-	Least int64   `json:"least,omitempty"` // and at least for so many
+	Hourly      []int64 `json:"hourly,omitempty"`    // nanodollars an hour with 0, 1, 2, … GPUs in use
+	Watts       []int64 `json:"watts,omitempty"`     // milliwatts with 0, 1, 2, … GPUs in use, with the building's share
+	EnergyPrice int64   `json:"price,omitempty"`     // nanodollars for a kWh
+	OffWhenIdle bool    `json:"off,omitempty"`       // costs nothing while nothing uses it
+	OnDemand    bool    `json:"on_demand,omitempty"` // who uses it pays for all of it
+	BillingUnit int64   `json:"bills,omitempty"`     // billed in whole units of so many milliseconds
+	MinBilled   int64   `json:"least,omitempty"`     // and at least for so many
 }
 
-// ratesOf reads what a node costs from its lease, or else from the tariff. Rent of a
-// hired node has its energy in it, so that energy is counted there and not charged.
+// ratesOf reads what a node costs from its lease, or else from the tariff. The price
+// of an on-demand node includes energy, so energy is counted there and not charged.
 func ratesOf(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease) rates {
 	var r rates
 	p := t.Of(n)
@@ -45,48 +45,48 @@ func ratesOf(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease) rates {
 		on := *p
 		on.Off = false // here what it draws when it is on
 		for used := range max(len(n.Inventory.GPUs), 1) + 1 {
-			r.Rent = append(r.Rent, whole(t.Rent(&on, used), 1e9, mostRent))
-			r.Watts = append(r.Watts, whole(t.Power(&on, used), 1e3, mostWatts))
+			r.Hourly = append(r.Hourly, whole(t.Rent(&on, used), 1e9, maxHourly))
+			r.Watts = append(r.Watts, whole(t.Power(&on, used), 1e3, maxWatts))
 		}
-		r.Price = whole(t.Energy, 1e9, mostPrice)
-		r.Off, r.Bills = p.Off, millis(time.Duration(p.Bills))
+		r.EnergyPrice = whole(t.Energy, 1e9, maxEnergyPrice)
+		r.OffWhenIdle, r.BillingUnit = p.Off, millis(time.Duration(p.Bills))
 	}
 	if l != nil {
 		o := &l.Offer
-		r.Rent = []int64{min(max(int64(o.Hourly)*1000, 0), mostRent)}
-		r.Price, r.Off, r.Hired = 0, false, true
-		r.Bills, r.Least = millis(time.Duration(o.Bills)), millis(time.Duration(o.Least))
+		r.Hourly = []int64{min(max(int64(o.Hourly)*1000, 0), maxHourly)}
+		r.EnergyPrice, r.OffWhenIdle, r.OnDemand = 0, false, true
+		r.BillingUnit, r.MinBilled = millis(time.Duration(o.Bills)), millis(time.Duration(o.Least))
 	}
 	return r
 }
 
-// priced is all that rates are read from. As long as it is the same, so are they.
-type priced struct {
-	tariff *fleet.Tariff
-	class  fleet.Class
-	model  string // of the first GPU
-	memory job.Bytes
-	gpus   int
-	hired  bool
-	hourly job.Money
-	bills  job.Duration
-	least  job.Duration
+// priceInputs is all that rates are read from. As long as it is the same, so are they.
+type priceInputs struct {
+	tariff      *fleet.Tariff
+	class       fleet.Class
+	model       string // of the first GPU
+	memory      job.Bytes
+	gpus        int
+	onDemand    bool
+	hourly      job.Money
+	billingUnit job.Duration
+	minBilled   job.Duration
 }
 
-func pricedBy(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease) priced {
-	p := priced{tariff: t, class: n.Class, gpus: len(n.Inventory.GPUs)}
+func priceInputsOf(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease) priceInputs {
+	p := priceInputs{tariff: t, class: n.Class, gpus: len(n.Inventory.GPUs)}
 	if p.gpus > 0 {
 		p.model, p.memory = n.Inventory.GPUs[0].Model, n.Inventory.GPUs[0].Memory
 	}
 	if l != nil {
-		p.hired, p.hourly, p.bills, p.least = true, l.Offer.Hourly, l.Offer.Bills, l.Offer.Least
+		p.onDemand, p.hourly, p.billingUnit, p.minBilled = true, l.Offer.Hourly, l.Offer.Bills, l.Offer.Least
 	}
 	return p
 }
 
 func (r *rates) equal(s *rates) bool {
-	return slices.Equal(r.Rent, s.Rent) && slices.Equal(r.Watts, s.Watts) && r.Price == s.Price && r.Off == s.Off &&
-		r.Hired == s.Hired && r.Bills == s.Bills && r.Least == s.Least
+	return slices.Equal(r.Hourly, s.Hourly) && slices.Equal(r.Watts, s.Watts) && r.EnergyPrice == s.EnergyPrice && r.OffWhenIdle == s.OffWhenIdle &&
+		r.OnDemand == s.OnDemand && r.BillingUnit == s.BillingUnit && r.MinBilled == s.MinBilled
 }
 
 // at returns the entry for a count, the last if there are fewer.
@@ -97,7 +97,7 @@ func at(list []int64, n int) int64 {
 	return list[min(n, len(list)-1)]
 }
 
-// carry is what is left over of rent, power and energy when they are brought to whole
+// carry is what is left over of node cost, energy cost and energy when they are brought to whole
 // units; it goes into the next stretch, so that nothing is lost however often a
 // stretch is closed.
 type carry [3]int64
@@ -117,37 +117,37 @@ func (r *rates) sound() bool {
 	within := func(list []int64, most int64) bool {
 		return !slices.ContainsFunc(list, func(x int64) bool { return x < 0 || x > most })
 	}
-	return within(r.Rent, mostRent) && within(r.Watts, mostWatts) && within([]int64{r.Price}, mostPrice) && r.Bills >= 0 && r.Least >= 0
+	return within(r.Hourly, maxHourly) && within(r.Watts, maxWatts) && within([]int64{r.EnergyPrice}, maxEnergyPrice) && r.BillingUnit >= 0 && r.MinBilled >= 0
 }
 
-// cost returns rent, power and energy of ms milliseconds at these rates, and of them
+// cost returns node cost, energy cost and energy of ms milliseconds at these rates, and of them
 // what the node takes whether it is used or not.
-func (r *rates) cost(ms int64, l *load, c *carry) (total, base vector) {
-	rent, watts := at(r.Rent, l.used), at(r.Watts, l.used)
-	restRent, restWatts := min(at(r.Rent, 0), rent), min(at(r.Watts, 0), watts)
-	if r.Off {
-		restRent, restWatts = 0, 0
+func (r *rates) cost(ms int64, l *allocation, c *carry) (total, base vector) {
+	hourly, watts := at(r.Hourly, l.gpusUsed), at(r.Watts, l.gpusUsed)
+	idleHourly, idleWatts := min(at(r.Hourly, 0), hourly), min(at(r.Watts, 0), watts)
+	if r.OffWhenIdle {
+		idleHourly, idleWatts = 0, 0
 		if !l.busy {
-			rent, watts = 0, 0
+			hourly, watts = 0, 0
 		}
 	}
-	if r.Hired && l.busy {
-		restRent, restWatts = 0, 0
+	if r.OnDemand && l.busy {
+		idleHourly, idleWatts = 0, 0
 	}
-	if l.dark {
-		watts, restWatts = 0, 0
+	if l.powerOff {
+		watts, idleWatts = 0, 0
 	}
-	total[inRent], c[0] = accrue(rent, ms, c[0], msPerHour)
-	total[inPower], c[1] = accrue(watts*r.Price, ms, c[1], perKWh)
+	total[inNodeCost], c[0] = accrue(hourly, ms, c[0], msPerHour)
+	total[inEnergyCost], c[1] = accrue(watts*r.EnergyPrice, ms, c[1], perKWh)
 	total[inEnergy], c[2] = accrue(watts, ms, c[2], perJoule)
-	base[inRent], _ = accrue(restRent, ms, 0, msPerHour)
-	base[inPower], _ = accrue(restWatts*r.Price, ms, 0, perKWh)
-	base[inEnergy], _ = accrue(restWatts, ms, 0, perJoule)
-	if rent == restRent { // then all is base, with what was carried over
-		base[inRent] = total[inRent]
+	base[inNodeCost], _ = accrue(idleHourly, ms, 0, msPerHour)
+	base[inEnergyCost], _ = accrue(idleWatts*r.EnergyPrice, ms, 0, perKWh)
+	base[inEnergy], _ = accrue(idleWatts, ms, 0, perJoule)
+	if hourly == idleHourly { // then all is base, with what was carried over
+		base[inNodeCost] = total[inNodeCost]
 	}
-	if watts == restWatts {
-		base[inPower], base[inEnergy] = total[inPower], total[inEnergy]
+	if watts == idleWatts {
+		base[inEnergyCost], base[inEnergy] = total[inEnergyCost], total[inEnergy]
 	}
 	for i := range base {
 		base[i] = min(base[i], total[i])
@@ -155,31 +155,31 @@ func (r *rates) cost(ms int64, l *load, c *carry) (total, base vector) {
 	return total, base
 }
 
-// unused returns how long rent is paid beyond the time that a node was kept.
-func (r *rates) unused(kept int64) int64 {
-	paid := max(kept, r.Least)
-	if r.Bills > 0 && paid%r.Bills != 0 {
-		paid += r.Bills - paid%r.Bills
+// unusedPaid returns for how long a node is paid beyond the time that it was kept.
+func (r *rates) unusedPaid(kept int64) int64 {
+	paid := max(kept, r.MinBilled)
+	if r.BillingUnit > 0 && paid%r.BillingUnit != 0 {
+		paid += r.BillingUnit - paid%r.BillingUnit
 	}
 	return paid - kept
 }
 
-// Estimate returns the rent of a lease by now, with the paid stretch that was begun:
+// Estimate returns the cost of a lease by now, with the billing unit that was begun:
 // what its node's meter posts if the lease ends now, and what its provider should bill.
 func Estimate(l *fleet.Lease, now time.Time) Nanos {
 	if l.Granted.IsZero() {
 		return 0
 	}
-	ms := millis(grid(l.Granted.Add(l.Kept(now))).Sub(grid(l.Granted)))
+	ms := millis(wholeMillis(l.Granted.Add(l.Kept(now))).Sub(wholeMillis(l.Granted)))
 	r := ratesOf(l.Offer.Node(), nil, l)
-	rent, _ := accrue(at(r.Rent, 0), ms+r.unused(ms), 0, msPerHour)
-	return Nanos(rent)
+	cost, _ := accrue(at(r.Hourly, 0), ms+r.unusedPaid(ms), 0, msPerHour)
+	return Nanos(cost)
 }
 
 // Hourly returns what a holder pays for an hour of a node that nobody else holds: what
-// the node's meter would post. It is for forecasts that agree with the books.
+// the node's meter would post. It is for forecasts that agree with the ledger.
 func Hourly(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease, h Holder) Nanos {
-	m := New(n, t, l, time.Unix(0, 0))
+	m := NewMeter(n, t, l, time.Unix(0, 0))
 	m.Set(nil, m.s.Since, Status{Rest: Idle}, []Holder{h})
 	var sum Nanos
 	for _, p := range m.Peek(nil, m.s.Since.Add(time.Hour)) {
@@ -190,8 +190,8 @@ func Hourly(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease, h Holder) Nanos {
 	return sum
 }
 
-// grid returns the time in whole milliseconds.
-func grid(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
+// wholeMillis returns the time in whole milliseconds.
+func wholeMillis(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
 func millis(d time.Duration) int64 { return max(d.Milliseconds(), 0) }
 
@@ -222,7 +222,7 @@ func kindOf(inv *fleet.Inventory) kind {
 }
 
 // name returns one name for a kind, whatever its driver or its cloud calls it. Without
-// its memory it cannot be told from its brothers and keeps the name it came with.
+// its memory it cannot be told from similar models and keeps the name it came with.
 func (k *kind) name() string {
 	if k.mixed {
 		return "mixed"

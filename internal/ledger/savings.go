@@ -10,7 +10,7 @@ import (
 )
 
 // Saving is what one decision saved against what would have been done instead, as far
-// as could be told when it was taken. It stands beside the postings and is in none of
+// as was known when it was taken. It stands beside the postings and is in none of
 // their sums: money that was not spent is in no account.
 type Saving struct {
 	Seq     uint64     `json:"seq"`
@@ -119,7 +119,7 @@ func (q *Query) checkSavings() error {
 	}
 	for _, f := range q.Filter {
 		if !slices.Contains(SavingKeys(), f.Key) || f.Key.time() {
-			return fault.New(fault.Invalid, "ledger_key", "savings cannot be chosen by %q", f.Key).WithField("filter")
+			return fault.New(fault.Invalid, "ledger_key", "savings cannot be filtered by %q", f.Key).WithField("filter")
 		}
 	}
 	return nil

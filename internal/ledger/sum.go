@@ -42,7 +42,7 @@ func Keys() []Key {
 	}
 }
 
-// Query is what is asked of the books.
+// Query is a query on the ledger.
 type Query struct {
 	From, To time.Time // zero for no end on that side; cut to milliseconds
 	Group    []Key     // rows are by these, in this order; none gives one row
@@ -70,17 +70,17 @@ type Row struct {
 	Amounts
 }
 
-// Summary adds postings up to a report. They must come in the order of the books.
+// Summary adds postings up to a report. They must come in the order of the ledger.
 type Summary struct {
 	q        Query
 	cutter   cutter
-	rows     map[string]*summed
+	rows     map[string]*sumRow
 	total    vector
 	buf      []byte
 	overflow bool
 }
 
-type summed struct {
+type sumRow struct {
 	keys []string
 	sum  vector
 }
@@ -90,14 +90,14 @@ func NewSummary(q Query) (*Summary, error) {
 	if err := q.check(); err != nil {
 		return nil, err
 	}
-	s := &Summary{q: q, rows: map[string]*summed{}}
+	s := &Summary{q: q, rows: map[string]*sumRow{}}
 	s.q.Group = append([]Key{}, q.Group...)
 	s.q.From, s.q.To = period(q.From, q.To)
 	s.cutter = cutter{from: s.q.From, to: s.q.To, next: borders(q.Group), emit: s.take}
 	return s, nil
 }
 
-// Sum adds postings up. They must come in the order of the books.
+// Sum adds postings up. They must come in the order of the ledger.
 func Sum(postings iter.Seq[*Posting], q Query) (*Report, error) {
 	s, err := NewSummary(q)
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *Summary) take(p *Posting, at time.Time, v vector) {
 	}
 	row, ok := s.rows[string(s.buf)]
 	if !ok {
-		row = &summed{keys: make([]string, len(s.q.Group))}
+		row = &sumRow{keys: make([]string, len(s.q.Group))}
 		for i, k := range s.q.Group {
 			row.keys[i] = k.of(p, at)
 		}
@@ -223,10 +223,10 @@ func borders(group []Key) func(time.Time) time.Time {
 // period brings the ends of a period to whole milliseconds.
 func period(from, to time.Time) (begin, end time.Time) {
 	if !from.IsZero() {
-		begin = grid(from)
+		begin = wholeMillis(from)
 	}
 	if !to.IsZero() {
-		end = grid(to)
+		end = wholeMillis(to)
 	}
 	return begin, end
 }
@@ -241,7 +241,7 @@ func (q *Query) check() error {
 			return unknownKey(k).WithField("group")
 		}
 		if slices.Contains(q.Group[:i], k) {
-			return fault.New(fault.Invalid, "ledger_key", "%q is there twice", k).WithField("group")
+			return fault.New(fault.Invalid, "ledger_key", "duplicate key %q", k).WithField("group")
 		}
 	}
 	for _, f := range q.Filter {
@@ -249,8 +249,8 @@ func (q *Query) check() error {
 			return unknownKey(f.Key).WithField("filter")
 		}
 		if f.Key.time() {
-			return fault.New(fault.Invalid, "ledger_key", "%q cannot be a filter", f.Key).WithField("filter").
-				WithRemedy("give the period by its two ends")
+			return fault.New(fault.Invalid, "ledger_key", "cannot filter by %q", f.Key).WithField("filter").
+				WithRemedy("set the start and the end of the period instead")
 		}
 	}
 	return nil
@@ -263,7 +263,7 @@ func unknownKey(k Key) *fault.Error {
 	for _, known := range Keys() {
 		names = append(names, string(known))
 	}
-	return fault.New(fault.Invalid, "ledger_key", "there is nothing called %q to group by", k).
+	return fault.New(fault.Invalid, "ledger_key", "unknown key %q", k).
 		WithRemedy("use one of %s", strings.Join(names, ", "))
 }
 

@@ -20,19 +20,19 @@ type Usage struct {
 	UseRate []UseRate `json:"use_rate"`
 	// OnDemand is the second group: on-demand nodes created, their time and their cost,
 	// first of all offers together, then by offer.
-	OnDemand []Hired `json:"on_demand"`
+	OnDemand []OnDemandUsage `json:"on_demand"`
 	// Own is the third group: time on local and reserved nodes by researcher and class.
-	Own []OwnTime `json:"own_by_researcher"`
+	Own []OwnUsage `json:"own_by_researcher"`
 	// OnDemandBy is the fourth group: on-demand nodes created, their time and their
 	// cost, by researcher.
-	OnDemandBy []Hired `json:"on_demand_by_researcher"`
+	OnDemandBy []OnDemandUsage `json:"on_demand_by_researcher"`
 	// Unused is what the yard had and nobody used, by class and account.
 	Unused []Unused `json:"unused"`
 }
 
 // UseRate is how much of a node, or of all nodes of a class, was used. A node is busy
 // while a run holds any of it, a GPU while a run holds that GPU. Available is what runs
-// had or could have had: busy and idle, without what was broken, drained, used by
+// had or could have had: busy and idle, without what was broken, cordoned, used by
 // others or not there yet.
 type UseRate struct {
 	Class         fleet.Class `json:"class"`
@@ -45,10 +45,10 @@ type UseRate struct {
 	GPURate       float64     `json:"gpu_rate"`
 }
 
-// Hired is what on-demand nodes were created, how long they were kept and what they
+// OnDemandUsage is what on-demand nodes were created, how long they were kept and what they
 // cost: by our own reckoning in this period, and as their providers said, where they do,
 // for leases that ended in it.
-type Hired struct {
+type OnDemandUsage struct {
 	Offer        string  `json:"offer,omitempty"`      // of the second group; "" for all
 	Researcher   id.User `json:"researcher,omitempty"` // of the fourth; "" for the yard itself
 	Creations    int     `json:"creations"`
@@ -59,8 +59,8 @@ type Hired struct {
 	BilledLeases int     `json:"billed_leases"` // of which Billed is the sum
 }
 
-// OwnTime is what a researcher had of nodes that are paid for anyway.
-type OwnTime struct {
+// OwnUsage is what a researcher had of nodes that are paid for anyway.
+type OwnUsage struct {
 	Researcher id.User     `json:"researcher"`
 	Class      fleet.Class `json:"class"`
 	NodeTime   Span        `json:"node_ms"`
@@ -77,8 +77,8 @@ type Unused struct {
 	Cost     Nanos       `json:"cost_nanodollars"`
 }
 
-// LeaseFacts is what the books say about one lease.
-type LeaseFacts struct {
+// LeaseCost is what the ledger says about one lease.
+type LeaseCost struct {
 	Lease     id.Lease   `json:"lease"`
 	Offer     string     `json:"offer"`
 	Owner     id.User    `json:"owner,omitempty"`
@@ -89,34 +89,34 @@ type LeaseFacts struct {
 	Kept      Span       `json:"kept_ms"`
 	Estimated Nanos      `json:"estimated_nanodollars"`
 	Billed    Nanos      `json:"billed_nanodollars"`
-	Told      bool       `json:"told"` // the provider said what it charged
+	BillKnown bool       `json:"bill_known"` // the provider reported what it charged
 }
 
-// FactsOf returns the facts of a lease by now, and false if no machine was given.
-func FactsOf(l *fleet.Lease, now time.Time) (LeaseFacts, bool) {
+// LeaseCostOf returns the facts of a lease by now, and false if no machine was given.
+func LeaseCostOf(l *fleet.Lease, now time.Time) (LeaseCost, bool) {
 	if l.Granted.IsZero() {
-		return LeaseFacts{}, false
+		return LeaseCost{}, false
 	}
-	f := LeaseFacts{
+	f := LeaseCost{
 		Lease: l.ID, Offer: l.Offer.Name, Owner: l.Owner, Project: l.Project, Job: l.Job, Created: l.Granted, Ended: l.Ended,
 		Kept: Span(millis(l.Kept(now))), Estimated: Estimate(l, now),
 	}
 	if !l.Ended.IsZero() && l.Billed >= 0 {
-		f.Told, f.Billed = true, NanosOf(l.Billed)
+		f.BillKnown, f.Billed = true, NanosOf(l.Billed)
 	}
 	return f, true
 }
 
-// UsageOf returns the figures of a period, from postings in the order of the books and
+// UsageOf returns the figures of a period, from postings in the order of the ledger and
 // the facts of all leases that were created or ended in it.
-func UsageOf(postings iter.Seq[*Posting], leases []LeaseFacts, from, to time.Time) (*Usage, error) {
+func UsageOf(postings iter.Seq[*Posting], leases []LeaseCost, from, to time.Time) (*Usage, error) {
 	r, err := Sum(postings, Query{From: from, To: to, Group: []Key{ByClass, ByNode, ByAccount, ByResearcher, ByOffer}})
 	if err != nil {
 		return nil, err
 	}
-	f := figures{
-		rates: map[ofNode]*UseRate{}, own: map[ofOwner]*OwnTime{}, unused: map[ofAccount]*Unused{},
-		offers: map[string]*Hired{"": {}}, people: map[id.User]*Hired{},
+	f := usageSums{
+		rates: map[nodeKey]*UseRate{}, own: map[ownerKey]*OwnUsage{}, unused: map[accountKey]*Unused{},
+		offers: map[string]*OnDemandUsage{"": {}}, people: map[id.User]*OnDemandUsage{},
 	}
 	for i := range r.Rows {
 		f.row(&r.Rows[i])
@@ -129,25 +129,25 @@ func UsageOf(postings iter.Seq[*Posting], leases []LeaseFacts, from, to time.Tim
 	return u, nil
 }
 
-// figures collects what goes into a usage.
-type figures struct {
-	rates  map[ofNode]*UseRate
-	own    map[ofOwner]*OwnTime
-	unused map[ofAccount]*Unused
-	offers map[string]*Hired
-	people map[id.User]*Hired
+// usageSums collects what goes into a usage.
+type usageSums struct {
+	rates  map[nodeKey]*UseRate
+	own    map[ownerKey]*OwnUsage
+	unused map[accountKey]*Unused
+	offers map[string]*OnDemandUsage
+	people map[id.User]*OnDemandUsage
 }
 
 type (
-	ofNode struct {
+	nodeKey struct {
 		class fleet.Class
 		node  id.Node
 	}
-	ofOwner struct {
+	ownerKey struct {
 		researcher id.User
 		class      fleet.Class
 	}
-	ofAccount struct {
+	accountKey struct {
 		class   fleet.Class
 		account Account
 	}
@@ -164,21 +164,21 @@ func cell[K comparable, V any](m map[K]*V, key K) *V {
 }
 
 // row takes one sum: of a class, node, account, researcher and offer.
-func (f *figures) row(r *Row) {
+func (f *usageSums) row(r *Row) {
 	class, node, account := fleet.Class(r.Keys[0]), id.Node(r.Keys[1]), Account(r.Keys[2])
 	researcher, offer := id.User(r.Keys[3]), r.Keys[4]
 	if account != Use {
-		x := cell(f.unused, ofAccount{class, account})
+		x := cell(f.unused, accountKey{class, account})
 		x.NodeTime, x.GPUTime, x.Cost = x.NodeTime+r.NodeTime, x.GPUTime+r.GPUTime, x.Cost+r.Cost()
 	}
 	if class == fleet.OnDemand {
-		for _, h := range f.hired(offer, researcher) {
+		for _, h := range f.onDemand(offer, researcher) {
 			h.NodeTime, h.GPUTime, h.Estimated = h.NodeTime+r.NodeTime, h.GPUTime+r.GPUTime, h.Estimated+r.Cost()
 		}
 		return
 	}
 	for _, name := range []id.Node{"", node} {
-		x := cell(f.rates, ofNode{class, name})
+		x := cell(f.rates, nodeKey{class, name})
 		if account == Use {
 			x.BusyNode, x.BusyGPU = x.BusyNode+r.NodeTime, x.BusyGPU+r.GPUTime
 		}
@@ -187,32 +187,32 @@ func (f *figures) row(r *Row) {
 		}
 	}
 	if account == Use {
-		x := cell(f.own, ofOwner{researcher, class})
+		x := cell(f.own, ownerKey{researcher, class})
 		x.NodeTime, x.GPUTime, x.Cost = x.NodeTime+r.NodeTime, x.GPUTime+r.GPUTime, x.Cost+r.Cost()
 	}
 }
 
 // lease counts a lease that was created in the period, and what was billed for one that
 // ended in it.
-func (f *figures) lease(l *LeaseFacts, from, to time.Time) {
+func (f *usageSums) lease(l *LeaseCost, from, to time.Time) {
 	within := func(t time.Time) bool {
 		return !t.IsZero() && !t.Before(from) && (to.IsZero() || t.Before(to))
 	}
-	for _, h := range f.hired(l.Offer, l.Owner) {
+	for _, h := range f.onDemand(l.Offer, l.Owner) {
 		if within(l.Created) {
 			h.Creations++
 		}
-		if l.Told && within(l.Ended) {
+		if l.BillKnown && within(l.Ended) {
 			h.Billed += l.Billed
 			h.BilledLeases++
 		}
 	}
 }
 
-// hired returns the three sums that something about an on-demand node goes into. A node
+// onDemand returns the three sums that something about an on-demand node goes into. A node
 // that joined by hand has no offer and is in the first alone.
-func (f *figures) hired(offer string, researcher id.User) []*Hired {
-	list := []*Hired{f.offers[""], cell(f.people, researcher)}
+func (f *usageSums) onDemand(offer string, researcher id.User) []*OnDemandUsage {
+	list := []*OnDemandUsage{f.offers[""], cell(f.people, researcher)}
 	if offer != "" {
 		list = append(list, cell(f.offers, offer))
 	}
@@ -220,11 +220,11 @@ func (f *figures) hired(offer string, researcher id.User) []*Hired {
 }
 
 // usage puts all in order.
-func (f *figures) usage() *Usage {
-	u := &Usage{UseRate: []UseRate{}, OnDemand: []Hired{}, Own: []OwnTime{}, OnDemandBy: []Hired{}, Unused: []Unused{}}
+func (f *usageSums) usage() *Usage {
+	u := &Usage{UseRate: []UseRate{}, OnDemand: []OnDemandUsage{}, Own: []OwnUsage{}, OnDemandBy: []OnDemandUsage{}, Unused: []Unused{}}
 	for key, x := range f.rates {
 		x.Class, x.Node = key.class, key.node
-		x.NodeRate, x.GPURate = part(x.BusyNode, x.AvailableNode), part(x.BusyGPU, x.AvailableGPU)
+		x.NodeRate, x.GPURate = ratio(x.BusyNode, x.AvailableNode), ratio(x.BusyGPU, x.AvailableGPU)
 		u.UseRate = append(u.UseRate, *x)
 	}
 	for key, x := range f.own {
@@ -246,19 +246,19 @@ func (f *figures) usage() *Usage {
 	slices.SortFunc(u.UseRate, func(a, b UseRate) int {
 		return cmp.Or(cmp.Compare(min(len(a.Node), 1), min(len(b.Node), 1)), cmp.Compare(a.Class, b.Class), cmp.Compare(a.Node, b.Node))
 	})
-	slices.SortFunc(u.Own, func(a, b OwnTime) int {
+	slices.SortFunc(u.Own, func(a, b OwnUsage) int {
 		return cmp.Or(cmp.Compare(a.Researcher, b.Researcher), cmp.Compare(a.Class, b.Class))
 	})
 	slices.SortFunc(u.Unused, func(a, b Unused) int {
 		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Account, b.Account))
 	})
-	slices.SortFunc(u.OnDemand, func(a, b Hired) int { return cmp.Compare(a.Offer, b.Offer) })
-	slices.SortFunc(u.OnDemandBy, func(a, b Hired) int { return cmp.Compare(a.Researcher, b.Researcher) })
+	slices.SortFunc(u.OnDemand, func(a, b OnDemandUsage) int { return cmp.Compare(a.Offer, b.Offer) })
+	slices.SortFunc(u.OnDemandBy, func(a, b OnDemandUsage) int { return cmp.Compare(a.Researcher, b.Researcher) })
 	return u
 }
 
-// part returns which part of all something is.
-func part(some, all Span) float64 {
+// ratio returns which part of all something is.
+func ratio(some, all Span) float64 {
 	if all == 0 {
 		return 0
 	}

@@ -21,15 +21,15 @@ func anHour() ([]ledger.Posting, *fleet.Lease) {
 	end := monday.Add(time.Hour)
 	idle := ledger.Status{Rest: ledger.Idle}
 	var books []ledger.Posting
-	reserved := ledger.New(newNode("big", fleet.Reserved, 8), tariff(), nil, monday)
+	reserved := ledger.NewMeter(newNode("big", fleet.Reserved, 8), tariff(), nil, monday)
 	books = reserved.Set(books, monday, idle, []ledger.Holder{gpus(1, "ann", 0x0f)})
 	books = reserved.Close(books, end)
-	local := ledger.New(newNode("own", fleet.Local, 1), tariff(), nil, monday)
+	local := ledger.NewMeter(newNode("own", fleet.Local, 1), tariff(), nil, monday)
 	books = local.Set(books, monday.Add(30*time.Minute), ledger.Status{Rest: ledger.Error}, nil)
 	books = local.Close(books, end)
 	l := newLease()
 	l.Offer.Bills = 0
-	hired := ledger.New(l.Offer.Node(), nil, l, monday)
+	hired := ledger.NewMeter(l.Offer.Node(), nil, l, monday)
 	books = hired.Set(books, monday.Add(5*time.Minute), idle, []ledger.Holder{gpus(9, "zoe", 0x0f)})
 	books = hired.Set(books, monday.Add(35*time.Minute), idle, []ledger.Holder{gpus(10, "bob", 0x03)})
 	l.Ended, l.State, l.Billed = end, fleet.LeaseEnded, 12.5
@@ -40,17 +40,17 @@ func anHour() ([]ledger.Posting, *fleet.Lease) {
 func TestTheFourGroupsOfFigures(t *testing.T) {
 	t.Parallel()
 	books, l := anHour()
-	facts, ok := ledger.FactsOf(l, monday.Add(9*time.Hour))
+	facts, ok := ledger.LeaseCostOf(l, monday.Add(9*time.Hour))
 	if !ok {
 		t.Fatal("the lease has no facts")
 	}
-	if want := (ledger.LeaseFacts{
+	if want := (ledger.LeaseCost{
 		Lease: "l1", Offer: "aws/p4d/eu", Owner: "zoe", Project: "vision", Job: "j9", Created: monday, Ended: monday.Add(time.Hour),
-		Kept: 3_600_000, Estimated: ledger.NanosOf(12), Billed: ledger.NanosOf(12.5), Told: true,
+		Kept: 3_600_000, Estimated: ledger.NanosOf(12), Billed: ledger.NanosOf(12.5), BillKnown: true,
 	}); facts != want {
 		t.Errorf("the lease: %s", cmp.Diff(want, facts))
 	}
-	u, err := ledger.UsageOf(each(books), []ledger.LeaseFacts{facts}, monday, monday.Add(24*time.Hour))
+	u, err := ledger.UsageOf(each(books), []ledger.LeaseCost{facts}, monday, monday.Add(24*time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,12 +64,12 @@ func TestTheFourGroupsOfFigures(t *testing.T) {
 			{Class: fleet.Local, Node: "own", AvailableNode: h / 2, AvailableGPU: h / 2},
 			{Class: fleet.Reserved, Node: "big", BusyNode: h, AvailableNode: h, NodeRate: 1, BusyGPU: 4 * h, AvailableGPU: 8 * h, GPURate: 0.5},
 		},
-		OnDemand: []ledger.Hired{
+		OnDemand: []ledger.OnDemandUsage{
 			{Creations: 1, NodeTime: h, GPUTime: 4 * h, Estimated: d(12), Billed: d(12.5), BilledLeases: 1},
 			{Offer: "aws/p4d/eu", Creations: 1, NodeTime: h, GPUTime: 4 * h, Estimated: d(12), Billed: d(12.5), BilledLeases: 1},
 		},
-		Own: []ledger.OwnTime{{Researcher: "ann", Class: fleet.Reserved, NodeTime: h, GPUTime: 4 * h, Cost: d(4 + 0.15 + 0.6)}},
-		OnDemandBy: []ledger.Hired{
+		Own: []ledger.OwnUsage{{Researcher: "ann", Class: fleet.Reserved, NodeTime: h, GPUTime: 4 * h, Cost: d(4 + 0.15 + 0.6)}},
+		OnDemandBy: []ledger.OnDemandUsage{
 			{Researcher: "bob", NodeTime: 25 * min, GPUTime: 50 * min, Estimated: d(5)},
 			{Researcher: "zoe", Creations: 1, NodeTime: 35 * min, GPUTime: 190 * min, Estimated: d(7), Billed: d(12.5), BilledLeases: 1},
 		},
@@ -89,17 +89,17 @@ func TestTheFourGroupsOfFigures(t *testing.T) {
 func TestUsageOfAnotherPeriod(t *testing.T) {
 	t.Parallel()
 	books, l := anHour()
-	facts, _ := ledger.FactsOf(l, monday.Add(9*time.Hour))
-	half, err := ledger.UsageOf(each(books), []ledger.LeaseFacts{facts}, monday, monday.Add(30*time.Minute))
+	facts, _ := ledger.LeaseCostOf(l, monday.Add(9*time.Hour))
+	half, err := ledger.UsageOf(each(books), []ledger.LeaseCost{facts}, monday, monday.Add(30*time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Created in it, and not ended: what was billed at its end is not of this period.
-	want := ledger.Hired{Creations: 1, NodeTime: 1_800_000, GPUTime: 7_200_000, Estimated: ledger.NanosOf(6)}
+	want := ledger.OnDemandUsage{Creations: 1, NodeTime: 1_800_000, GPUTime: 7_200_000, Estimated: ledger.NanosOf(6)}
 	if diff := cmp.Diff(want, half.OnDemand[0]); diff != "" {
 		t.Error(diff)
 	}
-	rest, err := ledger.UsageOf(each(books), []ledger.LeaseFacts{facts}, monday.Add(30*time.Minute), time.Time{})
+	rest, err := ledger.UsageOf(each(books), []ledger.LeaseCost{facts}, monday.Add(30*time.Minute), time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestUsageOfAnotherPeriod(t *testing.T) {
 	if _, err := ledger.UsageOf(each(nil), nil, monday, monday.Add(-1)); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("a period that ends before it begins: %v", err)
 	}
-	if _, ok := ledger.FactsOf(&fleet.Lease{State: fleet.LeaseRefused}, monday); ok {
+	if _, ok := ledger.LeaseCostOf(&fleet.Lease{State: fleet.LeaseRefused}, monday); ok {
 		t.Error("a machine that was never given has facts")
 	}
 }
@@ -126,8 +126,8 @@ func TestUsageOfAnotherPeriod(t *testing.T) {
 func TestUsageAsCSV(t *testing.T) {
 	t.Parallel()
 	books, l := anHour()
-	facts, _ := ledger.FactsOf(l, monday.Add(9*time.Hour))
-	u, err := ledger.UsageOf(each(books), []ledger.LeaseFacts{facts}, monday, time.Time{})
+	facts, _ := ledger.LeaseCostOf(l, monday.Add(9*time.Hour))
+	u, err := ledger.UsageOf(each(books), []ledger.LeaseCost{facts}, monday, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}

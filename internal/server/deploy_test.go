@@ -34,7 +34,7 @@ func scrape(t *testing.T) string {
 	y.do(yardmaster.PutUser{User: "ann", Role: tenant.Researcher, By: "test"})
 	y.do(yardmaster.PutUser{User: "root", Role: tenant.Admin, By: "test"})
 	y.do(yardmaster.AddToken{By: "test", Token: tenant.Token{ID: "join", Kind: tenant.JoinToken, Owner: "root", Class: "local", UsesLeft: 9, Expires: y.clock.Now().Add(time.Hour)}})
-	y.do(yardmaster.PutLimit{By: "root", Limit: tenant.Limit{Subject: tenant.Subject{User: "ann"}, Money: 100_000_000, GPUHours: 100}})
+	y.do(yardmaster.PutQuota{By: "root", Quota: tenant.Quota{Subject: tenant.Subject{User: "ann"}, Budget: 100_000_000, GPUHours: 100}})
 	y.do(yardmaster.Join{Token: "join", Name: "a", Inventory: fleet.Inventory{
 		Address: "a", CPUs: 8000, Memory: 8 << 30, GPUs: []fleet.GPU{{UUID: "g", Model: "L4", Memory: 24 << 30}},
 	}})
@@ -365,7 +365,7 @@ func TestFiguresSurviveARestart(t *testing.T) {
 		y := startYard(t, dir)
 		y.do(yardmaster.PutUser{User: "ann", Role: tenant.Admin, By: "test"})
 		y.do(yardmaster.AddToken{By: "test", Token: tenant.Token{ID: "join", Kind: tenant.JoinToken, Owner: "ann", Class: "local", UsesLeft: 9, Expires: y.clock.Now().Add(time.Hour)}})
-		y.do(yardmaster.PutLimit{By: "root", Limit: tenant.Limit{Subject: tenant.Subject{User: "ann"}, Money: 100_000_000}})
+		y.do(yardmaster.PutQuota{By: "root", Quota: tenant.Quota{Subject: tenant.Subject{User: "ann"}, Budget: 100_000_000}})
 		y.do(yardmaster.Join{Token: "join", Name: "a", Inventory: fleet.Inventory{
 			Address: "a", CPUs: 8000, Memory: 8 << 30, GPUs: []fleet.GPU{{UUID: "g", Model: "L4", Memory: 24 << 30}},
 		}})

@@ -134,7 +134,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	n.started(ada)
 	n.measures("j1.1", api.SeriesPoints{Name: "loss", Points: decay(0, 3, y.clock.Now())})
 	y.submit(ada, "run: b\nresources: {memory: 900GB}")
-	y.do(yardmaster.PutLimit{Limit: tenant.Limit{Subject: tenant.Subject{User: "ada"}, GPUs: 4}, By: "test"})
+	y.do(yardmaster.PutQuota{Quota: tenant.Quota{Subject: tenant.Subject{User: "ada"}, GPUs: 4}, By: "test"})
 	y.do(yardmaster.PutDataset{Dataset: dataset.Dataset{ID: "cats", Rule: job.PlaceLocal}, By: "ada"})
 	y.do(yardmaster.PutDataset{Dataset: dataset.Dataset{ID: "dogs", Rule: job.PlaceLocal}, By: "root"})
 	y.must(ada.PutFile(t.Context(), digestOf("x"), "", strings.NewReader("x")))

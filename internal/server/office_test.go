@@ -189,9 +189,9 @@ func TestLimitsAreSetByAdminsAndSeenByWhomTheyBind(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, hiring)
 	ada, bob, root := y.researcher("ada"), y.researcher("bob"), y.admin()
-	l, err := root.PutLimit(t.Context(), "user/ada", api.LimitRequest{GPUs: 8, Money: 500_000_000, At: tenant.LimitDowngrade, Borrow: true})
+	l, err := root.PutLimit(t.Context(), "user/ada", api.LimitRequest{GPUs: 8, Money: 500_000_000, At: tenant.ExceededDowngrade, Borrow: true})
 	y.must(err)
-	want := api.Limit{Subject: "user/ada", LimitRequest: api.LimitRequest{GPUs: 8, Money: 500_000_000, Period: tenant.Month, At: tenant.LimitDowngrade, Borrow: true, WarnAt: 0.8}}
+	want := api.Limit{Subject: "user/ada", LimitRequest: api.LimitRequest{GPUs: 8, Money: 500_000_000, Period: tenant.Month, At: tenant.ExceededDowngrade, Borrow: true, WarnAt: 0.8}}
 	if diff := cmp.Diff(want, l); diff != "" {
 		t.Errorf("the limit (-want +got):\n%s", diff)
 	}

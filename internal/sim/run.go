@@ -118,7 +118,7 @@ func newSimulation(cfg Config) (*simulation, error) {
 		state.Nodes = append(state.Nodes, n)
 		s.addHost(n)
 	}
-	state.Datasets, state.Books.Limits = cfg.Data, cfg.Limits
+	state.Datasets, state.Quotas = cfg.Data, cfg.Limits
 	if cfg.Begin != nil {
 		s.takeOver(cfg.Begin, &state)
 	}

@@ -109,7 +109,7 @@ type Config struct {
 	Jobs    Jobs
 	Changes Changes // nil if nodes stay as they are
 	Tariff  *fleet.Tariff
-	Limits  []tenant.Limit
+	Limits  []tenant.Quota
 	Data    []dataset.Dataset
 	Cloud   *Cloud                   // from which nodes can be hired; nil if from none
 	Yard    func(*yardmaster.Config) // sets what else there is to set; nil for nothing

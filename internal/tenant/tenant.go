@@ -1,4 +1,4 @@
-// Package tenant holds the nouns user, project and token.
+// Package tenant holds the nouns user, project, token and quota.
 //
 // The package is pure. The yardmaster keeps users and tokens and records who
 // changed them; auth checks what a caller presents against them; server asks
@@ -104,9 +104,9 @@ const (
 	ManageUsers Action = "manage_users"
 	OwnTokens   Action = "own_tokens"
 
-	ReadBooks     Action = "read_books" // usage, costs, savings, limits and leases of who pays
+	ReadUsage     Action = "read_usage" // usage, costs, savings, quotas and leases of who pays
 	ReadOffers    Action = "read_offers"
-	ManageLimits  Action = "manage_limits"
+	ManageQuotas  Action = "manage_quotas"
 	ManageLeases  Action = "manage_leases"
 	ReadData      Action = "read_data"
 	ManageData    Action = "manage_data"
@@ -129,9 +129,9 @@ var actions = map[Action]struct {
 	ManageUsers: {ScopeAdmin, false, false},
 	OwnTokens:   {ScopeSubmit, true, false},
 
-	ReadBooks:     {ScopeRead, true, false},
+	ReadUsage:     {ScopeRead, true, false},
 	ReadOffers:    {ScopeRead, false, true},
-	ManageLimits:  {ScopeAdmin, false, false},
+	ManageQuotas:  {ScopeAdmin, false, false},
 	ManageLeases:  {ScopeAdmin, false, false},
 	ReadData:      {ScopeRead, false, true},
 	ManageData:    {ScopeSubmit, true, false},
@@ -142,7 +142,7 @@ var actions = map[Action]struct {
 func Actions() []Action {
 	return []Action{
 		ReadJob, ChangeJob, SubmitJob, ReadNodes, ChangeNodes, ReadEvents, ManageUsers, OwnTokens,
-		ReadBooks, ReadOffers, ManageLimits, ManageLeases, ReadData, ManageData, OverridePlace,
+		ReadUsage, ReadOffers, ManageQuotas, ManageLeases, ReadData, ManageData, OverridePlace,
 	}
 }
 

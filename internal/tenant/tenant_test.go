@@ -25,9 +25,9 @@ func TestMay(t *testing.T) {
 		tenant.ManageUsers: {"admin", ""},
 		tenant.OwnTokens:   {"submit admin", "own"},
 
-		tenant.ReadBooks:     {"read submit admin", "own"},
+		tenant.ReadUsage:     {"read submit admin", "own"},
 		tenant.ReadOffers:    {"read submit admin", "own others nobody"},
-		tenant.ManageLimits:  {"admin", ""},
+		tenant.ManageQuotas:  {"admin", ""},
 		tenant.ManageLeases:  {"admin", ""},
 		tenant.ReadData:      {"read submit admin", "own others nobody"},
 		tenant.ManageData:    {"submit admin", "own"},

@@ -80,8 +80,8 @@ func (m Resume) handle(y *Yard) (any, error) {
 		return nil, fault.New(fault.Conflict, "job_state", "job %s is still stopping", r.ID).WithRemedy("resume it when it is paused")
 	}
 	waits := "waits for its turn"
-	if len(r.waits) > 0 {
-		waits = waitsFor(r.waits)
+	if len(r.pendingNeeds) > 0 {
+		waits = waitsFor(r.pendingNeeds)
 	}
 	if b := float64(r.Spec.Budget) / 1e6; b > 0 && r.Cost-r.Paid >= b {
 		r.Paid = r.Cost // its owner lets it spend as much again

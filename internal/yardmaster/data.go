@@ -26,36 +26,36 @@ func (m PutDataset) handle(y *Yard) (any, error) {
 		return nil, err
 	}
 	if words != "" {
-		y.ruled(&d, words)
+		y.applyDataRule(&d, words)
 	}
 	return d, nil
 }
 
-// ruled lets the jobs that use a dataset keep to its new rule: those that wait look for
+// applyDataRule lets the jobs that use a dataset keep to its new rule: those that wait look for
 // another place, and those that run where it may not be any more are stopped. That it
 // is not registered any more stops none: its rule did not change.
-func (y *Yard) ruled(d *dataset.Dataset, words string) {
+func (y *Yard) applyDataRule(d *dataset.Dataset, words string) {
 	for _, j := range sortedKeys(y.jobs) {
 		r := y.jobs[j]
 		if r.State.Final() || !slices.Contains(r.Spec.Data, string(d.ID)) {
 			continue
 		}
-		y.recast(r)
+		y.requeue(r)
 		if r.run == nil || d.Removed || r.run.Stop != job.StopNone {
 			continue
 		}
 		if at := y.forbidden(r, d); at != nil {
-			r.run.why = fmt.Sprintf("dataset %s may only be used on %s nodes (%s), and %s is a %s node", d.ID, d.Rule, words, at.ID, at.Class)
+			r.run.stopReason = fmt.Sprintf("dataset %s may only be used on %s nodes (%s), and %s is a %s node", d.ID, d.Rule, words, at.ID, at.Class)
 			y.stop(r.run, job.StopTerm, job.CausePreempted)
-			y.event(Event{Kind: "run.stopping", Actor: theYard, Owner: r.Owner, Job: r.ID, Run: r.run.ID, Node: at.ID, Reason: r.run.why})
+			y.event(Event{Kind: "run.stopping", Actor: theYard, Owner: r.Owner, Job: r.ID, Run: r.run.ID, Node: at.ID, Reason: r.run.stopReason})
 		}
 	}
 	y.freed = y.freed || len(y.promises) > 0
 }
 
-// recast lets a job that waits look for another place, and plans know where one that
+// requeue lets a job that waits look for another place, and plans know where one that
 // runs may be moved.
-func (y *Yard) recast(r *jobRecord) {
+func (y *Yard) requeue(r *jobRecord) {
 	switch {
 	case r.item != nil:
 		y.dequeue(r)
@@ -103,20 +103,13 @@ func (m Override) handle(y *Yard) (any, error) {
 	y.changedJob(r)
 	y.event(Event{Kind: "data.override", Actor: string(m.By), Owner: r.Owner, Job: r.ID, To: string(m.Place),
 		Reason: fmt.Sprintf("%s lets it run on %s nodes whatever the rules of its data: %s", m.By, m.Place, m.Why)})
-	y.recast(r)
+	y.requeue(r)
 	y.freed = y.freed || len(y.promises) > 0
 	return r.Job, nil
 }
 
-// need returns what a job asks of nodes, at the place that the rules of its data leave it.
-func (y *Yard) need(r *jobRecord) fleet.Need {
-	n := fleet.NeedOf(r.Spec, r.Floor, r.Avoid)
-	n.Place = y.data.Place(&r.Job)
-	return n
-}
-
-// used writes down where a run uses which data, for the audit.
-func (y *Yard) used(r *jobRecord, run *runRecord) {
+// recordDataUse writes down where a run uses which data, for the audit.
+func (y *Yard) recordDataUse(r *jobRecord, run *runRecord) {
 	for _, name := range r.Spec.Data {
 		for i := range run.Ranks {
 			if n := y.nodes.Of(run.Ranks[i].Node); n != nil {

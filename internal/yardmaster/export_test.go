@@ -12,7 +12,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
-	"trainyard/internal/yardmaster/roster"
+	"trainyard/internal/yardmaster/nodes"
 )
 
 // CheckInvariants looks at the whole state of a yard and says what of it does
@@ -92,9 +92,9 @@ func checkJobs(y *Yard) error {
 			return fmt.Errorf("job %s is %s and its live run is %v", r.ID, r.State, r.run)
 		case r.run != nil && y.runs[r.run.ID] != r.run:
 			return fmt.Errorf("job %s has run %s, which is not live", r.ID, r.run.ID)
-		case r.item != nil && (!r.State.Waiting() || len(r.waits) > 0 || r.NotBefore.After(y.now)):
-			return fmt.Errorf("job %s is in line: %s, waits for %v, not before %s", r.ID, r.State, r.waits, r.NotBefore)
-		case r.item == nil && r.promise == nil && r.State.Waiting() && len(r.waits) == 0 && !r.NotBefore.After(y.ticked):
+		case r.item != nil && (!r.State.Waiting() || len(r.pendingNeeds) > 0 || r.NotBefore.After(y.now)):
+			return fmt.Errorf("job %s is in line: %s, waits for %v, not before %s", r.ID, r.State, r.pendingNeeds, r.NotBefore)
+		case r.item == nil && r.promise == nil && r.overQuota == "" && r.State.Waiting() && len(r.pendingNeeds) == 0 && !r.NotBefore.After(y.lastTick):
 			return fmt.Errorf("job %s is %s, may run, and is not in line", r.ID, r.State)
 		case r.State.Final() == r.Ended.IsZero():
 			return fmt.Errorf("job %s is %s and ended at %s", r.ID, r.State, r.Ended)
@@ -114,7 +114,7 @@ func checkNeeds(y *Yard) error {
 		if r.State.Final() {
 			continue
 		}
-		for _, n := range r.waits {
+		for _, n := range r.pendingNeeds {
 			d, ok := y.jobs[n]
 			if !ok || d.State.Final() {
 				return fmt.Errorf("job %s waits for %s, which has ended", r.ID, n)
@@ -287,7 +287,7 @@ func checkRooms(y *Yard, shrunk map[id.Node]bool) error {
 	return nil
 }
 
-func checkRoom(y *Yard, n *roster.Node, room *fleet.Room, shrunk bool) error {
+func checkRoom(y *Yard, n *nodes.Node, room *fleet.Room, shrunk bool) error {
 	if room.Open != (n.State == fleet.Ready && !n.Drained) {
 		return fmt.Errorf("node %s is %s, drained %v, and open is %v", n.ID, n.State, n.Drained, room.Open)
 	}

@@ -8,7 +8,6 @@ import (
 	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/yardmaster/course"
 )
 
 // finish ends a run whose ranks have all ended, and decides what becomes of its job.
@@ -18,24 +17,24 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 	switch {
 	case cause == job.CauseNone:
 		run.Reason = "it succeeded"
-	case run.why != "" && cause == job.CausePreempted:
-		run.Reason = run.why
+	case run.stopReason != "" && cause == job.CausePreempted:
+		run.Reason = run.stopReason
 	default:
 		run.Reason = rank.Describe(cause)
 	}
 	if !run.Started.IsZero() && r.running != nil && (cause == job.CauseNone || cause == job.CauseUserCode) {
 		y.past.Add(r.Owner, r.running.GPUs, y.now.Sub(run.Started))
 	}
-	course.Settle(y.now, &r.Job, &run.Run, r.running, cause, run.told)
-	y.running.Remove(r.running)
+	recordWork(y.now, &r.Job, &run.Run, r.running, cause, run.stopOrdered)
+	y.running.remove(r.running)
 	r.running = nil
-	if y.cashier.Limited() {
+	if y.limited() {
 		y.commit(r)
-		y.letBack()
+		y.requeueHeld()
 	}
 	y.changedRun(run)
 	delete(y.runs, run.ID)
-	y.timers.Drop(run.limit)
+	y.timers.Stop(run.timeout)
 	r.ExitCode = rank.ExitCode
 	y.event(Event{Kind: "run.ended", Actor: "node/" + string(rank.Node), Owner: r.Owner, Job: r.ID, Run: run.ID, Node: rank.Node,
 		To: string(cause), Reason: run.Reason})
@@ -84,7 +83,7 @@ func (y *Yard) next(r *jobRecord, run *runRecord, cause job.Cause, rank *job.Ran
 		y.must(y.moveJob(r, job.EventFail, theYard, reason))
 		return
 	}
-	y.again(r, h, cause, reason, run.planned && cause == job.CausePreempted)
+	y.retry(r, h, cause, reason, run.stoppedByPlan && cause == job.CausePreempted)
 }
 
 // ended does what is left to do when a job has reached its last state.
@@ -92,11 +91,11 @@ func (y *Yard) ended(r *jobRecord) {
 	r.Ended = y.now
 	y.dequeue(r)
 	y.people.Count(r.Owner, -1)
-	y.cashier.Count(r.Spec.Budget, -1)
-	y.cashier.Limits.Done(r.who())
+	y.countBudget(r, -1)
+	y.quotas.Done(r.payer())
 	y.settleNeeds(r)
 	if y.cfg.KeepFinal == 0 {
-		y.spent = append(y.spent, r.ID)
+		y.expired = append(y.expired, r.ID)
 		return
 	}
 	j := r.ID
@@ -118,12 +117,12 @@ func (y *Yard) settleNeeds(r *jobRecord) {
 				fmt.Sprintf("%s, which it needs, ended as %s", r.label(), strings.ToLower(string(r.Status())))))
 			continue
 		}
-		d.waits = slices.DeleteFunc(slices.Clone(d.waits), func(n id.Job) bool { return n == r.ID })
+		d.pendingNeeds = slices.DeleteFunc(slices.Clone(d.pendingNeeds), func(n id.Job) bool { return n == r.ID })
 		if !d.State.Waiting() {
 			continue
 		}
-		if d.Reason = "waits for its turn"; len(d.waits) > 0 {
-			d.Reason = waitsFor(d.waits)
+		if d.Reason = "waits for its turn"; len(d.pendingNeeds) > 0 {
+			d.Reason = waitsFor(d.pendingNeeds)
 		}
 		y.changedJob(d)
 		y.wake(d)

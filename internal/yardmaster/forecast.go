@@ -6,7 +6,6 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/yardmaster/course"
 )
 
 // Foresee tells the yard what is expected of jobs. It comes from beside the loop,
@@ -49,12 +48,12 @@ func (m Foresee) handle(y *Yard) (any, error) { //nolint:unparam // the form of 
 }
 
 // foreseen takes a forecast. When nodes will be free is worked out anew, and asked about
-// again, only if it has changed by something that could matter.
+// retry, only if it has changed by something that could matter.
 func (y *Yard) foreseen(r *jobRecord, f *job.Forecast) {
 	before := r.outlook.Forecast
 	r.outlook.Forecast = f
 	if r.item != nil && r.Epoch == 0 && r.item.Lasts == 0 && f.Informed() {
-		y.recast(r) // with how long it will take, once: that does not change while it waits
+		y.requeue(r) // with how long it will take, once: that does not change while it waits
 	}
 	if r.running == nil || r.run == nil || !moved(before, f) {
 		return
@@ -92,7 +91,7 @@ func (y *Yard) Stands(jobs []id.Job) []Stand {
 		s := &list[i]
 		s.Cost, s.Speed = y.costOf(r), r.outlook.Speed
 		if !r.State.Final() {
-			s.Progress = course.Progress(y.now, r.outlook, r.running)
+			s.Progress = progressOf(y.now, r.outlook, r.running)
 		}
 		if y.held != nil && y.held.Job == j {
 			s.Start = y.held.At

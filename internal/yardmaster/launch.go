@@ -7,7 +7,6 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/yardmaster/course"
 	"trainyard/internal/yardmaster/datasets"
 )
 
@@ -30,13 +29,13 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 	}
 	y.runs[run.ID] = run
 	r.run, r.Last = run, s.Seats[0].Node
-	r.running = y.running.Add(r.entry, &run.Run, s.Seats, y.nodes.Of)
+	r.running = y.running.add(r.entry, &run.Run, s.Seats, y.nodes.Of)
 	y.hold(r, run)
 	for i := range run.Ranks {
 		y.use(r, &run.Ranks[i], 1)
 	}
 	y.people.Charge(y.now, r.Owner, r.Project, y.nodes.Weigh(&run.Run))
-	y.used(r, run)
+	y.recordDataUse(r, run)
 	y.changedRun(run)
 	if first, ok := y.nodes.Get(run.Ranks[0].Node); ok {
 		number, _ := run.Job.Number()
@@ -53,7 +52,7 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 
 // hold books what the run's ranks take, with the expected end as far as it is known.
 func (y *Yard) hold(r *jobRecord, run *runRecord) {
-	ends := course.Ends(y.now, r.Spec, &run.Run, r.running)
+	ends := expectedEnd(y.now, r.Spec, &run.Run, r.running)
 	for i := range run.Ranks {
 		k := &run.Ranks[i]
 		if k.State == job.RunEnded {
@@ -65,11 +64,11 @@ func (y *Yard) hold(r *jobRecord, run *runRecord) {
 		if n, ok := y.nodes.Get(k.Node); ok {
 			n.Enter(run.ID, i)
 		}
-		y.cashier.Touch(k.Node)
+		y.meterChanged(k.Node)
 	}
-	if y.cashier.Limited() {
+	if y.limited() {
 		y.commit(r)
-		y.cashier.Watch(y.now)
+		y.watchQuotas()
 	}
 }
 
@@ -94,10 +93,10 @@ func (y *Yard) open(r *jobRecord, run *runRecord, rank int, addresses []string) 
 }
 
 // stop tells the ranks of a run that have not ended to stop. A run that was
-// told to stop gently may still be told to stop at once, never the other way.
+// recordProgress to stop gently may still be told to stop at once, never the other way.
 func (y *Yard) stop(run *runRecord, mode job.StopMode, why job.Cause) {
 	if run.Stop == job.StopNone {
-		run.StopFor, run.told = why, y.now
+		run.StopFor, run.stopOrdered = why, y.now
 	}
 	if r := y.jobs[run.Job]; r.running != nil {
 		r.running.Stopping = true
@@ -106,7 +105,7 @@ func (y *Yard) stop(run *runRecord, mode job.StopMode, why job.Cause) {
 		return
 	}
 	run.Stop = mode
-	course.Move(&run.Run, job.RunStop)
+	run.Advance(job.RunStop)
 	y.changedRun(run)
 	for i := range run.Ranks {
 		y.orders.Stop(run.ID, i, mode)

@@ -10,20 +10,20 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
-	"trainyard/internal/yardmaster/course"
 )
 
 // Load fills an empty yard with what the store kept. Nodes get the full time
 // to report before they are suspected: the yard was not listening.
 func (y *Yard) Load(now time.Time, s State) {
 	y.setNow(now)
-	y.ticked = y.now
+	y.lastTick = y.now
 	y.lastJob = s.LastJob
 	y.feed.Load(s.LastEvent)
 	y.data.Load(&s)
-	y.must(y.cashier.Load(s.Books))
-	y.hiring.Load(y.now, &s)
-	y.cashier.Watch(y.now)
+	y.must(y.ledger.Load(s.Ledger))
+	y.must(y.loadQuotas(&s))
+	y.leases.Load(y.now, &s)
+	y.watchQuotas()
 	y.people.Load(&s)
 	slices.SortFunc(s.Nodes, func(a, b fleet.Node) int { return strings.Compare(string(a.ID), string(b.ID)) })
 	for _, n := range s.Nodes {
@@ -41,7 +41,7 @@ func (y *Yard) Load(now time.Time, s State) {
 	pipelines := map[string][]id.Job{}
 	for i := range s.Jobs {
 		r := &jobRecord{Job: s.Jobs[i]}
-		r.outlook = course.Outlook(&r.Job)
+		r.outlook = job.NewOutlook(&r.Job)
 		y.jobs[r.ID] = r
 		if r.Pipeline != "" {
 			pipelines[r.Pipeline] = append(pipelines[r.Pipeline], r.ID)
@@ -54,9 +54,24 @@ func (y *Yard) Load(now time.Time, s State) {
 		y.loadJob(y.jobs[s.Jobs[i].ID], s.Needs, pipelines)
 	}
 	for _, n := range s.Nodes {
-		y.idle(n.ID)
+		y.checkIdle(n.ID)
 	}
 	y.round = true
+}
+
+// loadQuotas restores the quotas, what was used of them and what people were notified of.
+func (y *Yard) loadQuotas(s *State) error {
+	for _, q := range s.Quotas {
+		if q.Removed {
+			continue
+		}
+
+		if err := y.quotas.Put(q); err != nil {
+			return err
+		}
+	}
+
+	return y.quotas.Load(s.Usage, s.Notices)
 }
 
 func (y *Yard) loadRun(run job.Run) {
@@ -79,7 +94,7 @@ func (y *Yard) loadRun(run job.Run) {
 	for i := range run.Ranks {
 		seats[i] = place.Seat{Node: run.Ranks[i].Node, GPUs: fleet.Mask(run.Ranks[i].GPUs), Share: run.Ranks[i].Share}
 	}
-	r.running = y.running.Add(r.entry, &rec.Run, seats, y.nodes.Of)
+	r.running = y.running.add(r.entry, &rec.Run, seats, y.nodes.Of)
 	y.hold(r, rec)
 	y.people.Resume(r.Owner, r.Project, y.nodes.Weigh(&rec.Run))
 	for i := range rec.Ranks {
@@ -88,7 +103,7 @@ func (y *Yard) loadRun(run job.Run) {
 		}
 	}
 	if d := time.Duration(r.Spec.MaxDuration); d > 0 && !run.Started.IsZero() {
-		y.limit(run.ID, d)
+		y.setTimeout(run.ID, d)
 	}
 }
 
@@ -106,14 +121,14 @@ func (y *Yard) loadJob(r *jobRecord, needs map[id.Job]job.State, pipelines map[s
 		return
 	}
 	y.people.Count(r.Owner, 1)
-	y.cashier.Count(r.Spec.Budget, 1)
+	y.countBudget(r, 1)
 	for _, n := range r.Needs {
 		state := needs[n]
 		if d, ok := y.jobs[n]; ok {
 			state = d.State
 		}
 		if state != job.Succeeded {
-			r.waits = append(r.waits, n)
+			r.pendingNeeds = append(r.pendingNeeds, n)
 			y.needed[n] = append(y.needed[n], r.ID)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/yardmaster/roster"
+	"trainyard/internal/yardmaster/nodes"
 )
 
 // Join makes a machine a node. The answer is the node. Its token was checked
@@ -30,23 +30,23 @@ func (m Join) handle(y *Yard) (any, error) {
 			WithRemedy("use lower-case letters, digits, '-', '_' and '.', at most %d", id.MaxName)
 	}
 	// A machine whose first answer was lost joins again with the same key.
-	if n := y.nodes.Keyed(m.Key); n != nil {
+	if n := y.nodes.ByKey(m.Key); n != nil {
 		return n.Node, nil
 	}
 	t, err := y.people.Use(y.now, m.Token)
 	if err != nil {
 		return nil, err
 	}
-	name := y.nodes.Free(m.Name)
+	name := y.nodes.FreeName(m.Name)
 	if t.Lease != "" {
-		if err := y.hiring.Join(y.now, t.Lease, name); err != nil {
+		if err := y.leases.Join(y.now, t.Lease, name); err != nil {
 			return nil, err
 		}
 	}
 	n := y.nodes.Join(y.now, fleet.Node{ID: name, Class: fleet.Class(t.Class), Pool: t.Pool, Key: m.Key, Lease: t.Lease, Inventory: m.Inventory})
 	y.event(Event{Kind: "node.joined", Actor: "token/" + string(m.Token), Node: name, To: string(n.State),
 		Reason: "joined as " + n.Class.Words()})
-	y.idle(name)
+	y.checkIdle(name)
 	return n.Node, nil
 }
 
@@ -71,7 +71,7 @@ func (m NodeReport) handle(y *Yard) (any, error) {
 		return nil, fault.New(fault.Denied, "node_removed", "node %s was taken out of the yard", m.Node).
 			WithRemedy("join again with a new join token")
 	}
-	y.nodes.Hear(y.now, n, m.Foreign, m.Inventory)
+	y.nodes.Report(y.now, n, m.Foreign, m.Inventory)
 	y.round = y.data.Keeps(y.now, n.ID, m.Data) || y.round
 	for i := range m.Ranks {
 		y.watch(m.Node, &m.Ranks[i])
@@ -83,7 +83,7 @@ func (m NodeReport) handle(y *Yard) (any, error) {
 }
 
 // moveNode applies an event to a node. What one keeps that is lost is not counted on.
-func (y *Yard) moveNode(n *roster.Node, ev fleet.Event, actor, reason string) {
+func (y *Yard) moveNode(n *nodes.Node, ev fleet.Event, actor, reason string) {
 	if to, err := n.State.After(ev); err == nil && (to == fleet.Lost || to == fleet.Removed) {
 		y.round = y.data.Lost(y.now, n.ID) || y.round
 	}
@@ -92,7 +92,7 @@ func (y *Yard) moveNode(n *roster.Node, ev fleet.Event, actor, reason string) {
 
 // lose gives up a node that was silent past the bound, and its runs with it.
 // Its agent has stopped them by then, because their lease is shorter.
-func (y *Yard) lose(n *roster.Node, silent job.Duration) {
+func (y *Yard) lose(n *nodes.Node, silent job.Duration) {
 	y.moveNode(n, fleet.EventLose, theYard, fmt.Sprintf("not heard for %s; its runs are given up", silent))
 	y.giveUp(n, job.CauseNodeLost, fmt.Sprintf("node %s was not heard for %s and was given up", n.ID, silent))
 }
@@ -118,7 +118,7 @@ func (m Gone) handle(y *Yard) (any, error) {
 }
 
 // giveUp ends the ranks on a node without hearing from it.
-func (y *Yard) giveUp(n *roster.Node, cause job.Cause, reason string) {
+func (y *Yard) giveUp(n *nodes.Node, cause job.Cause, reason string) {
 	for _, runID := range sortedKeys(n.Runs) {
 		run := y.runs[runID]
 		rank := &run.Ranks[n.Runs[runID]]
@@ -174,10 +174,10 @@ func (m RemoveNode) handle(y *Yard) (any, error) {
 }
 
 // EventReleased is the kind of the event that tells of the release of a GPU, with its UUID in To.
-const EventReleased = roster.EventReleased
+const EventReleased = nodes.EventReleased
 
 // ReleaseGPU writes down that a GPU which its agent keeps out of use may be used
-// again. The agent lets it go when it is told. The answer is the event.
+// retry. The agent lets it go when it is told. The answer is the event.
 type ReleaseGPU struct {
 	Node id.Node
 	GPU  int

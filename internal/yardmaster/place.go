@@ -35,9 +35,9 @@ func (y *Yard) glance(now time.Time) *place.View {
 	y.setNow(now)
 	v := &place.View{
 		Now: y.now, Rooms: y.nodes.Rooms.Own(), Bands: y.nodes.Rooms.Bands(), Line: y.line, Running: y.running, Usage: y.usage, ProjectUsage: y.projectUsage, Tariff: y.cfg.Tariff,
-		Offers: y.hiring.Market.Open(y.now), Leases: y.hiring.Live(), Allow: y.allow, Stage: y.stage, Past: &y.past, Rule: y.rule,
+		Offers: y.leases.Market.Open(y.now), Leases: y.leases.Live(), Allow: y.allow, Stage: y.stage, Past: &y.past, Rule: y.rule,
 	}
-	if y.cashier.Limited() { // else nobody has more than they may
+	if y.limited() { // else nobody has more than they may
 		v.Borrows = y.borrows
 	}
 	return v
@@ -50,7 +50,7 @@ func (y *Yard) Apply(now time.Time, p place.Plan) {
 	y.held = p.Held
 	y.askAgain(p.Again)
 	if len(p.Hires) > 0 {
-		y.hires(p.Hires)
+		y.provisionAll(p.Hires)
 		y.settleLeases()
 	}
 	if len(p.Starts) == 0 && len(p.Stops) == 0 {
@@ -73,13 +73,13 @@ func (y *Yard) Apply(now time.Time, p place.Plan) {
 	for i := range good.Starts {
 		y.start(&good.Starts[i])
 	}
-	if y.hiring.Pending() {
+	if y.leases.Pending() {
 		y.settleLeases()
 	}
 	if y.freed {
 		y.fulfil()
 	}
-	y.account()
+	y.updateMeters()
 }
 
 // start launches a job of a plan, or promises it its seats until they are free.
@@ -87,9 +87,9 @@ func (y *Yard) start(s *place.Start) {
 	r, ok := y.jobs[s.Item.Job]
 	switch {
 	case ok && r.item == s.Item && r.State.Waiting():
-		if why := y.barred(r, gpusOf(s)); why != "" {
+		if why := y.quotaReached(r, gpusOf(s)); why != "" {
 			y.dequeue(r)
-			y.setAside(r, why)
+			y.holdBack(r, why)
 			return
 		}
 		if y.nodes.Vacant(s) {
@@ -97,7 +97,7 @@ func (y *Yard) start(s *place.Start) {
 			y.launch(r, s)
 			return
 		}
-	case ok && r.running != nil && r.running.Item == s.Item && r.run.planned:
+	case ok && r.running != nil && r.running.Item == s.Item && r.run.stoppedByPlan:
 	default:
 		y.event(Event{Kind: "plan.dropped", Actor: theYard, Job: s.Item.Job, Reason: "the job no longer waits"})
 		return
@@ -107,7 +107,7 @@ func (y *Yard) start(s *place.Start) {
 
 // askAgain lets the policy be asked at a time at which nothing else may happen.
 func (y *Yard) askAgain(at time.Time) {
-	y.timers.Drop(y.asked)
+	y.timers.Stop(y.asked)
 	y.asked = nil
 	if !at.IsZero() {
 		y.asked = y.after(at, func() { y.round = true })

@@ -79,7 +79,7 @@ func (y *Yard) ready(p *promise) (ready, possible bool) {
 // stopPlanned takes a job off its nodes because a plan says so.
 func (y *Yard) stopPlanned(r *jobRecord, s *place.Stop) {
 	run := r.run
-	run.planned, run.why = true, s.Reason
+	run.stoppedByPlan, run.stopReason = true, s.Reason
 	r.running.Stopping = true
 	r.Stops++
 	r.outlook.Stops = r.Stops

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"trainyard/internal/admit"
-	"trainyard/internal/books"
 	"trainyard/internal/dataset"
 	"trainyard/internal/fleet"
 	"trainyard/internal/hire"
@@ -16,9 +14,9 @@ import (
 	"trainyard/internal/ledger"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
+	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
-	"trainyard/internal/yardmaster/course"
-	"trainyard/internal/yardmaster/roster"
+	"trainyard/internal/yardmaster/nodes"
 )
 
 // WhyReport is why a job waits, with its place in the line.
@@ -42,9 +40,9 @@ func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 		return WhyReport{Why: place.Why{Blocker: place.BlockPaused, Sentence: r.Reason, Remedies: []string{"trainyard resume " + string(j)}}}, true
 	case !r.State.Waiting():
 		return WhyReport{}, false
-	case len(r.waits) > 0:
-		w := place.Why{Blocker: place.BlockNeeds, Sentence: waitsFor(r.waits)}
-		for _, n := range r.waits[:min(len(r.waits), 5)] {
+	case len(r.pendingNeeds) > 0:
+		w := place.Why{Blocker: place.BlockNeeds, Sentence: waitsFor(r.pendingNeeds)}
+		for _, n := range r.pendingNeeds[:min(len(r.pendingNeeds), 5)] {
 			if d, ok := y.jobs[n]; ok && d.State == job.Paused {
 				w.Remedies = append(w.Remedies, "trainyard resume "+string(n))
 			}
@@ -53,14 +51,14 @@ func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 	case r.NotBefore.After(y.now):
 		return WhyReport{Why: place.Why{Blocker: place.BlockBackoff, Sentence: r.Reason, Start: r.NotBefore}}, true
 	}
-	if r.aside != "" {
-		return WhyReport{Why: place.Why{Blocker: place.BlockLimit, Sentence: r.aside}}, true
+	if r.overQuota != "" {
+		return WhyReport{Why: place.Why{Blocker: place.BlockLimit, Sentence: r.overQuota}}, true
 	}
-	if s := y.hiring.Comes(j); s != "" {
+	if s := y.leases.Arriving(j); s != "" {
 		return WhyReport{Why: place.Why{Blocker: place.BlockHiring, Sentence: s}}, true
 	}
 	need := y.need(r)
-	w := WhyReport{Why: place.Explain(y.glance(now), need, course.Said(r.Spec), j, y.held), Position: y.position(j)}
+	w := WhyReport{Why: place.Explain(y.glance(now), need, r.Spec.DeclaredDuration(), j, y.held), Position: y.position(j)}
 	if adviser, ok := y.cfg.Policy.(place.Adviser); ok && r.item != nil && len(y.cfg.Offers) > 0 {
 		for _, o := range adviser.Options(y.glance(now), r.item) {
 			if o.Offer != "" && o.Barred != "" {
@@ -99,12 +97,12 @@ func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
 		b.Cost = y.costOf(r)
 		if r.item != nil {
 			b.Waits = place.Explain(v, r.item.Shape.Need, r.item.Lasts, j, y.held).Sentence
-			if s := y.hiring.Comes(j); s != "" {
+			if s := y.leases.Arriving(j); s != "" {
 				b.Waits = s
 			}
 		}
 		if !r.State.Final() {
-			b.Progress = course.Progress(y.now, r.outlook, r.running)
+			b.Progress = progressOf(y.now, r.outlook, r.running)
 		}
 		if r.run == nil {
 			continue
@@ -125,7 +123,7 @@ func (y *Yard) costOf(r *jobRecord) float64 {
 		return cost
 	}
 	for k := range r.run.Ranks {
-		for _, p := range y.cashier.PeekNode(y.now, r.run.Ranks[k].Node) {
+		for _, p := range y.ledger.PeekNode(y.now, r.run.Ranks[k].Node) {
 			if p.Job == r.ID {
 				cost += p.Cost().Dollars()
 			}
@@ -158,11 +156,11 @@ type Preview struct {
 }
 
 // Preview says what would happen to a job of this owner if it were submitted now, or
-// why it would be refused. f is what is expected of it, nil if nothing is.
+// stopReason it would be refused. f is what is expected of it, nil if nothing is.
 func (y *Yard) Preview(now time.Time, owner id.User, s *job.Spec, f *job.Forecast) (Preview, error) {
 	y.setNow(now)
 	r := &jobRecord{Job: job.Job{ID: id.NewJob(y.lastJob + 1), Owner: owner, Project: id.Project(s.Project), Spec: s, State: job.Pending, Submitted: y.now, Since: y.now}}
-	r.outlook = course.Outlook(&r.Job)
+	r.outlook = job.NewOutlook(&r.Job)
 	r.outlook.Forecast = f
 	if _, err := y.data.PlaceOf(s.Place, s.Data); err != nil {
 		return Preview{}, err
@@ -179,8 +177,8 @@ func (y *Yard) Preview(now time.Time, owner id.User, s *job.Spec, f *job.Forecas
 		}
 		return y.allow(it)
 	}
-	p := Preview{Why: place.Explain(v, need, course.Said(s), "", y.held)}
-	if why := y.barred(r, need.GPUs*need.Nodes); why != "" {
+	p := Preview{Why: place.Explain(v, need, s.DeclaredDuration(), "", y.held)}
+	if why := y.quotaReached(r, need.GPUs*need.Nodes); why != "" {
 		p.Why = place.Why{Blocker: place.BlockLimit, Sentence: why}
 	}
 	m := fleet.NewMatcher(need)
@@ -205,7 +203,7 @@ type NodeInfo struct {
 	Runs    []job.Run   // of those jobs, in the same order
 	Idle    time.Time   // nothing runs there since, if nothing does
 	Hired   fleet.Lease // its lease; zero if it was not hired, or that is over
-	Price   *books.Price
+	Price   *ledger.Price
 }
 
 // Nodes lists the nodes after a name, at most limit.
@@ -232,13 +230,13 @@ func (y *Yard) NodeByName(name id.Node) (NodeInfo, error) {
 	return y.nodeInfo(n), nil
 }
 
-func (y *Yard) nodeInfo(n *roster.Node) NodeInfo {
+func (y *Yard) nodeInfo(n *nodes.Node) NodeInfo {
 	info := NodeInfo{Node: n.Node, Seen: n.Seen, Foreign: fleet.Indices(n.Foreign), Idle: n.Idle}
 	l := y.Lease(n.Lease)
 	if l != nil {
 		info.Hired = *l
 	}
-	info.Price = y.cashier.Price(&n.Node, l)
+	info.Price = y.ledger.Price(&n.Node, l)
 	if room, ok := y.nodes.Rooms.Get(n.ID); ok {
 		info.Room = *room
 	}
@@ -281,17 +279,16 @@ func (y *Yard) Usage(now time.Time, u id.User) float64 {
 
 // Offers returns what can be hired now, the cheapest first, and what is not asked for and why.
 func (y *Yard) Offers(now time.Time) ([]fleet.Offer, []hire.Closing) {
-	return slices.Clone(y.hiring.Market.Open(now)), y.hiring.Market.Closed(now)
+	return slices.Clone(y.leases.Market.Open(now)), y.leases.Market.Closed(now)
 }
 
 // Failing returns the providers that do not answer as they should, and why.
-func (y *Yard) Failing() map[string]string { return y.hiring.Failing() }
+func (y *Yard) Failing() map[string]string { return y.leases.Failing() }
 
-// Limits returns all limits, where everyone stands whom one binds, and where one user
-// stands, limited or not.
-func (y *Yard) Limits(now time.Time, u id.User) (limits []tenant.Limit, bound []admit.Standing, own admit.Standing) {
-	b := y.cashier.Limits
-	return b.Limits(), b.Forecast(now), b.Standing(now, tenant.Subject{User: u})
+// Quotas returns all quotas, the status of everyone to whom one applies, and the status of
+// one user with or without a quota.
+func (y *Yard) Quotas(now time.Time, u id.User) (all []tenant.Quota, statuses []quota.Status, own quota.Status) {
+	return y.quotas.Quotas(), y.quotas.Statuses(now), y.quotas.Status(now, tenant.Subject{User: u})
 }
 
 // Datasets returns all datasets by name.
@@ -300,5 +297,5 @@ func (y *Yard) Datasets() []dataset.Dataset { return y.data.All() }
 // Unposted returns what would be posted if everything ended now, and the number of
 // the last posting before that.
 func (y *Yard) Unposted(now time.Time) ([]ledger.Posting, uint64) {
-	return y.cashier.Peek(now), y.cashier.Posted()
+	return y.ledger.Peek(now), y.ledger.Posted()
 }

@@ -10,9 +10,9 @@ import (
 	"trainyard/internal/job"
 )
 
-// again sends a job back into the line, after a while if the catalogue says so.
+// retry sends a job back into the line, after a while if the catalogue says so.
 // The plan that stopped it knew that it would be back.
-func (y *Yard) again(r *jobRecord, h job.Handling, cause job.Cause, reason string, planned bool) {
+func (y *Yard) retry(r *jobRecord, h job.Handling, cause job.Cause, reason string, planned bool) {
 	if !planned {
 		y.unpromise(r)
 	}
@@ -33,7 +33,7 @@ func (y *Yard) again(r *jobRecord, h job.Handling, cause job.Cause, reason strin
 
 // wake puts a waiting job into the line, now or when its back-off is over.
 func (y *Yard) wake(r *jobRecord) {
-	if len(r.waits) > 0 || r.promise != nil {
+	if len(r.pendingNeeds) > 0 || r.promise != nil {
 		return
 	}
 	if !r.NotBefore.After(y.now) {

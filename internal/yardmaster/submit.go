@@ -11,7 +11,6 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/yardmaster/course"
 )
 
 // Submit hands in the jobs of one file. The answer is a Submitted.
@@ -72,7 +71,7 @@ func (m Submit) handle(y *Yard) (any, error) {
 			ID: ids[i], Owner: m.Owner, Project: id.Project(nj.Spec.Project), Spec: nj.Spec, Workdir: nj.Workdir,
 			Pipeline: pipeline, State: job.Pending, Submitted: y.now, Since: y.now,
 		}}
-		r.outlook = course.Outlook(&r.Job)
+		r.outlook = job.NewOutlook(&r.Job)
 		if _, err := y.data.PlaceOf(nj.Spec.Place, nj.Spec.Data); err != nil {
 			return nil, err
 		}
@@ -96,8 +95,8 @@ func (m Submit) handle(y *Yard) (any, error) {
 	for _, r := range records {
 		y.jobs[r.ID] = r
 		y.people.Count(r.Owner, 1)
-		y.cashier.Count(r.Spec.Budget, 1)
-		y.admit(r)
+		y.countBudget(r, 1)
+		y.accept(r)
 		y.changedJob(r)
 		y.event(Event{Kind: "job.submitted", Actor: string(m.Owner), Owner: m.Owner, Job: r.ID, To: string(r.State), Reason: r.Reason})
 	}
@@ -136,14 +135,14 @@ func (y *Yard) replay(ids []id.Job, hash string) (any, error) {
 	return Submitted{Jobs: ids, Replay: true}, nil
 }
 
-// admit puts a job into the line, or leaves it to wait for the jobs it needs.
-func (y *Yard) admit(r *jobRecord) {
-	r.waits = r.Needs
+// accept puts a job into the line, or leaves it to wait for the jobs it needs.
+func (y *Yard) accept(r *jobRecord) {
+	r.pendingNeeds = r.Needs
 	for _, n := range r.Needs {
 		y.needed[n] = append(y.needed[n], r.ID)
 	}
-	if len(r.waits) > 0 {
-		r.Reason = waitsFor(r.waits)
+	if len(r.pendingNeeds) > 0 {
+		r.Reason = waitsFor(r.pendingNeeds)
 		return
 	}
 	r.Reason = "waits for its turn"

@@ -3,10 +3,10 @@ package yardmaster
 import (
 	"time"
 
-	"trainyard/internal/yardmaster/agenda"
+	"trainyard/internal/yardmaster/timers"
 )
 
-func (y *Yard) after(at time.Time, due func()) *agenda.Entry {
+func (y *Yard) after(at time.Time, due func()) *timers.Timer {
 	return y.timers.After(at, func(time.Time) { due() })
 }
 
@@ -15,10 +15,10 @@ type Tick struct{}
 
 func (Tick) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
 	// A yard that did not tick for long was itself asleep, or its clock was set forward.
-	if y.cfg.SuspectAfter > 0 && !y.ticked.IsZero() && y.now.Sub(y.ticked) > y.cfg.SuspectAfter/2 {
-		y.nodes.Slept(y.now)
+	if y.cfg.SuspectAfter > 0 && !y.lastTick.IsZero() && y.now.Sub(y.lastTick) > y.cfg.SuspectAfter/2 {
+		y.nodes.ResetSilence(y.now)
 	}
-	y.ticked = y.now
+	y.lastTick = y.now
 	for due, ok := y.timers.Due(y.now); ok; due, ok = y.timers.Due(y.now) {
 		due(y.now)
 	}
@@ -30,4 +30,4 @@ func (y *Yard) NextTimer() time.Time { return y.timers.Next() }
 
 // Idle reports whether the yard has not ticked for so long that it would take
 // the silence for its own sleep.
-func (y *Yard) Idle(now time.Time) bool { return now.Sub(y.ticked) > y.cfg.SuspectAfter/8 }
+func (y *Yard) Idle(now time.Time) bool { return now.Sub(y.lastTick) > y.cfg.SuspectAfter/8 }

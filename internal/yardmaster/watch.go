@@ -7,11 +7,10 @@ import (
 	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/yardmaster/course"
 )
 
 // RankReport is how far a rank has come, as its node's agent tells.
-type RankReport = course.Report
+type RankReport = job.RankReport
 
 // watch takes a report about a rank. A report of a run that is no longer live is none
 // of ours: the agent will find the run missing from its assignments and stop it.
@@ -26,17 +25,17 @@ func (y *Yard) watch(node id.Node, rep *RankReport) {
 	}
 	r := y.jobs[run.Job]
 	if rep.Progress != nil && rep.Rank == 0 {
-		y.told(r, run, rep.Progress, rep.State != job.RunEnded)
+		y.recordProgress(r, run, rep.Progress, rep.State != job.RunEnded)
 	}
 	switch rep.Take(k, y.now) {
-	case course.Nothing:
-	case course.Prepares:
-		course.Move(&run.Run, job.RunPrepare)
+	case job.RankUnchanged:
+	case job.RankPreparing:
+		run.Advance(job.RunPrepare)
 		y.changedRun(run)
-	case course.Runs:
+	case job.RankRunning:
 		y.changedRun(run)
 		y.started(r, run)
-	case course.Ended:
+	case job.RankEnded:
 		if !rep.Started.IsZero() && k.Started.IsZero() {
 			k.Started = rep.Started
 			y.started(r, run) // the report of its start was lost; it did start
@@ -45,8 +44,8 @@ func (y *Yard) watch(node id.Node, rep *RankReport) {
 	}
 }
 
-// told takes what a program tells of itself.
-func (y *Yard) told(r *jobRecord, run *runRecord, p *job.Progress, works bool) {
+// recordProgress takes what a program tells of itself.
+func (y *Yard) recordProgress(r *jobRecord, run *runRecord, p *job.Progress, works bool) {
 	if r.running != nil && r.running.Told(y.now, run.Started, p, works, y.nodes.Of) {
 		y.hold(r, run)
 		y.round = true
@@ -55,16 +54,16 @@ func (y *Yard) told(r *jobRecord, run *runRecord, p *job.Progress, works bool) {
 
 // started moves run and job to running once all ranks have started.
 func (y *Yard) started(r *jobRecord, run *runRecord) {
-	if !course.Begin(&run.Run, y.now) {
+	if !run.Begin(y.now) {
 		return
 	}
 	y.changedRun(run)
 	r.running.Began = y.now
-	if course.Said(r.Spec) > 0 || r.running.Rate > 0 {
+	if r.Spec.DeclaredDuration() > 0 || r.running.Rate > 0 {
 		y.hold(r, run) // the expected end counts from the start
 	}
 	if d := time.Duration(r.Spec.MaxDuration); d > 0 {
-		y.limit(run.ID, d)
+		y.setTimeout(run.ID, d)
 	}
 	if r.Started.IsZero() {
 		r.Started = y.now
@@ -75,10 +74,10 @@ func (y *Yard) started(r *jobRecord, run *runRecord) {
 	}
 }
 
-// limit stops a run that lasts longer than it may.
-func (y *Yard) limit(runID id.Run, d time.Duration) {
+// setTimeout stops a run that lasts longer than it may.
+func (y *Yard) setTimeout(runID id.Run, d time.Duration) {
 	run := y.runs[runID]
-	run.limit = y.after(run.Started.Add(d), func() {
+	run.timeout = y.after(run.Started.Add(d), func() {
 		if run, ok := y.runs[runID]; ok && run.Stop == job.StopNone {
 			y.stop(run, job.StopTerm, job.CauseTimedOut)
 			y.event(Event{Kind: "run.timed_out", Actor: theYard, Owner: y.jobs[run.Job].Owner, Job: run.Job, Run: runID,
@@ -106,7 +105,7 @@ func (y *Yard) rankEnded(r *jobRecord, run *runRecord, k *job.Rank, rep *RankRep
 	y.orders.Close(run.ID, k.Rank)
 	y.release(run, k)
 	y.changedRun(run)
-	if course.Over(&run.Run) {
+	if run.Over() {
 		y.finish(r, run)
 		return
 	}
@@ -118,19 +117,19 @@ func (y *Yard) rankEnded(r *jobRecord, run *runRecord, k *job.Rank, rep *RankRep
 // release frees what a rank held.
 func (y *Yard) release(run *runRecord, k *job.Rank) {
 	y.nodes.Rooms.Release(k.Node, run.ID)
-	y.cashier.Touch(k.Node)
+	y.meterChanged(k.Node)
 	r := y.jobs[run.Job]
 	y.use(r, k, -1)
 	if n, ok := y.nodes.Get(k.Node); ok {
 		n.Leave(run.ID, run.port)
 		if n.Lease != "" && len(n.Runs) == 0 {
 			n.Idle = y.now
-			y.idle(n.ID)
+			y.checkIdle(n.ID)
 		}
 	}
 	y.people.Charge(y.now, r.Owner, r.Project, -k.Weight)
 	y.freed = y.freed || len(y.promises) > 0
-	if !run.planned { // else the plan knew
+	if !run.stoppedByPlan { // else the plan knew
 		y.round = true
 	}
 }

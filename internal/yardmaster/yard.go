@@ -4,14 +4,15 @@
 // It is single-threaded, does no I/O, reads no clock, rolls no dice and holds
 // no lock. The server feeds it from HTTP and agents, commits what comes out in
 // one transaction, and only then answers and acts; the simulator feeds it from
-// an event heap. One file for each step of a job's path: submit.go, line.go
-// (admission to the line), place.go, launch.go, watch.go, finish.go, retry.go.
+// an event heap. One file for each step of a job's path: submit.go, queue.go,
+// place.go, launch.go, watch.go, finish.go, retry.go. Quotas are checked in quota.go
+// and usage is metered in ledger.go.
 //
-// What the yard knows beside jobs and their runs is kept by packages below this one:
-// roster (nodes), people, cashier (books and limits), hiring (leases and providers) and
-// datasets. They know nothing of jobs but what they are told; nodes.go, accounts.go,
-// limits.go, hire.go and data.go say what their news mean for jobs. All of them put what
-// they changed into one batch.
+// What the yard knows beside jobs and their runs is kept by packages below this one and by
+// the ledger and quota packages: nodes, people, leases (and providers) and datasets. They
+// know nothing of jobs but what they are told; nodes.go, users.go, quota.go, leases.go and
+// data.go say what their news mean for jobs. All of them put what they changed into one
+// batch.
 package yardmaster
 
 import (
@@ -20,19 +21,20 @@ import (
 	"trainyard/internal/dataset"
 	"trainyard/internal/fleet"
 	"trainyard/internal/hire"
-	"trainyard/internal/hire/leases"
+	lifecycle "trainyard/internal/hire/leases"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/ledger"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
-	"trainyard/internal/yardmaster/agenda"
+	"trainyard/internal/quota"
+	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster/batch"
-	"trainyard/internal/yardmaster/cashier"
-	"trainyard/internal/yardmaster/course"
 	"trainyard/internal/yardmaster/datasets"
-	"trainyard/internal/yardmaster/hiring"
+	"trainyard/internal/yardmaster/leases"
+	"trainyard/internal/yardmaster/nodes"
 	"trainyard/internal/yardmaster/people"
-	"trainyard/internal/yardmaster/roster"
+	"trainyard/internal/yardmaster/timers"
 )
 
 // Config is what an operator can set.
@@ -47,11 +49,11 @@ type Config struct {
 	LogLimit     int64         // bytes of output kept of each rank
 	Tariff       *fleet.Tariff // what nodes cost; nil if nobody told
 	Offers       []fleet.Offer // what can be hired
-	Hire         leases.Config
+	Hire         lifecycle.Config
 	Keep         hire.KeepConfig
 	Roads        dataset.Roads // by which data travels
 	Refuse       bool          // jobs that no node and no offer could ever run are refused
-	Unmetered    bool          // no books are kept of what nodes are used for
+	Unmetered    bool          // the use of nodes is not metered
 	// Limit starts the time of a round and returns what tells a policy that it is
 	// over. Nil means that policies are not limited by time.
 	Limit func() func() bool
@@ -68,7 +70,7 @@ func Defaults(p place.Policy) Config {
 		KeepFinal:    10 * time.Minute,
 		MaxJobs:      200_000,
 		LogLimit:     1 << 30,
-		Hire:         leases.Defaults(),
+		Hire:         lifecycle.Defaults(),
 		Keep:         hire.KeepConfig{Idle: 5 * time.Minute, Margin: time.Minute},
 		Roads:        dataset.DefaultRoads(),
 	}
@@ -84,24 +86,31 @@ type Yard struct {
 	keys   map[submitKey][]id.Job
 	needed map[id.Job][]id.Job // waiting jobs by a job they need
 
-	nodes   *roster.Roster
-	people  *people.People
-	cashier *cashier.Cashier
-	hiring  *hiring.Hiring
-	data    *datasets.Datasets
-	orders  *batch.Orders
+	nodes  *nodes.Nodes
+	people *people.People
+	ledger *ledger.Ledger
+	quotas *quota.Tracker
+	leases *leases.Leases
+	data   *datasets.Datasets
+	orders *batch.Orders
 
 	line     *queue.Line
 	past     queue.Past         // how long earlier jobs ran
-	running  course.Running     // jobs that hold nodes, by number
+	running  runningJobs        // jobs that hold nodes, by number
 	promises []*promise         // starts that wait for stops, by age
 	freed    bool               // something changed that a promise may wait for
-	asked    *agenda.Entry      // when the policy wants to be asked again
-	spent    []id.Job           // ended jobs to forget when they have been taken
+	asked    *timers.Timer      // when the policy wants to be asked again
+	expired  []id.Job           // ended jobs to forget when they have been taken
 	held     *place.Reservation // of the last round
-	timers   agenda.Agenda
-	ticked   time.Time // last tick
+	timers   timers.Timers
+	lastTick time.Time // last tick
 	round    bool      // something changed that may let a job start
+
+	changedMeters map[id.Node]bool // nodes whose meters have to be updated
+	budgets       int              // jobs with a budget of their own that have not ended
+	overQuota     queue.Aside      // jobs that a quota keeps out of the queue
+	quotaCheck    *timers.Timer    // of watchQuotas
+	changedQuotas []tenant.Quota
 
 	lastJob     uint64
 	feed        batch.Feed
@@ -117,24 +126,24 @@ type submitKey struct {
 type jobRecord struct {
 	job.Job
 	batch.Mark
-	item    *queue.Item // in line, nil if not
-	entry   *queue.Item // the one with which it was last in line
-	waits   []id.Job    // of the jobs it needs, those that have not succeeded yet
-	run     *runRecord  // live run, nil if none
-	running *place.Running
-	promise *promise // seats that are kept for it, nil if none
-	aside   string   // the limit that keeps it out of the line, "" if none does
-	outlook *job.Outlook
+	item         *queue.Item // in line, nil if not
+	entry        *queue.Item // the one with which it was last in line
+	pendingNeeds []id.Job    // of the jobs it needs, those that have not succeeded yet
+	run          *runRecord  // live run, nil if none
+	running      *place.Running
+	promise      *promise // seats that are kept for it, nil if none
+	overQuota    string   // why a quota keeps it out of the queue, "" if none does
+	outlook      *job.Outlook
 }
 
 type runRecord struct {
 	job.Run
 	batch.Mark
-	limit   *agenda.Entry // of its max_duration, nil if it has none
-	port    int           // on which rank 0 listens for the others
-	told    time.Time     // when it was told to stop
-	planned bool          // a plan stopped it
-	why     string        // and says why
+	timeout       *timers.Timer // of its max_duration, nil if it has none
+	port          int           // on which rank 0 listens for the others
+	stopOrdered   time.Time     // when it was told to stop
+	stoppedByPlan bool          // a plan stopped it
+	stopReason    string        // and says why
 }
 
 // New returns an empty yard.
@@ -147,14 +156,16 @@ func New(cfg Config) *Yard {
 		needed: map[id.Job][]id.Job{},
 		orders: batch.NewOrders(),
 		line:   queue.NewLine(),
+		quotas: quota.New(),
+
+		changedMeters: map[id.Node]bool{},
 	}
 	y.people = people.New(&y.feed)
 	y.data = datasets.New(cfg.Roads, &y.feed)
-	y.nodes = roster.New(roster.Patience{SuspectAfter: cfg.SuspectAfter, LostAfter: cfg.LostAfter}, &y.feed, &y.timers,
-		roster.Watcher{Changed: y.nodeChanged, Lost: y.lose})
-	y.cashier = cashier.New(cfg.Tariff, cfg.Unmetered, &y.feed, &y.timers,
-		cashier.Watcher{Charged: y.charged, Budgeted: y.budgeted, Spending: y.spending, Alert: y.alert, Looked: y.letBack})
-	y.hiring = hiring.New(cfg.Hire, cfg.Offers, y.cashier.Limits, &y.feed, &y.timers, y.nodes.Lately)
+	y.nodes = nodes.New(nodes.Patience{SuspectAfter: cfg.SuspectAfter, LostAfter: cfg.LostAfter}, &y.feed, &y.timers,
+		nodes.Watcher{Changed: y.nodeChanged, Lost: y.lose})
+	y.ledger = ledger.New(cfg.Tariff, y.charge)
+	y.leases = leases.New(cfg.Hire, cfg.Offers, y.quotas, &y.feed, &y.timers, y.nodes.RecentlySeen)
 	return y
 }
 
@@ -169,13 +180,13 @@ type Message interface {
 func (y *Yard) Step(now time.Time, m Message) (any, error) {
 	y.setNow(now)
 	reply, err := m.handle(y)
-	if y.hiring.Pending() {
+	if y.leases.Pending() {
 		y.settleLeases()
 	}
 	if y.freed {
 		y.fulfil()
 	}
-	y.account()
+	y.updateMeters()
 	return reply, err
 }
 
@@ -204,15 +215,17 @@ func (y *Yard) TakeInto(b *Batch) {
 	})
 	y.nodes.Take(b)
 	y.people.Take(b)
-	y.cashier.Take(b)
-	y.hiring.Take(b)
+	b.Quotas, y.changedQuotas = y.changedQuotas, nil
+	b.Ledger = y.ledger.Take()
+	b.Usage, b.Notices = y.quotas.Changed()
+	y.leases.Take(b)
 	y.data.Take(b)
 	y.orders.Take(b)
 	y.feed.Take(b)
-	for _, j := range y.spent {
+	for _, j := range y.expired {
 		y.forget(j)
 	}
-	y.spent = y.spent[:0]
+	y.expired = y.expired[:0]
 }
 
 func (y *Yard) changedJob(r *jobRecord) {
@@ -227,7 +240,7 @@ func (y *Yard) changedRun(r *runRecord) {
 
 // nodeChanged takes note that a node is another than before.
 func (y *Yard) nodeChanged(n id.Node) {
-	y.cashier.Touch(n)
+	y.meterChanged(n)
 	y.round = true
 	y.freed = y.freed || len(y.promises) > 0
 }

@@ -25,7 +25,15 @@ type yard struct {
 // newYard returns a yard with the user alice, an admin, and a join token.
 func newYard(t testing.TB) *yard {
 	t.Helper()
-	y := &yard{Yard: yardmaster.New(yardmaster.Defaults(baseline.FIFO{})), t: t, now: start}
+
+	return newYardOf(t, yardmaster.Defaults(baseline.FIFO{}))
+}
+
+// newYardOf is newYard with a configuration.
+func newYardOf(t testing.TB, cfg yardmaster.Config) *yard {
+	t.Helper()
+
+	y := &yard{Yard: yardmaster.New(cfg), t: t, now: start}
 	y.ok(yardmaster.PutUser{User: "alice", Role: tenant.Admin, By: "test"})
 	y.ok(yardmaster.AddToken{By: "test", Token: tenant.Token{ID: "join", Kind: tenant.JoinToken, Owner: "alice", Class: "local", UsesLeft: 1 << 20, Expires: start.AddDate(10, 0, 0)}})
 	return y

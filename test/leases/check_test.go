@@ -305,8 +305,8 @@ func (w *world) checkBooks() {
 		if at, ok := opened[l.ID]; !ok || p.From.Before(at) {
 			opened[l.ID] = p.From
 		}
-		rent[l.ID] += p.Rent.Dollars()
-		if key := w.machineOf(&l); p.Rent > 0 && p.To.After(p.From) && !slices.Contains(paid[key], e) {
+		rent[l.ID] += p.NodeCost.Dollars()
+		if key := w.machineOf(&l); p.NodeCost > 0 && p.To.After(p.From) && !slices.Contains(paid[key], e) {
 			paid[key] = append(paid[key], e)
 		}
 	}

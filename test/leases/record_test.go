@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"trainyard/internal/admit"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
+	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -27,7 +27,7 @@ type record struct {
 	orders    map[string]yardmaster.Order
 	leases    map[id.Lease]fleet.Lease
 	meters    map[id.Node]ledger.State
-	totals    map[string]admit.Total
+	totals    map[string]quota.Usage
 	postings  []ledger.Posting
 	events    map[string]int
 	lastJob   uint64
@@ -41,7 +41,7 @@ type record struct {
 func newRecord() *record {
 	return &record{
 		jobs: map[id.Job]job.Job{}, runs: map[id.Run]job.Run{}, nodes: map[id.Node]fleet.Node{}, users: map[id.User]tenant.User{}, tokens: map[id.Token]tenant.Token{},
-		orders: map[string]yardmaster.Order{}, leases: map[id.Lease]fleet.Lease{}, meters: map[id.Node]ledger.State{}, totals: map[string]admit.Total{},
+		orders: map[string]yardmaster.Order{}, leases: map[id.Lease]fleet.Lease{}, meters: map[id.Node]ledger.State{}, totals: map[string]quota.Usage{},
 		events: map[string]int{}, lasts: map[id.Job]time.Duration{},
 	}
 }
@@ -94,16 +94,16 @@ func (s *record) commit(b *yardmaster.Batch) error {
 
 // book applies what a batch changes in the books.
 func (s *record) book(b *yardmaster.Batch) {
-	for _, n := range b.Books.Closed {
+	for _, n := range b.Ledger.Closed {
 		delete(s.meters, n)
 	}
-	for _, m := range b.Books.Meters {
+	for _, m := range b.Ledger.Meters {
 		s.meters[m.Node] = m
 	}
-	for _, t := range b.Books.Totals {
+	for _, t := range b.Usage {
 		s.totals[fmt.Sprint(t.Subject, t.Period, t.Begin)] = t
 	}
-	s.postings = append(s.postings, b.Books.Postings...)
+	s.postings = append(s.postings, b.Ledger.Postings...)
 }
 
 // load returns what the store promises at a restart.
@@ -128,10 +128,10 @@ func (s *record) load() (yardmaster.State, error) {
 			state.Leases = append(state.Leases, l)
 		}
 	}
-	state.Books.Meters = slices.Collect(maps.Values(s.meters))
-	state.Books.Totals = slices.Collect(maps.Values(s.totals))
+	state.Ledger.Meters = slices.Collect(maps.Values(s.meters))
+	state.Usage = slices.Collect(maps.Values(s.totals))
 	if n := len(s.postings); n > 0 {
-		state.Books.LastPosting = s.postings[n-1].Seq
+		state.Ledger.LastPosting = s.postings[n-1].Seq
 	}
 	// What is kept is text: nothing may depend on pointers that are shared in memory.
 	text, err := json.Marshal(state)

@@ -226,7 +226,7 @@ func (in *limitFlags) apply(cmd *cobra.Command, to *api.LimitRequest) error {
 		}
 	}
 	if changed("at") {
-		if to.At = tenant.AtLimit(in.at); !slices.Contains(tenant.LimitActions(), to.At) {
+		if to.At = tenant.OnExceeded(in.at); !slices.Contains(tenant.ExceededActions(), to.At) {
 			return exit.Usagef(cmd, "--at cannot be %q: choose warn, ask, downgrade, stop", in.at)
 		}
 	}

@@ -19,12 +19,12 @@ func big(nodes int) *yardmaster.Batch {
 	b := &yardmaster.Batch{}
 	for i := range nodes {
 		n := fleet.Node{ID: id.Node(fmt.Sprint("n", i)), Class: fleet.Local, State: fleet.Ready, Inventory: inventory(fmt.Sprint(i), "L4", 8)}
-		m := ledger.New(&n, tariff, nil, start)
+		m := ledger.NewMeter(&n, tariff, nil, start)
 		run := job.Run{ID: id.NewRun(id.NewJob(uint64(i)), 1), State: job.RunRunning, Ranks: []job.Rank{{Node: n.ID}}}
 		m.Set(nil, start, ledger.StatusOf(&n, 0, nil), []ledger.Holder{{Run: run.ID, Job: "j1", Owner: "ann", GPUs: 0xf}})
 		b.Nodes = append(b.Nodes, n)
 		b.Runs = append(b.Runs, run)
-		b.Books.Meters = append(b.Books.Meters, m.Save())
+		b.Ledger.Meters = append(b.Ledger.Meters, m.Save())
 	}
 	return b
 }

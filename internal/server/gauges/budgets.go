@@ -6,15 +6,15 @@ import (
 	"strings"
 	"time"
 
-	"trainyard/internal/admit"
+	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
 )
 
 // budgets is what may be used in a period, and what was used of it.
 type budgets struct {
-	limits map[tenant.Subject]tenant.Limit
-	totals map[period]admit.Total
-	told   map[measured]admit.Told
+	limits map[tenant.Subject]tenant.Quota
+	totals map[period]quota.Usage
+	told   map[measured]quota.Notice
 }
 
 type period struct {
@@ -24,7 +24,7 @@ type period struct {
 
 type measured struct {
 	subject tenant.Subject
-	measure admit.Measure
+	measure quota.Measure
 }
 
 // What a limit for each may be for.
@@ -36,11 +36,11 @@ const (
 )
 
 func newBudgets() budgets {
-	return budgets{limits: map[tenant.Subject]tenant.Limit{}, totals: map[period]admit.Total{}, told: map[measured]admit.Told{}}
+	return budgets{limits: map[tenant.Subject]tenant.Quota{}, totals: map[period]quota.Usage{}, told: map[measured]quota.Notice{}}
 }
 
 // take takes what has changed.
-func (b *budgets) take(limits []tenant.Limit, totals []admit.Total, told []admit.Told) {
+func (b *budgets) take(limits []tenant.Quota, totals []quota.Usage, told []quota.Notice) {
 	for _, l := range limits {
 		if l.Removed {
 			delete(b.limits, l.Subject)
@@ -63,7 +63,7 @@ func (b *budgets) take(limits []tenant.Limit, totals []admit.Total, told []admit
 type standing struct {
 	subject tenant.Subject
 	period  tenant.Period
-	measure admit.Measure
+	measure quota.Measure
 	limit   float64
 	used    float64
 	over    bool // people were told that it will be used up before the period ends
@@ -97,18 +97,18 @@ func (b *budgets) look(now time.Time, all bool) []standing {
 }
 
 // of adds how a subject stands by a limit, where at least so much of it is used.
-func (b *budgets) of(list []standing, s tenant.Subject, l *tenant.Limit, now time.Time, least float64) []standing {
+func (b *budgets) of(list []standing, s tenant.Subject, l *tenant.Quota, now time.Time, least float64) []standing {
 	begin := l.Period.Begin(now)
 	total := b.totals[period{s, l.Period}]
 	if !total.Begin.Equal(begin) {
-		total = admit.Total{}
+		total = quota.Usage{}
 	}
 	for _, m := range []struct {
-		measure     admit.Measure
+		measure     quota.Measure
 		limit, used float64
 	}{
-		{admit.Money, float64(l.Money) / 1e6, total.Money},
-		{admit.GPUHours, l.GPUHours, total.GPUSeconds / 3600},
+		{quota.Money, float64(l.Budget) / 1e6, total.Cost},
+		{quota.GPUHours, l.GPUHours, total.GPUSeconds / 3600},
 	} {
 		if m.limit <= 0 || m.used < least*m.limit {
 			continue

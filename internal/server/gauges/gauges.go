@@ -91,10 +91,10 @@ func (b *Board) Load(s *yardmaster.State) {
 	for i := range s.Orders {
 		b.orders[s.Orders[i].Key()] = true
 	}
-	for i := range s.Books.Meters {
-		b.meter(&s.Books.Meters[i])
+	for i := range s.Ledger.Meters {
+		b.meter(&s.Ledger.Meters[i])
 	}
-	b.budgets.take(s.Books.Limits, s.Books.Totals, s.Books.Told)
+	b.budgets.take(s.Quotas, s.Usage, s.Notices)
 }
 
 // Take takes a batch that is committed. The loop calls it, so it is brief.
@@ -138,7 +138,7 @@ func (b *Board) Take(batch *yardmaster.Batch) {
 
 // books takes what was written into the books.
 func (b *Board) books(batch *yardmaster.Batch) {
-	out := &batch.Books
+	out := &batch.Ledger
 	for i := range out.Postings {
 		p := portionOf(&out.Postings[i])
 		b.spent.add(&p, 1)
@@ -154,7 +154,7 @@ func (b *Board) books(batch *yardmaster.Batch) {
 		s.add(out.Savings[i].Money)
 		b.saved[out.Savings[i].Kind] = s
 	}
-	b.budgets.take(batch.Limits, out.Totals, out.Told)
+	b.budgets.take(batch.Quotas, batch.Usage, batch.Notices)
 }
 
 // event counts something that happened.

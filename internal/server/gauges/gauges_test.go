@@ -14,7 +14,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"trainyard/internal/books"
 	"trainyard/internal/clock"
 	"trainyard/internal/cloud"
 	"trainyard/internal/cloud/desk"
@@ -200,8 +199,8 @@ func TestBudgetsAndWhatTheyHold(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, gauges.Options{})
 	y.node("a", "local", 2)
-	y.ok(yardmaster.PutLimit{By: "root", Limit: tenant.Limit{Subject: tenant.Subject{User: "ann"}, Money: 1_000_000, Period: tenant.Day}})
-	y.ok(yardmaster.PutLimit{By: "root", Limit: tenant.Limit{Subject: tenant.Subject{Each: "user"}, GPUHours: 3, Period: tenant.Day}})
+	y.ok(yardmaster.PutQuota{By: "root", Quota: tenant.Quota{Subject: tenant.Subject{User: "ann"}, Budget: 1_000_000, Period: tenant.Day}})
+	y.ok(yardmaster.PutQuota{By: "root", Quota: tenant.Quota{Subject: tenant.Subject{Each: "user"}, GPUHours: 3, Period: tenant.Day}})
 	want(t, y.scrape(), map[string]float64{
 		`trainyard_budget_used_ratio{measure="money",period="day",subject="user/ann"}`: 0,
 		`trainyard_budget_limit_dollars{period="day",subject="user/ann"}`:              1,
@@ -231,9 +230,9 @@ func TestBudgetsAndWhatTheyHold(t *testing.T) {
 		`trainyard_budget_alerts_total{kind="used_up"}`:                                    2,
 		`trainyard_budget_alerts_total{kind="forecast"}`:                                   2,
 	})
-	y.ok(yardmaster.PutLimit{By: "root", Limit: tenant.Limit{Subject: tenant.Subject{User: "ann"}, GPUs: 1, Period: tenant.Day}})
+	y.ok(yardmaster.PutQuota{By: "root", Quota: tenant.Quota{Subject: tenant.Subject{User: "ann"}, GPUs: 1, Period: tenant.Day}})
 	want(t, y.scrape(), map[string]float64{`trainyard_held_jobs{limit="money"}`: 0, `trainyard_held_jobs{limit="gpus"}`: 1})
-	y.ok(yardmaster.PutLimit{By: "root", Limit: tenant.Limit{Subject: tenant.Subject{User: "ann"}, Removed: true}})
+	y.ok(yardmaster.PutQuota{By: "root", Quota: tenant.Quota{Subject: tenant.Subject{User: "ann"}, Removed: true}})
 	y.pass(24*time.Hour, "a") // a new day
 	for name, v := range y.scrape() {
 		if strings.HasPrefix(name, "trainyard_held_jobs") && v != 0 {
@@ -450,15 +449,15 @@ func TestCallsToProvidersAreWatched(t *testing.T) {
 func TestSavingsAndWhatTimeWasBoughtFor(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, gauges.Options{})
-	y.board.Take(&yardmaster.Batch{Books: savings(2.5, -1, 0.5)})
+	y.board.Take(&yardmaster.Batch{Ledger: savings(2.5, -1, 0.5)})
 	want(t, y.scrape(), map[string]float64{
 		`trainyard_saved_dollars_total{kind="place"}`:   3,
 		`trainyard_forgone_dollars_total{kind="place"}`: 1,
 	})
 }
 
-func savings(dollars ...float64) books.Out {
-	var out books.Out
+func savings(dollars ...float64) ledger.Changes {
+	var out ledger.Changes
 	for _, d := range dollars {
 		out.Savings = append(out.Savings, ledger.Saving{Kind: "place", Money: ledger.NanosOf(d)})
 	}

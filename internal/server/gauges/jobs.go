@@ -130,10 +130,10 @@ const (
 func heldBy() []string { return []string{limitGPUs, limitHours, limitMoney, limitBudget, limitOther} }
 
 // limitOf returns which sort of limit a sentence is about. The sentence is all that a
-// job that is held has; that admit still writes them so is tested.
+// job that is held has; that the yardmaster and quota still write them so is tested.
 func limitOf(why string) string {
 	switch {
-	case strings.Contains(why, " is reached: it leaves "):
+	case strings.HasPrefix(why, "quota reached: "):
 		return limitGPUs
 	case strings.Contains(why, " of its budget of "):
 		return limitBudget

@@ -99,7 +99,7 @@ func (n *node) read() *reading {
 		return r
 	}
 	r.class, r.devices = n.meter.Class, n.devices(n.meter)
-	m, err := ledger.Load(*n.meter)
+	m, err := ledger.LoadMeter(*n.meter)
 	if err != nil {
 		return r // the yard itself refuses to start with such a meter
 	}
@@ -151,11 +151,11 @@ func atRest(a ledger.Account) fleet.GPUState {
 	switch a {
 	case ledger.Error:
 		return fleet.GPUError
-	case ledger.Drained:
+	case ledger.Cordoned:
 		return gpuDrained
 	case ledger.Boot:
 		return gpuBoot
-	case ledger.Returning:
+	case ledger.Releasing:
 		return gpuReturning
 	case ledger.Use, ledger.Idle, ledger.Foreign, ledger.Waste:
 	}

@@ -8,10 +8,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"trainyard/internal/admit"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/quota"
 )
 
 // figure is one metric that is worked out when someone looks.
@@ -293,7 +293,7 @@ func (f *figures) showBudgets(s *still, tell teller) {
 			over = 1
 		}
 		tell(f.over, over, subject, measure, period)
-		if b.measure == admit.Money {
+		if b.measure == quota.Money {
 			tell(f.used, b.used, subject, period)
 			tell(f.limit, b.limit, subject, period)
 		}

@@ -106,7 +106,7 @@ func with(list []ledger.Filter, key ledger.Key, value string) []ledger.Filter {
 // sees their own, and is told so when they ask for another's.
 func (o *Office) confine(ctx context.Context, q *ledger.Query) error {
 	who := o.Caller(ctx)
-	if who.May(tenant.ReadBooks, "") {
+	if who.May(tenant.ReadUsage, "") {
 		return nil
 	}
 	for _, f := range q.Filter {
@@ -114,13 +114,13 @@ func (o *Office) confine(ctx context.Context, q *ledger.Query) error {
 			continue
 		}
 		for _, name := range f.Values {
-			if err := o.Allow(ctx, tenant.ReadBooks, id.User(name)); err != nil {
+			if err := o.Allow(ctx, tenant.ReadUsage, id.User(name)); err != nil {
 				return err
 			}
 		}
 	}
 	q.Filter = append(q.Filter, ledger.Filter{Key: ledger.ByResearcher, Values: []string{string(who.User)}})
-	return o.Allow(ctx, tenant.ReadBooks, who.User)
+	return o.Allow(ctx, tenant.ReadUsage, who.User)
 }
 
 func (o *Office) books(ctx context.Context, in *booksInput) (*written, error) {
@@ -216,7 +216,7 @@ func keyNames(keys []ledger.Key) []string {
 }
 
 func toAmounts(a *ledger.Amounts) api.Amounts {
-	return api.Amounts{NodeSeconds: seconds(a.NodeTime), GPUSeconds: seconds(a.GPUTime), Rent: a.Rent.Dollars(), Power: a.Power.Dollars(),
+	return api.Amounts{NodeSeconds: seconds(a.NodeTime), GPUSeconds: seconds(a.GPUTime), Rent: a.NodeCost.Dollars(), Power: a.EnergyCost.Dollars(),
 		Cost: a.Cost().Dollars(), Energy: a.Energy.KWh()}
 }
 

@@ -189,7 +189,7 @@ func (o *Office) auditDataset(ctx context.Context, in *auditInput) (*body[api.Au
 	if missing != nil && fault.KindOf(missing) != fault.NotFound {
 		return nil, o.Fail(ctx, missing)
 	}
-	if err := o.Allow(ctx, tenant.ReadBooks, d.Owner); err != nil {
+	if err := o.Allow(ctx, tenant.ReadUsage, d.Owner); err != nil {
 		return nil, o.Fail(ctx, err)
 	}
 	uses, err := o.Store.Uses(ctx, id.Dataset(in.Dataset), maxUses+1)

@@ -91,7 +91,7 @@ type leasesInput struct {
 }
 
 func (o *Office) listLeases(ctx context.Context, in *leasesInput) (*body[api.LeasePage], error) {
-	owner, err := o.of(ctx, tenant.ReadBooks, id.User(in.Owner))
+	owner, err := o.of(ctx, tenant.ReadUsage, id.User(in.Owner))
 	if err != nil {
 		return nil, o.Fail(ctx, err)
 	}
@@ -128,7 +128,7 @@ func (o *Office) readLease(ctx context.Context, name string) (fleet.Lease, error
 	if err != nil {
 		return l, err
 	}
-	if !o.Caller(ctx).May(tenant.ReadBooks, l.Owner) {
+	if !o.Caller(ctx).May(tenant.ReadUsage, l.Owner) {
 		return l, fault.New(fault.NotFound, "lease_not_found", "there is no lease %s", name)
 	}
 	return l, nil
@@ -183,7 +183,7 @@ const (
 )
 
 func (o *Office) reaper(ctx context.Context, _ *struct{}) (*body[api.ReaperReport], error) {
-	if err := o.Allow(ctx, tenant.ReadBooks, ""); err != nil {
+	if err := o.Allow(ctx, tenant.ReadUsage, ""); err != nil {
 		return nil, o.Fail(ctx, err)
 	}
 	now := o.Clock.Now()

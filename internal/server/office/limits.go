@@ -7,10 +7,10 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"trainyard/internal/admit"
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
+	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -27,14 +27,14 @@ func (o *Office) limitRoutes() {
 // listLimits shows an admin all; others the limits that may bind them, and themselves.
 func (o *Office) listLimits(ctx context.Context, in *struct{ Paging }) (*body[api.LimitPage], error) {
 	who := o.Caller(ctx)
-	owner, err := o.of(ctx, tenant.ReadBooks, "")
+	owner, err := o.of(ctx, tenant.ReadUsage, "")
 	if err != nil {
 		return nil, o.Fail(ctx, err)
 	}
-	var limits []tenant.Limit
-	var bound []admit.Standing
-	var own admit.Standing
-	if err := o.Query(ctx, func(y *yardmaster.Yard) { limits, bound, own = y.Limits(o.Clock.Now(), who.User) }); err != nil {
+	var limits []tenant.Quota
+	var bound []quota.Status
+	var own quota.Status
+	if err := o.Query(ctx, func(y *yardmaster.Yard) { limits, bound, own = y.Quotas(o.Clock.Now(), who.User) }); err != nil {
 		return nil, o.Fail(ctx, err)
 	}
 	page := api.LimitPage{Limits: []api.Limit{}, Standings: []api.Standing{}}
@@ -44,7 +44,7 @@ func (o *Office) listLimits(ctx context.Context, in *struct{ Paging }) (*body[ap
 		}
 	}
 	if owner != "" {
-		bound = []admit.Standing{own}
+		bound = []quota.Status{own}
 	}
 	for i := range bound {
 		s := toStanding(&bound[i])
@@ -60,25 +60,25 @@ func (o *Office) listLimits(ctx context.Context, in *struct{ Paging }) (*body[ap
 	return &body[api.LimitPage]{page}, nil
 }
 
-func toLimit(l *tenant.Limit) *api.Limit {
+func toLimit(l *tenant.Quota) *api.Limit {
 	return &api.Limit{Subject: l.Subject.String(), LimitRequest: api.LimitRequest{
-		GPUs: l.GPUs, Nodes: l.Nodes, GPUHours: l.GPUHours, Money: l.Money, Period: l.Period, At: l.At, Borrow: l.Borrow, WarnAt: l.WarnAt,
+		GPUs: l.GPUs, Nodes: l.Nodes, GPUHours: l.GPUHours, Money: l.Budget, Period: l.Period, At: l.OnExceeded, Borrow: l.Borrow, WarnAt: l.WarnAt,
 	}}
 }
 
-func toStanding(s *admit.Standing) api.Standing {
+func toStanding(s *quota.Status) api.Standing {
 	out := api.Standing{
 		Subject: s.Subject.String(), GPUs: s.Local + s.Reserved + s.OnDemand, Local: s.Local, Reserved: s.Reserved, OnDemand: s.OnDemand,
-		Nodes: s.Nodes, Hourly: s.Hourly, Begin: s.Begin, Ends: s.Ends, Money: toCourse(&s.Money), GPUHours: toCourse(&s.GPUHours),
+		Nodes: s.Nodes, Hourly: s.Hourly, Begin: s.Begin, Ends: s.End, Money: toCourse(&s.Cost), GPUHours: toCourse(&s.GPUHours),
 	}
-	if s.Limit.Subject != (tenant.Subject{}) {
-		out.Limit = toLimit(&s.Limit)
+	if s.Quota.Subject != (tenant.Subject{}) {
+		out.Limit = toLimit(&s.Quota)
 	}
 	return out
 }
 
-func toCourse(c *admit.Course) api.Course {
-	return api.Course{Limit: c.Limit, Used: c.Used, Expected: c.Expected, UsedUp: timeOrNil(c.UsedUp)}
+func toCourse(c *quota.Projection) api.Course {
+	return api.Course{Limit: c.Limit, Used: c.Used, Expected: c.Expected, UsedUp: timeOrNil(c.Exhausted)}
 }
 
 type subjectInput struct {
@@ -103,7 +103,7 @@ type limitInput struct {
 }
 
 func (o *Office) putLimit(ctx context.Context, in *limitInput) (*body[api.Limit], error) {
-	if err := o.Allow(ctx, tenant.ManageLimits, ""); err != nil {
+	if err := o.Allow(ctx, tenant.ManageQuotas, ""); err != nil {
 		return nil, o.Fail(ctx, err)
 	}
 	s := (&subjectInput{Kind: in.Kind, Name: in.Name}).subject()
@@ -115,13 +115,13 @@ func (o *Office) putLimit(ctx context.Context, in *limitInput) (*body[api.Limit]
 		return nil, o.Fail(ctx, fault.New(fault.Invalid, "empty_limit", "this limits nothing").
 			WithRemedy("say at least one of gpus, nodes, gpu_hours and money, or remove the limit"))
 	}
-	l := tenant.Limit{Subject: s, GPUs: r.GPUs, Nodes: r.Nodes, GPUHours: r.GPUHours, Money: r.Money, Period: r.Period, At: r.At, Borrow: r.Borrow, WarnAt: r.WarnAt}
-	if _, err := o.Do(ctx, yardmaster.PutLimit{Limit: l, By: string(o.Caller(ctx).User)}); err != nil {
+	l := tenant.Quota{Subject: s, GPUs: r.GPUs, Nodes: r.Nodes, GPUHours: r.GPUHours, Budget: r.Money, Period: r.Period, OnExceeded: r.At, Borrow: r.Borrow, WarnAt: r.WarnAt}
+	if _, err := o.Do(ctx, yardmaster.PutQuota{Quota: l, By: string(o.Caller(ctx).User)}); err != nil {
 		return nil, o.Fail(ctx, err)
 	}
 	var out *api.Limit
 	err := o.Query(ctx, func(y *yardmaster.Yard) {
-		limits, _, _ := y.Limits(o.Clock.Now(), "")
+		limits, _, _ := y.Quotas(o.Clock.Now(), "")
 		for i := range limits {
 			if limits[i].Subject == s {
 				out = toLimit(&limits[i])
@@ -154,9 +154,9 @@ func (o *Office) knownUser(ctx context.Context, u id.User) error {
 }
 
 func (o *Office) removeLimit(ctx context.Context, in *subjectInput) (*struct{}, error) {
-	err := o.Allow(ctx, tenant.ManageLimits, "")
+	err := o.Allow(ctx, tenant.ManageQuotas, "")
 	if err == nil {
-		_, err = o.Do(ctx, yardmaster.PutLimit{Limit: tenant.Limit{Subject: in.subject(), Removed: true}, By: string(o.Caller(ctx).User)})
+		_, err = o.Do(ctx, yardmaster.PutQuota{Quota: tenant.Quota{Subject: in.subject(), Removed: true}, By: string(o.Caller(ctx).User)})
 	}
 	if err != nil {
 		return nil, o.Fail(ctx, err)

@@ -163,7 +163,7 @@ func addPower(out *api.Node, inv *fleet.Inventory) {
 // addPrice says what a node costs, and by what it was hired.
 func addPrice(out *api.Node, n *yardmaster.NodeInfo) {
 	if p := n.Price; p != nil {
-		out.Price = &api.Price{Rent: p.Rent, Energy: p.Energy, Hourly: p.Rent + p.Energy, Unused: p.Unused}
+		out.Price = &api.Price{Rent: p.NodeCost, Energy: p.EnergyCost, Hourly: p.NodeCost + p.EnergyCost, Unused: p.IdleCost}
 	}
 	if l := &n.Hired; l.ID != "" {
 		out.Lease = &api.NodeLease{ID: l.ID, Offer: l.Offer.Name, State: l.State, Ends: timeOrNil(l.Ends)}

@@ -22,7 +22,7 @@ type usageInput struct {
 // usage reports the four groups of figures. How much of the nodes was used is for
 // everyone to see; what people used and pay for is for themselves and for admins.
 func (o *Office) usage(ctx context.Context, in *usageInput) (*written, error) {
-	owner, err := o.of(ctx, tenant.ReadBooks, id.User(in.Researcher))
+	owner, err := o.of(ctx, tenant.ReadUsage, id.User(in.Researcher))
 	if err != nil {
 		return nil, o.Fail(ctx, err)
 	}
@@ -140,8 +140,8 @@ func toTrend(r *ledger.Report, by ledger.Key, to time.Time) []api.Trend {
 const leasePage = 1000
 
 // leaseFacts returns what the books say about the leases of a period.
-func (o *Office) leaseFacts(ctx context.Context, q ledger.Query, owner id.User) ([]ledger.LeaseFacts, error) {
-	var facts []ledger.LeaseFacts
+func (o *Office) leaseFacts(ctx context.Context, q ledger.Query, owner id.User) ([]ledger.LeaseCost, error) {
+	var facts []ledger.LeaseCost
 	f := store.LeaseFilter{Owner: owner, From: q.From, To: q.To, Limit: leasePage}
 	now := o.Clock.Now()
 	for {
@@ -150,7 +150,7 @@ func (o *Office) leaseFacts(ctx context.Context, q ledger.Query, owner id.User) 
 			return nil, err
 		}
 		for i := range leases {
-			if fact, ok := ledger.FactsOf(&leases[i], now); ok {
+			if fact, ok := ledger.LeaseCostOf(&leases[i], now); ok {
 				facts = append(facts, fact)
 			}
 		}
@@ -177,7 +177,7 @@ func toUsage(u *ledger.Usage, trend []api.Trend) api.Usage {
 	return out
 }
 
-func toHired(list []ledger.Hired) []api.Hired {
+func toHired(list []ledger.OnDemandUsage) []api.Hired {
 	out := make([]api.Hired, len(list))
 	for i, h := range list {
 		out[i] = api.Hired{Offer: h.Offer, Researcher: h.Researcher, Creations: h.Creations, NodeSeconds: seconds(h.NodeTime), GPUSeconds: seconds(h.GPUTime),

@@ -19,7 +19,7 @@ type History struct {
 	Nodes    []Node // local and reserved ones, by name
 	Tariff   *fleet.Tariff
 	Offers   []fleet.Offer // what the yard can hire
-	Limits   []tenant.Limit
+	Limits   []tenant.Quota
 	Data     []dataset.Dataset
 	Idle     time.Duration // for which a hired node is kept that nothing uses
 	Cost     float64       // what all nodes cost in the period, as the books say

@@ -271,8 +271,8 @@ func (r *reader) readRules(ctx context.Context) error {
 	})
 }
 
-func limitOf(a *api.Limit) tenant.Limit {
-	l := tenant.Limit{GPUs: a.GPUs, Nodes: a.Nodes, GPUHours: a.GPUHours, Money: a.Money, Period: a.Period, At: a.At, Borrow: a.Borrow, WarnAt: a.WarnAt}
+func limitOf(a *api.Limit) tenant.Quota {
+	l := tenant.Quota{GPUs: a.GPUs, Nodes: a.Nodes, GPUHours: a.GPUHours, Budget: a.Money, Period: a.Period, OnExceeded: a.At, Borrow: a.Borrow, WarnAt: a.WarnAt}
 	switch kind, name, _ := strings.Cut(a.Subject, "/"); kind {
 	case "user":
 		l.Subject.User = id.User(name)
@@ -284,8 +284,8 @@ func limitOf(a *api.Limit) tenant.Limit {
 	if l.Period == "" {
 		l.Period = tenant.Month
 	}
-	if l.At == "" {
-		l.At = tenant.LimitAsk
+	if l.OnExceeded == "" {
+		l.OnExceeded = tenant.ExceededAsk
 	}
 	return l
 }

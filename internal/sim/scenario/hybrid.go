@@ -22,7 +22,7 @@ import (
 // hybrid is what of a scenario is about hiring, data and limits.
 type hybrid struct {
 	cloud  sim.Cloud
-	limits []tenant.Limit
+	limits []tenant.Quota
 	data   []dataset.Dataset
 	roads  dataset.Roads
 	strict bool // a job that no node and no offer could ever run is refused
@@ -118,7 +118,7 @@ func (s *Scenario) limitLine(a *args) *fault.Error {
 	if err != nil {
 		return err
 	}
-	l := tenant.Limit{Period: tenant.Month, At: tenant.LimitAsk}
+	l := tenant.Quota{Period: tenant.Month, OnExceeded: tenant.ExceededAsk}
 	if l.Subject, err = parseSubject(a, w); err != nil {
 		return err
 	}
@@ -126,9 +126,9 @@ func (s *Scenario) limitLine(a *args) *fault.Error {
 		"gpus":      value(into(&l.GPUs, parseCount)),
 		"nodes":     value(into(&l.Nodes, parseCount)),
 		"gpu_hours": value(into(&l.GPUHours, parsePositive)),
-		"money":     value(into(&l.Money, job.ParseMoney)),
+		"money":     value(into(&l.Budget, job.ParseMoney)),
 		"period":    value(into(&l.Period, oneOf(tenant.Periods()...))),
-		"at":        value(into(&l.At, oneOf(tenant.LimitActions()...))),
+		"at":        value(into(&l.OnExceeded, oneOf(tenant.ExceededActions()...))),
 		"borrow":    flag(&l.Borrow),
 	})
 	s.hybrid.limits = append(s.hybrid.limits, l)

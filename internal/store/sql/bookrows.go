@@ -51,13 +51,13 @@ var postingTable = &table{
 func postingRow(args []any, p *ledger.Posting) ([]any, error) {
 	return append(args, int64(p.Seq), clean(string(p.Node)), string(p.Class), clean(p.GPU), string(p.Lease), clean(p.Offer), micros(p.From), micros(p.To),
 		string(p.Account), clean(string(p.Owner)), clean(string(p.Project)), string(p.Job), string(p.Run), p.GPUs,
-		int64(p.NodeTime), int64(p.GPUTime), int64(p.Rent), int64(p.Power), int64(p.Energy)), nil
+		int64(p.NodeTime), int64(p.GPUTime), int64(p.NodeCost), int64(p.EnergyCost), int64(p.Energy)), nil
 }
 
 func readPosting(row scanner) (p ledger.Posting, err error) {
 	err = row.Scan(&p.Seq, (*string)(&p.Node), (*string)(&p.Class), &p.GPU, (*string)(&p.Lease), &p.Offer, timeColumn{&p.From}, timeColumn{&p.To},
 		(*string)(&p.Account), (*string)(&p.Owner), (*string)(&p.Project), (*string)(&p.Job), (*string)(&p.Run), &p.GPUs,
-		(*int64)(&p.NodeTime), (*int64)(&p.GPUTime), (*int64)(&p.Rent), (*int64)(&p.Power), (*int64)(&p.Energy))
+		(*int64)(&p.NodeTime), (*int64)(&p.GPUTime), (*int64)(&p.NodeCost), (*int64)(&p.EnergyCost), (*int64)(&p.Energy))
 	return p, err
 }
 
@@ -100,10 +100,10 @@ type record struct {
 // The kinds of records.
 const (
 	datasetKind = "dataset"
-	limitKind   = "limit"
+	quotaKind   = "quota"
 	meterKind   = "meter"
-	totalKind   = "total"
-	toldKind    = "told"
+	usageKind   = "usage"
+	noticeKind  = "notice"
 	shareKind   = "share"
 )
 

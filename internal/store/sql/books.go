@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"time"
 
-	"trainyard/internal/admit"
 	"trainyard/internal/dataset"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/ledger"
 	"trainyard/internal/queue"
+	"trainyard/internal/quota"
 	"trainyard/internal/store"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -62,13 +62,13 @@ func foldBooks(batches []*yardmaster.Batch) (bookChanges, error) {
 		for _, d := range b.Datasets {
 			put(datasetKind, string(d.ID), d.Seq, d)
 		}
-		for _, l := range b.Limits {
-			put(limitKind, l.Subject.String(), l.Seq, l)
+		for _, l := range b.Quotas {
+			put(quotaKind, l.Subject.String(), l.Seq, l)
 		}
 		for _, s := range b.Shares {
 			put(shareKind, string(s.Project), s.Seq, s)
 		}
-		o := &b.Books
+		o := &b.Ledger
 		for i := range o.Postings {
 			postings.put(o.Postings[i].Seq, 0, &o.Postings[i])
 		}
@@ -81,16 +81,16 @@ func foldBooks(batches []*yardmaster.Batch) (bookChanges, error) {
 		for _, m := range o.Meters {
 			put(meterKind, string(m.Node), 0, m)
 		}
-		for _, t := range o.Totals {
-			put(totalKind, t.Subject.String()+"/"+string(t.Period), 0, t)
+		for _, t := range b.Usage {
+			put(usageKind, t.Subject.String()+"/"+string(t.Period), 0, t)
 		}
-		for _, t := range o.Told {
+		for _, t := range b.Notices {
 			key := t.Subject.String() + "/" + string(t.Measure) + "/" + string(t.Job)
-			if !t.Said() {
-				remove(toldKind, key)
+			if !t.Sent() {
+				remove(noticeKind, key)
 				continue
 			}
-			put(toldKind, key, 0, t)
+			put(noticeKind, key, 0, t)
 		}
 	}
 	return bookChanges{
@@ -130,8 +130,8 @@ func loadBooks(ctx context.Context, tx *dbsql.Tx, state *yardmaster.State, since
 	}
 	for query, into := range map[string]*uint64{
 		`SELECT MAX(num) FROM leases`:   &state.LastLease,
-		`SELECT MAX(seq) FROM postings`: &state.Books.LastPosting,
-		`SELECT MAX(seq) FROM savings`:  &state.Books.LastSaving,
+		`SELECT MAX(seq) FROM postings`: &state.Ledger.LastPosting,
+		`SELECT MAX(seq) FROM savings`:  &state.Ledger.LastSaving,
 	} {
 		if *into, err = greatest(ctx, tx, query); err != nil {
 			return err
@@ -144,21 +144,21 @@ func loadRecord(state *yardmaster.State, r *record) error {
 	switch r.kind {
 	case datasetKind:
 		return appendDoc(&state.Datasets, r)
-	case limitKind:
-		return appendDoc(&state.Books.Limits, r)
+	case quotaKind:
+		return appendDoc(&state.Quotas, r)
 	case meterKind:
-		return appendDoc(&state.Books.Meters, r)
-	case totalKind:
-		return appendDoc(&state.Books.Totals, r)
-	case toldKind:
-		return appendDoc(&state.Books.Told, r)
+		return appendDoc(&state.Ledger.Meters, r)
+	case usageKind:
+		return appendDoc(&state.Usage, r)
+	case noticeKind:
+		return appendDoc(&state.Notices, r)
 	case shareKind:
 		return appendDoc(&state.Shares, r)
 	}
 	return fmt.Errorf("nothing is called a %q", r.kind)
 }
 
-func appendDoc[T dataset.Dataset | tenant.Limit | ledger.State | admit.Total | admit.Told | queue.Share](list *[]T, r *record) error {
+func appendDoc[T dataset.Dataset | tenant.Quota | ledger.State | quota.Usage | quota.Notice | queue.Share](list *[]T, r *record) error {
 	var value T
 	if err := json.Unmarshal([]byte(r.doc), &value); err != nil {
 		return fmt.Errorf("decode %s %s: %w", r.kind, r.id, err)

@@ -182,7 +182,7 @@ func checkBooks(t *testing.T, s *Store, version int) {
 	if version >= 3 {
 		want = []int{1, 1, 1, 1, 7}
 	}
-	got := []int{len(state.Leases), len(state.Datasets), len(state.Books.Limits), len(state.Books.Meters), int(state.Books.LastPosting)}
+	got := []int{len(state.Leases), len(state.Datasets), len(state.Quotas), len(state.Ledger.Meters), int(state.Ledger.LastPosting)}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("leases, datasets, limits, meters, last posting (-want +got):\n%s", diff)
 	}

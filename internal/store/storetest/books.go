@@ -4,11 +4,11 @@ import (
 	"errors"
 	"time"
 
-	"trainyard/internal/books"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/ledger"
+	"trainyard/internal/quota"
 	"trainyard/internal/store"
 	"trainyard/internal/yardmaster"
 )
@@ -19,7 +19,7 @@ func bookkeeping() []contract {
 		{"ended leases are loaded for a while", loadsEndedLeases},
 		{"postings that reach into a period are handed out in their order", handsOutPostings},
 		{"a meter that was closed is gone", closesMeters},
-		{"a word that was taken back is gone", forgetsTold},
+		{"a word that was taken back is gone", forgetsNotices},
 		{"savings are found by time", findsSavings},
 	}
 }
@@ -81,41 +81,41 @@ func loadsEndedLeases(h *harness) {
 func handsOutPostings(h *harness) {
 	var b yardmaster.Batch
 	for n := range uint64(5) {
-		b.Books.Postings = append(b.Books.Postings, samplePosting(n+1))
+		b.Ledger.Postings = append(b.Ledger.Postings, samplePosting(n+1))
 	}
 	s := h.with(&b)
 	at := func(hours int) time.Time { return dayOne.Truncate(time.Hour).Add(time.Duration(hours) * time.Hour) }
-	h.same("middle", h.postings(s, at(2).Add(time.Minute), at(4)), b.Books.Postings[1:3])
-	h.same("from", h.postings(s, at(4).Add(time.Minute), time.Time{}), b.Books.Postings[3:])
+	h.same("middle", h.postings(s, at(2).Add(time.Minute), at(4)), b.Ledger.Postings[1:3])
+	h.same("from", h.postings(s, at(4).Add(time.Minute), time.Time{}), b.Ledger.Postings[3:])
 	enough := errors.New("enough")
 	if err := s.Postings(h.context(), time.Time{}, time.Time{}, func(*ledger.Posting) error { return enough }); !errors.Is(err, enough) {
 		h.Errorf("error = %v, want the caller's", err)
 	}
-	h.same("last", h.load(s, time.Time{}).Books.LastPosting, uint64(5))
+	h.same("last", h.load(s, time.Time{}).Ledger.LastPosting, uint64(5))
 }
 
 func closesMeters(h *harness) {
 	m := full[ledger.State](1)
-	s := h.with(&yardmaster.Batch{Books: books.Out{Meters: []ledger.State{m}}})
-	h.same("meters", h.load(s, time.Time{}).Books.Meters, []ledger.State{m})
-	h.must(s.Commit(h.context(), &yardmaster.Batch{Books: books.Out{Closed: []id.Node{m.Node}}}))
-	h.same("meters", len(h.load(s, time.Time{}).Books.Meters), 0)
+	s := h.with(&yardmaster.Batch{Ledger: ledger.Changes{Meters: []ledger.State{m}}})
+	h.same("meters", h.load(s, time.Time{}).Ledger.Meters, []ledger.State{m})
+	h.must(s.Commit(h.context(), &yardmaster.Batch{Ledger: ledger.Changes{Closed: []id.Node{m.Node}}}))
+	h.same("meters", len(h.load(s, time.Time{}).Ledger.Meters), 0)
 }
 
-func forgetsTold(h *harness) {
-	b := sampleBooks()
-	s := h.with(&yardmaster.Batch{Books: books.Out{Told: b.Told}})
-	t := b.Told[0]
+func forgetsNotices(h *harness) {
+	b := yardmaster.Batch{Notices: []quota.Notice{full[quota.Notice](1)}}
+	s := h.with(&yardmaster.Batch{Notices: b.Notices})
+	t := b.Notices[0]
 	t.Near, t.UsedUp, t.Forecast, t.Held = false, false, false, false
-	b.Told[0] = t
-	h.must(s.Commit(h.context(), &yardmaster.Batch{Books: books.Out{Told: b.Told}}))
-	h.same("told", len(h.load(s, time.Time{}).Books.Told), 0)
+	b.Notices[0] = t
+	h.must(s.Commit(h.context(), &yardmaster.Batch{Notices: b.Notices}))
+	h.same("told", len(h.load(s, time.Time{}).Notices), 0)
 }
 
 func findsSavings(h *harness) {
 	early, late := full[ledger.Saving](1), full[ledger.Saving](2)
 	early.Seq, early.At, late.Seq, late.At = 1, dayOne, 2, dayOne.Add(time.Hour)
-	s := h.with(&yardmaster.Batch{Books: books.Out{Savings: []ledger.Saving{early, late}}})
+	s := h.with(&yardmaster.Batch{Ledger: ledger.Changes{Savings: []ledger.Saving{early, late}}})
 	got, err := s.Savings(h.context(), dayOne.Add(time.Minute), time.Time{})
 	h.must(err)
 	h.same("late", got, []ledger.Saving{late})

@@ -5,8 +5,6 @@ import (
 	"reflect"
 	"time"
 
-	"trainyard/internal/admit"
-	"trainyard/internal/books"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -154,13 +152,14 @@ func samplePosting(n uint64) ledger.Posting {
 	return p
 }
 
-// sampleBooks is one of each line of the books.
-func sampleBooks() books.Out {
+// sampleLedger is one of each change of the ledger.
+func sampleLedger() ledger.Changes {
 	saving := full[ledger.Saving](1)
 	saving.At = dayOne
-	return books.Out{
-		Postings: []ledger.Posting{samplePosting(1)}, Meters: []ledger.State{full[ledger.State](1)}, Savings: []ledger.Saving{saving},
-		Totals: []admit.Total{full[admit.Total](1)}, Told: []admit.Told{full[admit.Told](1)},
+
+	return ledger.Changes{
+		Postings: []ledger.Posting{samplePosting(1)}, Meters: []ledger.State{full[ledger.State](1)},
+		Savings: []ledger.Saving{saving},
 	}
 }
 

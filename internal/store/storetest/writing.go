@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/queue"
+	"trainyard/internal/quota"
 	"trainyard/internal/store"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -40,8 +41,9 @@ func everything() *yardmaster.Batch {
 		Tokens: []tenant.Token{sampleToken("t1", "ada", tenant.AccessToken)},
 		Events: []yardmaster.Event{sampleEvent(31)},
 		Orders: []yardmaster.Order{sampleOrder("j7", 0)},
-		Leases: []fleet.Lease{sampleLease(3, fleet.LeaseActive)}, Limits: []tenant.Limit{full[tenant.Limit](1)},
-		Datasets: []dataset.Dataset{full[dataset.Dataset](1)}, Uses: []dataset.Use{full[dataset.Use](1)}, Shares: []queue.Share{full[queue.Share](1)}, Books: sampleBooks(),
+		Leases: []fleet.Lease{sampleLease(3, fleet.LeaseActive)}, Quotas: []tenant.Quota{full[tenant.Quota](1)},
+		Datasets: []dataset.Dataset{full[dataset.Dataset](1)}, Uses: []dataset.Use{full[dataset.Use](1)}, Shares: []queue.Share{full[queue.Share](1)}, Ledger: sampleLedger(),
+		Usage: []quota.Usage{full[quota.Usage](1)}, Notices: []quota.Notice{full[quota.Notice](1)},
 	}
 }
 
@@ -56,16 +58,16 @@ func (h *harness) holds(s store.Store, b *yardmaster.Batch) {
 	h.same("tokens", state.Tokens, b.Tokens)
 	h.same("orders", state.Orders, b.Orders)
 	h.same("leases", state.Leases, b.Leases)
-	h.same("limits", state.Books.Limits, b.Limits)
+	h.same("limits", state.Quotas, b.Quotas)
 	h.same("datasets", state.Datasets, b.Datasets)
 	h.same("shares", state.Shares, b.Shares)
-	h.same("meters", state.Books.Meters, b.Books.Meters)
-	h.same("totals", state.Books.Totals, b.Books.Totals)
-	h.same("what was told", state.Books.Told, b.Books.Told)
-	h.same("postings", h.postings(s, time.Time{}, time.Time{}), b.Books.Postings)
+	h.same("meters", state.Ledger.Meters, b.Ledger.Meters)
+	h.same("totals", state.Usage, b.Usage)
+	h.same("what was told", state.Notices, b.Notices)
+	h.same("postings", h.postings(s, time.Time{}, time.Time{}), b.Ledger.Postings)
 	savings, err := s.Savings(h.context(), time.Time{}, time.Time{})
 	h.must(err)
-	h.same("savings", savings, b.Books.Savings)
+	h.same("savings", savings, b.Ledger.Savings)
 	for _, u := range b.Uses {
 		uses, err := s.Uses(h.context(), u.Dataset, 10)
 		h.must(err)

@@ -10,12 +10,13 @@ import (
 	"strconv"
 	"time"
 
-	"trainyard/internal/books"
 	"trainyard/internal/dataset"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/ledger"
 	"trainyard/internal/queue"
+	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
 )
 
@@ -30,11 +31,13 @@ type Batch struct {
 	Users    []tenant.User
 	Tokens   []tenant.Token
 	Leases   []fleet.Lease
-	Limits   []tenant.Limit
+	Quotas   []tenant.Quota
+	Usage    []quota.Usage
+	Notices  []quota.Notice
 	Datasets []dataset.Dataset
 	Uses     []dataset.Use
 	Shares   []queue.Share
-	Books    books.Out
+	Ledger   ledger.Changes
 	Events   []Event
 	Orders   []Order  // opened or changed
 	Closed   []string // keys of orders that are done with
@@ -43,7 +46,8 @@ type Batch struct {
 // Empty reports whether there is nothing to commit.
 func (b *Batch) Empty() bool {
 	return len(b.Jobs)+len(b.Runs)+len(b.Nodes)+len(b.Users)+len(b.Tokens)+len(b.Events)+len(b.Orders)+len(b.Closed)+
-		len(b.Leases)+len(b.Limits)+len(b.Datasets)+len(b.Uses)+len(b.Shares) == 0 && b.Books.Empty()
+		len(b.Leases)+len(b.Quotas)+len(b.Datasets)+len(b.Uses)+len(b.Shares)+
+		len(b.Usage)+len(b.Notices) == 0 && b.Ledger.Empty()
 }
 
 // Event is one entry of the feed: the audit log, the live feed and the history
@@ -93,7 +97,10 @@ type State struct {
 	Leases   []fleet.Lease // not ended, and those lately ended
 	Datasets []dataset.Dataset
 	Shares   []queue.Share
-	Books    books.Stored
+	Quotas   []tenant.Quota
+	Usage    []quota.Usage
+	Notices  []quota.Notice
+	Ledger   ledger.Stored
 	// Needs holds the states of final jobs that waiting jobs need.
 	Needs map[id.Job]job.State
 	// LastJob, LastEvent and LastLease are the greatest numbers ever given.

@@ -1,0 +1,27 @@
+package job_test
+
+import (
+	"testing"
+	"time"
+
+	"trainyard/internal/job"
+)
+
+func TestHowLongAJobLasts(t *testing.T) {
+	t.Parallel()
+	speed := job.NewSpeed(7200, 0, 0, job.Rate{GPUs: 1, PerSecond: 1})
+	for _, c := range []struct {
+		name string
+		spec job.Spec
+		want time.Duration
+	}{
+		{"nobody knows", job.Spec{}, 0},
+		{"its owner expects", job.Spec{Expect: job.Duration(time.Hour), Speed: speed}, time.Hour},
+		{"its owner allows", job.Spec{Expect: job.Duration(time.Hour), MaxDuration: job.Duration(3 * time.Hour)}, 3 * time.Hour},
+		{"by its speed", job.Spec{Speed: speed}, 2 * time.Hour},
+	} {
+		if got := job.NewOutlook(&job.Job{Spec: &c.spec}).Duration(&c.spec, 1, 1); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package job
+
+import (
+	"time"
+
+	"trainyard/internal/id"
+)
+
+// RankReport is the state of a rank as its node's agent reports it.
+type RankReport struct {
+	Run       id.Run
+	Rank      int
+	State     RunState
+	Started   time.Time
+	Ended     time.Time
+	ExitCode  int
+	Signal    string
+	Cause     Cause
+	Reason    string
+	Signalled bool
+	Progress  *Progress // as the program reports it, nil if that is not new
+}
+
+// Of returns the rank that a node reports, nil if the run has no such rank there: the agent
+// will find it missing from its assignments then.
+func (rep *RankReport) Of(run *Run, node id.Node) *Rank {
+	if rep.Rank < 0 || rep.Rank >= len(run.Ranks) || run.Ranks[rep.Rank].Node != node {
+		return nil
+	}
+	return &run.Ranks[rep.Rank]
+}
+
+// rankOrder is the order of the states of a rank. A report that is not ahead of what is
+// known is old or repeated and changes nothing.
+var rankOrder = map[RunState]int{
+	RunOrdered: 0, RunPreparing: 1, RunRunning: 2, RunStopping: 2, RunEnded: 3,
+}
+
+// RankStep is what is new in a report.
+type RankStep int
+
+// The steps.
+const (
+	RankUnchanged RankStep = iota
+	RankPreparing          // or further with its preparation
+	RankRunning
+	RankEnded // which is not recorded yet: see End
+)
+
+// Take records the state of a rank and returns what is new.
+func (rep *RankReport) Take(k *Rank, now time.Time) RankStep {
+	if rep.State == RunPreparing && k.State == RunPreparing && rep.Reason != k.Reason {
+		k.Reason = rep.Reason // how far its preparation is
+		return RankPreparing
+	}
+	if rankOrder[rep.State] <= rankOrder[k.State] {
+		return RankUnchanged
+	}
+	switch rep.State {
+	case RunPreparing:
+		k.State, k.Reason = RunPreparing, rep.Reason
+		return RankPreparing
+	case RunRunning, RunStopping:
+		if rep.State == RunStopping && rep.Started.IsZero() {
+			return RankUnchanged // stopped before it began: its end will be reported
+		}
+		k.State, k.Started, k.Reason = RunRunning, rep.Started, ""
+		if k.Started.IsZero() {
+			k.Started = now
+		}
+		return RankRunning
+	case RunEnded:
+		return RankEnded
+	case RunOrdered:
+	}
+	return RankUnchanged
+}
+
+// End records the end of a rank. A cause that the catalogue does not know counts as the
+// program's own failure, unless it was told to stop: its exit is the answer then.
+func (rep *RankReport) End(k *Rank, now time.Time) {
+	k.State, k.Ended, k.ExitCode, k.Signal = RunEnded, rep.Ended, rep.ExitCode, rep.Signal
+	k.Cause, k.Reason, k.Signalled = rep.Cause, rep.Reason, rep.Signalled
+	if k.Ended.IsZero() {
+		k.Ended = now
+	}
+	if k.Cause == CauseCancelled { // the agent's word for: stopped as told
+		k.Cause, k.Signalled = CauseNone, true
+	}
+	if _, known := HandlingOf(k.Cause); !known {
+		k.Cause = CauseNone
+		if !k.Signalled && (k.ExitCode != 0 || k.Signal != "") {
+			k.Cause = CauseUserCode
+		}
+	}
+}
+
+// Begin moves a run to running once all its ranks have started, and reports whether they
+// just have.
+func (r *Run) Begin(now time.Time) bool {
+	if !r.Started.IsZero() || !r.allStarted() {
+		return false
+	}
+
+	r.Started = now
+	r.Advance(RunStart)
+
+	return true
+}
+
+// Advance applies an event to a run where its life cycle allows that: reports of ranks come
+// in any order.
+func (r *Run) Advance(ev RunEvent) {
+	if to, err := r.State.After(ev); err == nil {
+		r.State = to
+	}
+}
+
+// Over reports whether all ranks of a run have ended.
+func (r *Run) Over() bool {
+	for i := range r.Ranks {
+		if r.Ranks[i].State != RunEnded {
+			return false
+		}
+	}
+
+	return true
+}

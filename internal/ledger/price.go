@@ -1,0 +1,50 @@
+package ledger
+
+import (
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+)
+
+// Posted returns the number of the last posting. A caller that adds what Peek returns to
+// stored postings must skip those with greater numbers: they were posted later and cover
+// what Peek has shown already.
+func (g *Ledger) Posted() uint64 { return g.lastPosting }
+
+// PeekNode is Peek of one node alone.
+func (g *Ledger) PeekNode(now time.Time, n id.Node) []Posting {
+	m, ok := g.meters[n]
+	if !ok {
+		return nil
+	}
+	return m.Peek(nil, now)
+}
+
+// Price is what a node costs in an hour while all of its GPUs are used.
+type Price struct {
+	NodeCost   float64 // paid to a provider, or its purchase price spread over its life
+	EnergyCost float64 // 0 for an on-demand node: its price includes energy
+	IdleCost   float64 // both, while nothing uses it
+	Watts      float64 // with the building's overhead; 0 if unknown
+}
+
+// Price returns what a node costs: by its lease if it is an on-demand node, else by the
+// tariff, and nil if that is unknown.
+func (g *Ledger) Price(n *fleet.Node, l *fleet.Lease) *Price {
+	if l != nil {
+		hourly := float64(l.Offer.Hourly) / 1e6
+
+		return &Price{NodeCost: hourly, IdleCost: hourly}
+	}
+	p := g.tariff.Of(n)
+	if p == nil {
+		return nil
+	}
+	all := len(n.Inventory.GPUs)
+	watts := g.tariff.Power(p, all)
+
+	return &Price{
+		NodeCost: g.tariff.Rent(p, all), EnergyCost: watts / 1000 * g.tariff.Energy, IdleCost: g.tariff.Rate(p, 0), Watts: watts,
+	}
+}

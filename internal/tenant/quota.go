@@ -1,0 +1,132 @@
+package tenant
+
+import (
+	"math"
+	"time"
+
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// Subject is whose usage a quota counts.
+type Subject struct {
+	User    id.User    `json:"user,omitempty"`
+	Project id.Project `json:"project,omitempty"`
+	// Each says that the quota applies to every user, or project, that has none of its own.
+	Each string `json:"each,omitempty"` // "user" or "project"
+}
+
+// String names the subject: user/ann, project/vision, each/user.
+func (s Subject) String() string {
+	switch {
+	case s.User != "":
+		return "user/" + string(s.User)
+	case s.Project != "":
+		return "project/" + string(s.Project)
+	}
+	return "each/" + s.Each
+}
+
+// Period is how long usage is added up before it resets.
+type Period string
+
+// The periods, each beginning at midnight UTC; weeks on Monday.
+const (
+	Day   Period = "day"
+	Week  Period = "week"
+	Month Period = "month"
+)
+
+// Periods lists every period.
+func Periods() []Period { return []Period{Day, Week, Month} }
+
+// Begin returns when the period began that this time is in.
+func (p Period) Begin(t time.Time) time.Time {
+	t = t.UTC()
+	year, month, day := t.Date()
+	switch p {
+	case Week:
+		day -= (int(t.Weekday()) + 6) % 7
+	case Month:
+		day = 1
+	case Day:
+	}
+	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+}
+
+// End returns when that period ends.
+func (p Period) End(t time.Time) time.Time {
+	begin := p.Begin(t)
+	switch p {
+	case Week:
+		return begin.AddDate(0, 0, 7)
+	case Month:
+		return begin.AddDate(0, 1, 0)
+	case Day:
+	}
+	return begin.AddDate(0, 0, 1)
+}
+
+// OnExceeded is what happens when money or GPU-hours of a period are used up.
+type OnExceeded string
+
+// What happens when a quota is exceeded. Except with warn, nothing new is provisioned.
+const (
+	ExceededWarn      OnExceeded = "warn"      // people are notified, jobs continue
+	ExceededAsk       OnExceeded = "ask"       // no new job starts until the quota is raised; running jobs continue
+	ExceededDowngrade OnExceeded = "downgrade" // jobs on on-demand nodes checkpoint and move to nodes that are paid for anyway
+	ExceededStop      OnExceeded = "stop"      // running jobs checkpoint, stop, and wait for the next period or a higher quota
+)
+
+// ExceededActions lists what may happen when a quota is exceeded.
+func ExceededActions() []OnExceeded {
+	return []OnExceeded{ExceededWarn, ExceededAsk, ExceededDowngrade, ExceededStop}
+}
+
+// Quota is what one user or project may use at a time and in a period. Zero means no limit.
+type Quota struct {
+	Subject    Subject    `json:"subject"`
+	Seq        uint64     `json:"seq"`
+	GPUs       int        `json:"gpus,omitempty"`      // at a time
+	Nodes      int        `json:"nodes,omitempty"`     // on-demand nodes at a time
+	GPUHours   float64    `json:"gpu_hours,omitempty"` // in a period
+	Budget     job.Money  `json:"budget,omitempty"`    // in a period, for nodes and energy
+	Period     Period     `json:"period,omitempty"`
+	OnExceeded OnExceeded `json:"on_exceeded,omitempty"`
+	// Borrow lets jobs use more GPUs than the quota while nobody else waits for them. Borrowed
+	// GPUs are preempted first.
+	Borrow  bool    `json:"borrow,omitempty"`
+	WarnAt  float64 `json:"warn_at,omitempty"` // share of GPUHours or Budget from which people are warned; 0 means 0.8
+	Removed bool    `json:"removed,omitempty"`
+}
+
+// Allowance is what a job may still use under all quotas that apply to it.
+type Allowance struct {
+	GPUs     int     // more at a time; NoLimit if that is not limited
+	Part     float64 // of one GPU, besides: what is left for a share
+	Nodes    int     // more on-demand nodes at a time; NoLimit if that is not limited
+	Money    float64 // more in this period, after what runs is paid; infinite if that is not limited
+	GPUHours float64 // the same
+	Borrow   bool    // GPUs beyond may be borrowed while nobody else waits
+	Ceiling  int     // GPUs with what may be borrowed; NoLimit if that is not limited
+	NoRent   bool    // only nodes that are paid for anyway: the quota says downgrade
+	Hold     string  // why nothing may start at all, in a sentence; "" if it may
+	Bound    string  // names the quota that binds first
+	By       Bounds  // names the quota that binds each number
+}
+
+// Bounds names the quotas that bind the numbers of an allowance, "" where none does.
+type Bounds struct {
+	GPUs     string // a clause: "ann may use 4 GPUs at a time"
+	Nodes    string // "ann's quota of 2 on-demand nodes"
+	Money    string // "ann's budget of $100.00 per month"; of NoRent too
+	GPUHours string // "ann's quota of 100 GPU-hours per month"
+}
+
+// NoLimit is a count that is not limited.
+const NoLimit = math.MaxInt
+
+// Unlimited is the allowance of a job to which no quota applies.
+func Unlimited() Allowance {
+	return Allowance{GPUs: NoLimit, Ceiling: NoLimit, Nodes: NoLimit, Money: math.Inf(1), GPUHours: math.Inf(1)}
+}

@@ -1,0 +1,167 @@
+package yardmaster
+
+import (
+	"fmt"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/hire"
+	lifecycle "trainyard/internal/hire/leases"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/yardmaster/nodes"
+)
+
+// Lease returns a lease that has not ended, nil if there is none.
+func (y *Yard) Lease(name id.Lease) *fleet.Lease { return y.leases.Of(name) }
+
+// ReturnLease gives a hired node back. What runs there is stopped and starts again
+// elsewhere. A job that waits for it and for others hired with it has no use for those
+// alone: they are given back too, and it may hire anew. The answer is the lease.
+type ReturnLease struct {
+	Lease id.Lease
+	By    id.User
+}
+
+func (m ReturnLease) handle(y *Yard) (any, error) {
+	l, ok := y.leases.Get(m.Lease)
+	if !ok {
+		return y.leases.Return(y.now, m.Lease, "")
+	}
+	reason := "given back by " + string(m.By)
+	fellows := y.leases.GangOf(l)
+	y.releaseLease(l, reason)
+	for _, o := range fellows {
+		y.releaseLease(o, fmt.Sprintf("lease %s, without which it is of no use, was %s", l.ID, reason))
+	}
+	return *l, nil
+}
+
+// releaseLease gives a lease back, when nothing runs on its node any more if it has one.
+func (y *Yard) releaseLease(l *fleet.Lease, reason string) {
+	if n, joined := y.nodes.Get(l.Node); joined && l.State == fleet.LeaseActive {
+		y.vacate(n, reason)
+		return
+	}
+	y.leases.Release(y.now, l.ID, reason)
+}
+
+// vacate gives a hired node back when nothing runs there any more.
+func (y *Yard) vacate(n *nodes.Node, reason string) {
+	y.nodes.Cordon(y.now, n, reason)
+	if len(n.Runs) == 0 {
+		y.leases.Release(y.now, n.Lease, reason)
+		return
+	}
+	for _, run := range sortedKeys(n.Runs) {
+		y.stop(y.runs[run], job.StopTerm, job.CausePreempted)
+	}
+}
+
+// provisionAll writes leases for what a plan wants to hire.
+func (y *Yard) provisionAll(list []place.Hire) {
+	for i := range list {
+		if why := y.provision(&list[i]); why != "" {
+			y.event(Event{Kind: "plan.dropped", Actor: theYard, Job: list[i].Item.Job, Reason: why})
+		}
+	}
+}
+
+// provision writes leases for one job, or says why it does not.
+func (y *Yard) provision(h *place.Hire) (why string) {
+	r, ok := y.jobs[h.Item.Job]
+	offer, offered := y.leases.Market.Offer(h.Offer)
+	switch {
+	case !ok || r.item != h.Item:
+		return "the job no longer waits"
+	case !offered:
+		return "nobody offers " + h.Offer
+	case h.Count < 1 || h.Reason == "":
+		return "the plan gives no count or no reason"
+	case y.leases.Awaits(r.ID):
+		return "nodes were hired for the job already"
+	}
+
+	if why := y.provisionQuotaReached(r, h); why != "" {
+		return why
+	}
+	wish := lifecycle.Wish{Offer: offer, Count: h.Count, Job: r.ID, Owner: r.Owner, Project: r.Project, Reason: h.Reason}
+	if err := y.leases.Provision(y.now, wish, r.commitment(h.Cost, -1)); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// settleLeases passes on what has changed among the leases, and takes nodes out of the
+// yard whose machines are gone.
+func (y *Yard) settleLeases() {
+	gone, changed := y.leases.Settle(y.now, func(l *fleet.Lease) {
+		y.leaseChanged(l)
+		if n, ok := y.nodes.Get(l.Node); ok && !l.Live() && n.State != fleet.Removed {
+			y.nodes.Cordon(y.now, n, l.Reason)
+		}
+	})
+	for _, l := range gone {
+		if n, ok := y.nodes.Get(l.Node); ok && n.State != fleet.Removed {
+			y.loseMachine(n, l)
+		}
+	}
+	y.leases.Watch(y.now)
+	y.round = y.round || changed
+}
+
+// loseMachine takes a node out of the yard whose machine is gone.
+func (y *Yard) loseMachine(n *nodes.Node, l *fleet.Lease) {
+	if n.State != fleet.Lost {
+		y.moveNode(n, fleet.EventGone, theYard, l.Reason)
+	}
+	y.giveUp(n, job.CauseNodeLost, fmt.Sprintf("node %s is gone: %s", n.ID, l.Reason))
+	y.moveNode(n, fleet.EventRemove, theYard, l.Reason)
+}
+
+// checkIdle looks whether a hired node on which nothing runs is to be given back.
+func (y *Yard) checkIdle(name id.Node) {
+	n, ok := y.nodes.Get(name)
+	if !ok || n.Lease == "" || len(n.Runs) > 0 || n.State == fleet.Removed {
+		return
+	}
+	l := y.Lease(n.Lease)
+	if l == nil || l.State != fleet.LeaseActive {
+		return
+	}
+	if n.Drained {
+		y.leases.Release(y.now, l.ID, n.Reason)
+		return
+	}
+	if at := y.leases.KeepUntil(y.now, l); !at.IsZero() {
+		y.recheckIdle(n, at)
+		return
+	}
+	for _, k := range hire.Keep(y.idleNodes(), y.now, y.cfg.Keep) {
+		switch {
+		case k.Lease != l.ID:
+		case k.Return:
+			y.vacate(n, k.Why)
+		case !k.Again.IsZero():
+			y.recheckIdle(n, k.Again)
+		}
+	}
+}
+
+// recheckIdle looks at a time whether a hired node is to be given back.
+func (y *Yard) recheckIdle(n *nodes.Node, at time.Time) {
+	y.timers.Stop(n.IdleCheck)
+	n.IdleCheck = y.after(at, func() { y.checkIdle(n.ID) })
+}
+
+// idleNodes lists the hired nodes on which nothing runs.
+func (y *Yard) idleNodes() []hire.Idle {
+	var list []hire.Idle
+	for _, l := range y.leases.Live() {
+		if n, ok := y.nodes.Get(l.Node); ok && l.State == fleet.LeaseActive && len(n.Runs) == 0 && !n.Drained {
+			list = append(list, hire.Idle{Lease: l, Since: n.Idle})
+		}
+	}
+	return list
+}

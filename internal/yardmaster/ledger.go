@@ -1,0 +1,138 @@
+package yardmaster
+
+import (
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/ledger"
+	"trainyard/internal/place"
+	"trainyard/internal/quota"
+)
+
+// meterChanged records that the meter of a node has to be updated.
+func (y *Yard) meterChanged(n id.Node) {
+	if !y.cfg.Unmetered {
+		y.changedMeters[n] = true
+	}
+}
+
+// leaseChanged records a change of a lease in the ledger.
+func (y *Yard) leaseChanged(l *fleet.Lease) {
+	if !y.cfg.Unmetered {
+		y.ledger.Lease(y.now, l)
+	}
+
+	if l.Node != "" {
+		y.meterChanged(l.Node)
+	}
+}
+
+// updateMeters updates the meters of the nodes on which something changed.
+func (y *Yard) updateMeters() {
+	for _, name := range sortedKeys(y.changedMeters) {
+		y.updateMeter(name)
+	}
+
+	clear(y.changedMeters)
+}
+
+func (y *Yard) updateMeter(name id.Node) {
+	n, ok := y.nodes.Get(name)
+	if !ok || n.State == fleet.Removed {
+		y.ledger.Gone(y.now, name)
+		return
+	}
+
+	room, _ := y.nodes.Rooms.Get(name)
+
+	var holders []ledger.Holder
+	for i := range room.Holds {
+		if h := &room.Holds[i]; y.runs[h.Run] != nil { // else reserved for a start that waits
+			holders = append(holders, ledger.HolderOf(h, y.jobs[h.Job].Project))
+		}
+	}
+
+	y.ledger.Node(y.now, &n.Node, n.Foreign, holders, y.Lease(n.Lease))
+}
+
+// charge charges a posting to its payer's quotas and to the cost of its job.
+func (y *Yard) charge(p *ledger.Posting) {
+	used := p.GPUTime
+	if p.Account != ledger.Use {
+		used = 0 // provisioned for them, and not used
+	}
+
+	payer := quota.Payer{Owner: p.Owner, Project: p.Project, Job: p.Job}
+	y.quotas.Spend(p.From, p.To, payer, float64(used)/1000, p.Cost().Dollars())
+
+	if r, ok := y.jobs[p.Job]; ok {
+		r.Cost += p.Cost().Dollars()
+		y.changedJob(r)
+	}
+}
+
+// use records in the quotas what a rank holds, or with a negative sign no longer holds.
+func (y *Yard) use(r *jobRecord, k *job.Rank, sign float64) {
+	n := y.nodes.Of(k.Node)
+	if n == nil {
+		return
+	}
+
+	if sign > 0 {
+		k.Hourly = y.ledger.Rate(n, k, y.Lease(n.Lease))
+	}
+
+	y.quotas.Use(y.now, r.payer(), n.Class, sign*k.Whole(), sign*k.Hourly)
+}
+
+// commit records in the quotas what a job is expected to use from now on.
+func (y *Yard) commit(r *jobRecord) {
+	if r.State.Final() {
+		y.quotas.Done(r.payer())
+		return
+	}
+
+	cost, gpuHours := -1.0, -1.0
+
+	if r.running != nil {
+		if end := expectedEnd(y.now, r.Spec, &r.run.Run, r.running); !end.IsZero() {
+			hours := max(end.Sub(y.now), 0).Hours()
+			cost, gpuHours = 0, hours*r.running.Whole()
+
+			for i := range r.run.Ranks {
+				cost += r.run.Ranks[i].Hourly * hours
+			}
+		}
+	}
+
+	y.quotas.Commit(r.payer(), r.commitment(cost, gpuHours))
+}
+
+// commitment is what a job is expected to use from now on; negative where that is unknown.
+func (r *jobRecord) commitment(cost, gpuHours float64) quota.Commitment {
+	return quota.Commitment{
+		RemainingCost: cost, RemainingGPUHours: gpuHours, Budget: r.Spec.Budget, CostSoFar: r.budgetCost(),
+	}
+}
+
+// hourly is what the ranks of a run cost in an hour.
+func (run *runRecord) hourly() float64 {
+	sum := 0.0
+	for i := range run.Ranks {
+		sum += run.Ranks[i].Hourly
+	}
+
+	return sum
+}
+
+// saved records what a start saves compared with the alternative.
+func (y *Yard) saved(r *jobRecord, s *place.Start) {
+	if s.Saves == 0 {
+		return
+	}
+
+	y.ledger.Save(ledger.Saving{
+		At: y.now, Job: r.ID, Owner: r.Owner, Project: r.Project,
+		Kind: "place", Money: ledger.NanosOf(s.Saves), Reason: s.Instead,
+	})
+}

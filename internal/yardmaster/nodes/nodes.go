@@ -1,0 +1,236 @@
+// Package nodes keeps the yard's nodes: their hardware, their state, what runs on them,
+// what is free, and how long they have been silent.
+//
+// It serves the steps place, launch and watch of a job's path. A late report is not a
+// failure: a silent node becomes suspect first, and only after a bound is the yardmaster
+// told that it is lost. What happens to its runs, and when an on-demand node is released,
+// is decided there and not here.
+package nodes
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/yardmaster/batch"
+	"trainyard/internal/yardmaster/timers"
+)
+
+// Node is a node with what need not be stored. What is stored, and what runs there, is
+// changed by methods alone; Idle and IdleCheck belong to the yardmaster, which releases on-demand nodes.
+type Node struct {
+	fleet.Node
+	batch.Mark
+	Seen      time.Time      // last report, in this process
+	Reported  bool           // has reported, in this process
+	Foreign   uint64         // GPUs used by others
+	Runs      map[id.Run]int // live runs and the rank that is here
+	Idle      time.Time      // nothing runs there since
+	IdleCheck *timers.Timer  // checks whether an on-demand node should be released
+	ports     map[int]id.Run // on which rank 0 of some runs listens for the others
+}
+
+// Patience is how long a node may be silent.
+type Patience struct {
+	SuspectAfter time.Duration // until nothing new goes there; 0 if silence means nothing
+	LostAfter    time.Duration // until its runs are given up
+}
+
+// Watcher is told of what happens to nodes.
+type Watcher struct {
+	Changed func(id.Node)                      // what is stored or what is free there
+	Lost    func(n *Node, silent job.Duration) // it has been silent for too long
+}
+
+// Nodes holds all nodes. It is not safe for concurrent use.
+type Nodes struct {
+	Rooms    *fleet.Table // what is free where, of nodes that were not removed
+	byName   map[id.Node]*Node
+	patience Patience
+	watcher  Watcher
+	feed     *batch.Feed
+	timers   *timers.Timers
+	changed  batch.Set[*Node]
+}
+
+// New returns a yard without nodes. Events go to the feed.
+func New(p Patience, feed *batch.Feed, timers *timers.Timers, w Watcher) *Nodes {
+	return &Nodes{Rooms: fleet.NewTable(), byName: map[id.Node]*Node{}, patience: p, watcher: w, feed: feed, timers: timers}
+}
+
+// Load takes up a node that was stored. It gets the full time to report before it is
+// suspected: the yard was not listening.
+func (r *Nodes) Load(now time.Time, n fleet.Node) {
+	r.byName[n.ID] = &Node{Node: n, Seen: now, Idle: now, Runs: map[id.Run]int{}, ports: map[int]id.Run{}}
+	if n.State != fleet.Removed {
+		r.Rooms.Put(&n, 0)
+		r.watch(n.ID, now.Add(r.patience.SuspectAfter))
+	}
+}
+
+// Take moves what has changed into a batch.
+func (r *Nodes) Take(b *batch.Batch) {
+	b.Nodes = batch.Take(&r.changed, b.Nodes, func(to *fleet.Node, n *Node) { *to = n.Node })
+}
+
+// Get returns a node, also one that was removed.
+func (r *Nodes) Get(name id.Node) (*Node, bool) {
+	n, ok := r.byName[name]
+	return n, ok
+}
+
+// Find returns a node that was not removed.
+func (r *Nodes) Find(name id.Node) (*Node, error) {
+	n, ok := r.byName[name]
+	if !ok || n.State == fleet.Removed {
+		return nil, fault.New(fault.NotFound, "node_not_found", "there is no node %s", name)
+	}
+	return n, nil
+}
+
+// Of returns what is stored of a node, nil if there is none.
+func (r *Nodes) Of(name id.Node) *fleet.Node {
+	if n, ok := r.byName[name]; ok {
+		return &n.Node
+	}
+	return nil
+}
+
+// All lists the nodes by name, with those that were removed.
+func (r *Nodes) All() []*Node {
+	list := make([]*Node, 0, len(r.byName))
+	for _, name := range slices.Sorted(maps.Keys(r.byName)) {
+		list = append(list, r.byName[name])
+	}
+	return list
+}
+
+// Len counts the nodes, with those that were removed.
+func (r *Nodes) Len() int { return len(r.byName) }
+
+// Counts counts the nodes by state.
+func (r *Nodes) Counts() map[fleet.State]int {
+	counts := map[fleet.State]int{}
+	for _, n := range r.byName {
+		counts[n.State]++
+	}
+	return counts
+}
+
+// ByKey returns the node of the machine with this key, nil if there is none.
+func (r *Nodes) ByKey(key string) *Node {
+	if key == "" {
+		return nil
+	}
+	for _, n := range r.byName {
+		if n.Key == key && n.State != fleet.Removed {
+			return n
+		}
+	}
+	return nil
+}
+
+// FreeName returns the name for a machine that asks for one: that name, with a number
+// appended if it is taken.
+func (r *Nodes) FreeName(wish string) id.Node {
+	name := id.Node(wish)
+	for n := 2; r.byName[name] != nil; n++ {
+		suffix := "-" + strconv.Itoa(n)
+		name = id.Node(wish[:min(len(wish), id.MaxName-len(suffix))] + suffix)
+	}
+	return name
+}
+
+// Join adds a node.
+func (r *Nodes) Join(now time.Time, stored fleet.Node) *Node {
+	n := &Node{Node: stored, Seen: now, Reported: true, Idle: now, Runs: map[id.Run]int{}, ports: map[int]id.Run{}}
+	n.State, n.Since, n.Joined, n.Reason = fleet.Ready, now, now, "joined"
+	r.byName[n.ID] = n
+	r.change(n)
+	r.watch(n.ID, now.Add(r.patience.SuspectAfter))
+	return n
+}
+
+// change enters a node among those that have changed, and what is free there.
+func (r *Nodes) change(n *Node) {
+	n.Seq++
+	r.changed.Add(n)
+	node := n.Node
+	r.watcher.Changed(n.ID)
+	r.Rooms.Put(&node, n.Foreign)
+}
+
+// Move applies an event to a node and writes it down.
+func (r *Nodes) Move(now time.Time, n *Node, ev fleet.Event, actor, reason string) {
+	to, err := n.State.After(ev)
+	if err != nil {
+		r.feed.Bug(now, err)
+		return
+	}
+	from := n.State
+	n.State, n.Since, n.Reason = to, now, reason
+	r.change(n)
+	r.feed.Tell(now, batch.Event{Kind: "node." + string(to), Actor: actor, Node: n.ID, From: string(from), To: string(to), Reason: reason})
+	if to == fleet.Removed {
+		r.Rooms.Remove(n.ID)
+	}
+}
+
+// Drain cordons a node, or uncordons it, on behalf of a user.
+func (r *Nodes) Drain(now time.Time, n *Node, on bool, by id.User) {
+	if n.Drained == on {
+		return
+	}
+	n.Drained, n.Since = on, now
+	r.change(n)
+	kind, reason := "node.drained", "drained by "+string(by)+": nothing new is placed there"
+	if !on {
+		kind, reason = "node.undrained", "opened again by "+string(by)
+	}
+	r.feed.Tell(now, batch.Event{Kind: kind, Actor: string(by), Node: n.ID, Reason: reason})
+}
+
+// Cordon stops scheduling on a node that is being released, also if its agent reports
+// again.
+func (r *Nodes) Cordon(now time.Time, n *Node, reason string) {
+	if !n.Drained {
+		n.Drained, n.Since, n.Reason = true, now, reason
+		r.change(n)
+	}
+}
+
+// Enter puts a rank of a run on a node.
+func (n *Node) Enter(run id.Run, rank int) { n.Runs[run] = rank }
+
+// Leave takes a run off a node, with the port on which its rank 0 listened there.
+func (n *Node) Leave(run id.Run, port int) {
+	delete(n.Runs, run)
+	if n.ports[port] == run {
+		delete(n.ports, port)
+	}
+}
+
+// firstPort is the first of the ports on which rank 0 of a run listens for the
+// others. Runs get different ones, because two may share a node.
+const firstPort, ports = 29500, 3000
+
+// Port chooses a port on which no other run's rank 0 listens on a node.
+func (n *Node) Port(run id.Run, number uint64) int {
+	port := firstPort + int(number%ports)
+	for range ports {
+		if _, used := n.ports[port]; !used {
+			n.ports[port] = run
+			break
+		}
+		port = firstPort + (port-firstPort+1)%ports
+	}
+	return port
+}
+
+// Listen says that a run's rank 0 listens on a port of a node already.
+func (n *Node) Listen(run id.Run, port int) { n.ports[port] = run }

@@ -1,0 +1,143 @@
+package nodes
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/yardmaster/batch"
+)
+
+// Report records a report of a node: that it is alive, which of its GPUs are used by
+// others, and its inventory if that changed.
+func (r *Nodes) Report(now time.Time, n *Node, foreign []int, found *fleet.Inventory) {
+	n.Seen, n.Reported = now, true
+	if n.State != fleet.Ready {
+		r.Move(now, n, fleet.EventReport, "node/"+string(n.ID), "its agent reports again")
+	}
+	if set := fleet.Mask(foreign); set != n.Foreign {
+		n.Foreign = set
+		r.change(n)
+	}
+	if found != nil {
+		r.setInventory(now, n, found)
+	}
+}
+
+// setInventory records what a node's agent found, with an event for each GPU that broke or
+// recovered. The power draw of GPUs changes often and makes no event.
+func (r *Nodes) setInventory(now time.Time, n *Node, found *fleet.Inventory) {
+	old := n.Inventory
+	same := sameInventory(&old, found)
+	if same && slices.Equal(old.Draw, found.Draw) {
+		return
+	}
+	n.Inventory = *found
+	r.change(n)
+	if same {
+		return
+	}
+	hasEvent := false
+	for i := range found.GPUs {
+		g := &found.GPUs[i]
+		e := batch.Event{Kind: "gpu.error", Actor: "node/" + string(n.ID), Node: n.ID, To: g.UUID, Reason: fmt.Sprintf("GPU %d is not used any more: %s", g.Index, g.Error)}
+		was := old.GPU(g.Index)
+		switch {
+		case was == nil || was.Error == g.Error:
+			continue
+		case g.Error == "":
+			e.Kind, e.Reason = "gpu.well", fmt.Sprintf("GPU %d is used again, after: %s", g.Index, was.Error)
+		}
+		r.feed.Tell(now, e)
+		hasEvent = true
+	}
+	if !hasEvent {
+		r.feed.Tell(now, batch.Event{Kind: "node.inventory", Actor: "node/" + string(n.ID), Node: n.ID, Reason: "its hardware or agent changed"})
+	}
+}
+
+func sameInventory(a, b *fleet.Inventory) bool {
+	x, z := *a, *b
+	x.GPUs, z.GPUs = nil, nil
+	x.Disk, z.Disk = 0, 0 // what is free on disk changes all the time and decides nothing
+	return x.Address == z.Address && x.OS == z.OS && x.Kernel == z.Kernel && x.Arch == z.Arch && x.Version == z.Version &&
+		x.CPUs == z.CPUs && x.Memory == z.Memory && x.Limits == z.Limits && slices.Equal(a.GPUs, b.GPUs)
+}
+
+// EventReleased is the kind of the event that tells of the release of a GPU, with its UUID in To.
+const EventReleased = "gpu.released"
+
+// Release tells that a GPU which its agent keeps out of use may be used again. It is
+// the agent that lets it go. The answer is the event.
+func (r *Nodes) Release(now time.Time, name id.Node, gpu int, by id.User) (batch.Event, error) {
+	n, err := r.Find(name)
+	if err != nil {
+		return batch.Event{}, err
+	}
+	g := n.Inventory.GPU(gpu)
+	if g == nil {
+		return batch.Event{}, fault.New(fault.NotFound, "gpu_not_found", "node %s has no GPU %d", n.ID, gpu).WithField("gpu")
+	}
+	if g.Error == "" {
+		return batch.Event{}, fault.New(fault.Conflict, "gpu_in_order", "GPU %d of node %s is not kept out of use", gpu, n.ID)
+	}
+	return r.feed.Tell(now, batch.Event{Kind: EventReleased, Actor: string(by), Node: n.ID, To: g.UUID,
+		Reason: fmt.Sprintf("GPU %d may be used again, says %s; it was kept out of use: %s", gpu, by, g.Error)}), nil
+}
+
+// round returns a time of silence as people are told of it.
+func round(d time.Duration) job.Duration {
+	if d >= time.Second {
+		d = d.Round(time.Second)
+	}
+	return job.Duration(d)
+}
+
+// watch looks at a node when it could have been silent for too long.
+func (r *Nodes) watch(name id.Node, at time.Time) {
+	suspect, lost := r.patience.SuspectAfter, r.patience.LostAfter
+	if suspect == 0 {
+		return
+	}
+	r.timers.After(at, func(now time.Time) {
+		n, ok := r.byName[name]
+		if !ok || n.State == fleet.Removed {
+			return
+		}
+		silent := now.Sub(n.Seen)
+		switch {
+		case n.State == fleet.Ready && silent >= suspect:
+			r.Move(now, n, fleet.EventSilent, batch.Yard,
+				fmt.Sprintf("not heard for %s; its runs are left alone, nothing new is placed there", round(silent)))
+		case n.State == fleet.Suspect && silent >= lost:
+			r.watcher.Lost(n, round(silent))
+		}
+		next := n.Seen.Add(suspect)
+		switch n.State {
+		case fleet.Suspect: // until then it may report and fall silent again
+			next = n.Seen.Add(min(lost, silent+suspect))
+		case fleet.Lost:
+			next = now.Add(suspect)
+		case fleet.Ready, fleet.Removed:
+		}
+		r.watch(name, next)
+	})
+}
+
+// ResetSilence counts the silence of all nodes from now. It is for a yard that was asleep
+// itself: that it heard nothing meanwhile says nothing about the nodes.
+func (r *Nodes) ResetSilence(now time.Time) {
+	for _, n := range r.byName {
+		n.Seen = now
+	}
+}
+
+// RecentlySeen reports whether a node's agent has reported recently.
+func (r *Nodes) RecentlySeen(name id.Node) bool {
+	n, ok := r.byName[name]
+	return ok && n.State == fleet.Ready && (n.Reported || r.patience.SuspectAfter == 0)
+}

@@ -1,0 +1,148 @@
+package nodes
+
+import (
+	"slices"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/queue"
+)
+
+// Fits reports whether enough nodes could meet a need if they were empty.
+func (r *Nodes) Fits(need fleet.Need) bool {
+	m, found := fleet.NewMatcher(need), 0
+	for _, n := range r.byName {
+		if room, ok := r.Rooms.Get(n.ID); ok && n.State != fleet.Removed && m.Eligible(room) {
+			found++
+		}
+	}
+	return found >= need.Nodes
+}
+
+// Vacant reports whether all seats of a start can be had at once.
+func (r *Nodes) Vacant(s *place.Start) bool {
+	need := &s.Item.Shape.Need
+	for _, seat := range s.Seats {
+		room, ok := r.Rooms.Get(seat.Node)
+		if !ok || room.CPUs < need.CPUs || room.Memory < need.Memory {
+			return false
+		}
+		free := room.Free
+		if seat.Share > 0 {
+			shared, whole, _ := fleet.NewMatcher(*need).FitsPart(room, seat.Share)
+			free = shared | whole
+			for i := range room.Holds { // a share may be promised of a GPU that a run has yet to leave
+				if h := &room.Holds[i]; h.Share == 0 {
+					free &^= h.GPUs
+				}
+			}
+		}
+		if seat.GPUs&^free != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Awaits reports whether the seats of a start, which are held for it, have been left by
+// all runs, and whether a job that may run at a place may ever have them. live tells
+// runs from starts that wait as well.
+func (r *Nodes) Awaits(s *place.Start, at job.Place, live func(id.Run) bool) (ready, possible bool) {
+	ready = true
+	need := &s.Item.Shape.Need
+	for _, seat := range s.Seats {
+		room, ok := r.Rooms.Get(seat.Node)
+		if !ok || !room.Open || seat.GPUs&^room.Sound != 0 || !room.Node.Class.Allows(at) {
+			return false, false
+		}
+		if !vacated(room, &seat, need, live) {
+			ready = false
+		}
+	}
+	return ready, true
+}
+
+// vacated reports whether no run still holds what a seat needs.
+func vacated(room *fleet.Room, seat *place.Seat, need *fleet.Need, live func(id.Run) bool) bool {
+	part := 1 - seat.Share // of a GPU that is shared
+	cpus, memory := room.Node.Inventory.CPUs-need.CPUs, room.Node.Inventory.Memory-need.Memory
+	for i := range room.Holds {
+		h := &room.Holds[i]
+		if !live(h.Run) {
+			continue // another promise: the plan was checked as a whole
+		}
+		cpus -= h.CPUs
+		memory -= h.Memory
+		if h.GPUs&seat.GPUs == 0 {
+			continue
+		}
+		if seat.Share == 0 || h.Share == 0 {
+			return false
+		}
+		part -= h.Share
+	}
+	return part >= -1e-6 && cpus >= 0 && memory >= 0
+}
+
+// GPUMemory returns the memory of the smallest GPU that a rank has, 0 if it has none.
+func (r *Nodes) GPUMemory(k *job.Rank) job.Bytes {
+	var smallest job.Bytes
+	for _, g := range r.gpus(k) {
+		if smallest == 0 || g.Memory < smallest {
+			smallest = g.Memory
+		}
+	}
+	return smallest
+}
+
+// Fake reports whether a rank has GPUs that are declared, not real.
+func (r *Nodes) Fake(k *job.Rank) bool {
+	return slices.ContainsFunc(r.gpus(k), func(g *fleet.GPU) bool { return g.Fake })
+}
+
+// gpus returns the GPUs of a rank.
+func (r *Nodes) gpus(k *job.Rank) []*fleet.GPU {
+	n, ok := r.byName[k.Node]
+	if !ok {
+		return nil
+	}
+	var list []*fleet.GPU
+	for _, index := range k.GPUs {
+		if g := n.Inventory.GPU(index); g != nil {
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+// Weigh returns what the ranks of a run that have not ended count for fair share, and
+// settles that where it is new: what a GPU is worth may change while they run.
+func (r *Nodes) Weigh(run *job.Run) float64 {
+	total := 0.0
+	for i := range run.Ranks {
+		k := &run.Ranks[i]
+		if k.State == job.RunEnded {
+			continue
+		}
+		if k.Weight == 0 {
+			k.Weight = queue.Weight(k.Whole(), 1, float64(k.CPUs)/1000, r.worth(k))
+		}
+		total += k.Weight
+	}
+	return total
+}
+
+// worth is what each GPU of a rank counts for fair share.
+func (r *Nodes) worth(k *job.Rank) float64 {
+	n, ok := r.byName[k.Node]
+	if !ok || len(k.GPUs) == 0 {
+		return 1
+	}
+	speed := 0.0
+	if g := n.Inventory.GPU(k.GPUs[0]); g != nil {
+		speed, _ = g.TFLOPS()
+	}
+	return queue.Worth(speed, k.Hourly/k.Whole())
+}

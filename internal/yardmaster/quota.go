@@ -1,0 +1,328 @@
+package yardmaster
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"time"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/ledger"
+	"trainyard/internal/place"
+	"trainyard/internal/queue"
+	"trainyard/internal/quota"
+	"trainyard/internal/tenant"
+)
+
+// PutQuota sets, changes or removes the quota of a user or project. The answer is the quota.
+type PutQuota struct {
+	Quota tenant.Quota
+	By    string
+}
+
+func (m PutQuota) handle(y *Yard) (any, error) {
+	q := m.Quota
+
+	if old, ok := y.quotas.Own(q.Subject); ok {
+		q.Seq = old.Seq
+	} else if q.Removed {
+		return nil, fault.New(fault.NotFound, "limit_not_found", "%s has no quota", q.Subject)
+	}
+
+	q.Seq++
+	reason := "quota of " + q.Subject.String() + " set by " + m.By
+
+	if q.Removed {
+		y.quotas.Remove(q.Subject)
+		reason = "quota of " + q.Subject.String() + " removed by " + m.By
+	} else if err := y.quotas.Put(q); err != nil {
+		return nil, err
+	}
+
+	y.changedQuotas = append(y.changedQuotas, q)
+	y.event(Event{Kind: "limit.set", Actor: m.By, Owner: q.Subject.User, Reason: reason})
+	y.requeueHeld()
+	y.round = true
+
+	return q, nil
+}
+
+// limited reports whether anyone has a quota, or a job that has not ended has a budget.
+func (y *Yard) limited() bool { return y.quotas.Any() || y.budgets > 0 || y.overQuota.Len() > 0 }
+
+// countBudget counts a job with a budget that has not ended, or with -1 one that has.
+func (y *Yard) countBudget(r *jobRecord, delta int) {
+	if r.Spec.Budget > 0 {
+		y.budgets += delta
+	}
+}
+
+// payer is who pays for a job.
+func (r *jobRecord) payer() quota.Payer {
+	return quota.Payer{Owner: r.Owner, Project: r.Project, Job: r.ID}
+}
+
+// budgetCost is what a job has cost so far against its own budget.
+func (r *jobRecord) budgetCost() float64 { return r.Cost - r.Paid }
+
+// allow returns what a queued job may still use.
+func (y *Yard) allow(it *queue.Item) tenant.Allowance {
+	r, ok := y.jobs[it.Job]
+	if !ok {
+		return tenant.Unlimited()
+	}
+
+	return y.allowance(r)
+}
+
+// allowance returns what a job may still use.
+func (y *Yard) allowance(r *jobRecord) tenant.Allowance {
+	return y.quotas.Allow(y.now, r.payer(), r.Spec.Budget, r.budgetCost())
+}
+
+// borrows reports whether the owner of a job, or its project, uses more GPUs than their quota.
+func (y *Yard) borrows(it *queue.Item) bool {
+	r, ok := y.jobs[it.Job]
+
+	return ok && y.quotas.Any() && y.quotas.Borrowed(r.payer()) > 0
+}
+
+// quotaReached says which quota keeps a job from using so many GPUs now, "" if none does.
+func (y *Yard) quotaReached(r *jobRecord, gpus int) string {
+	if !y.limited() && r.Spec.Budget == 0 {
+		return ""
+	}
+
+	may := y.allowance(r)
+
+	switch {
+	case may.Hold != "":
+		return may.Hold
+	case gpus > may.Ceiling:
+		return fmt.Sprintf("quota reached: %s; %d needed, %d left", may.By.GPUs, gpus, max(may.GPUs, 0))
+	}
+
+	return ""
+}
+
+// provisionQuotaReached says which quota forbids to provision nodes for a job, "" if none does.
+func (y *Yard) provisionQuotaReached(r *jobRecord, h *place.Hire) string {
+	may := y.allowance(r)
+
+	switch {
+	case may.Hold != "":
+		return may.Hold
+	case may.NoRent:
+		return may.By.Money + " is used up: it may only run on local and reserved nodes"
+	case h.Count > may.Nodes:
+		return fmt.Sprintf("%s is reached: %d needed, %d left", may.By.Nodes, h.Count, may.Nodes)
+	case h.Cost > may.Money:
+		return fmt.Sprintf("%s has $%.2f left and this would cost $%.2f", may.By.Money, max(may.Money, 0), h.Cost)
+	}
+
+	return ""
+}
+
+// holdBack keeps a job out of the queue until its owner may use more. Held jobs are in
+// y.overQuota, from where requeueHeld takes them.
+func (y *Yard) holdBack(r *jobRecord, reason string) {
+	number, _ := r.ID.Number()
+	y.overQuota.Put(purse(r), number)
+
+	if r.overQuota == reason {
+		return
+	}
+
+	r.overQuota, r.Reason = reason, reason
+	y.changedJob(r)
+	y.event(Event{
+		Kind: "job.held", Actor: theYard, Owner: r.Owner, Job: r.ID, To: string(r.State), Reason: reason,
+	})
+}
+
+// unhold takes a job from those that are held back, if it is one of them.
+func (y *Yard) unhold(r *jobRecord) {
+	if r.overQuota == "" {
+		return
+	}
+
+	number, _ := r.ID.Number()
+	y.overQuota.Remove(purse(r), number)
+	r.overQuota = ""
+}
+
+// purse is whose quotas a job is held back by.
+func purse(r *jobRecord) queue.Purse { return queue.Purse{User: r.Owner, Project: r.Project} }
+
+// requeueHeld puts held jobs back into the queue as far as quotas allow: for each payer in
+// order of submission, until one has to stay, and then those behind it stay as well.
+func (y *Yard) requeueHeld() {
+	for _, p := range y.overQuota.Purses() {
+		for {
+			number, ok := y.overQuota.First(p)
+			if !ok {
+				break
+			}
+
+			r := y.jobs[id.NewJob(number)]
+
+			need := y.need(r)
+			if why := y.quotaReached(r, need.GPUs*need.Nodes); why != "" {
+				y.holdBack(r, why)
+				break
+			}
+
+			y.unhold(r)
+			r.Reason = "waits for its turn"
+			y.changedJob(r)
+			y.addToQueue(r, y.describeItem(r))
+		}
+	}
+}
+
+// quotaInterval is how often quotas are checked.
+const quotaInterval = time.Minute
+
+// watchQuotas checks the quotas regularly: usage is posted, people are notified, and what a
+// quota asks for is done. It is called again when something changed that may exhaust a
+// quota sooner.
+func (y *Yard) watchQuotas() {
+	if y.cfg.Unmetered {
+		return
+	}
+
+	y.timers.Stop(y.quotaCheck)
+	y.quotaCheck = y.after(y.nextQuotaCheck(), func() {
+		y.ledger.Roll(y.now)
+
+		if y.limited() {
+			y.ledger.Settle(y.now, y.payerLimited)
+
+			for _, a := range y.quotas.Alerts(y.now) {
+				y.alert(&a)
+			}
+
+			y.requeueHeld()
+		}
+
+		y.watchQuotas()
+	})
+}
+
+// nextQuotaCheck returns when quotas have to be checked: at the next full minute, or when
+// one will be used up if that is sooner.
+func (y *Yard) nextQuotaCheck() time.Time {
+	next := y.now.Truncate(quotaInterval).Add(quotaInterval)
+	if !y.limited() {
+		return next
+	}
+
+	sooner := func(at time.Time) {
+		at = at.Add(time.Second)
+		if !at.Before(y.now) && at.Before(next) {
+			next = at
+		}
+	}
+
+	for _, s := range y.quotas.Statuses(y.now) {
+		for _, projection := range []quota.Projection{s.Cost, s.GPUHours} {
+			if projection.Exhausted.After(y.now) {
+				sooner(projection.Exhausted)
+			}
+		}
+	}
+
+	for _, rn := range y.running {
+		r := y.jobs[rn.Job]
+		if r.Spec.Budget == 0 || r.run == nil {
+			continue
+		}
+
+		left := float64(r.Spec.Budget)/1e6 - r.budgetCost()
+		if hourly := r.run.hourly(); hourly > 0 && left > 0 {
+			sooner(y.now.Add(job.Seconds(left / hourly * 3600)))
+		}
+	}
+
+	return next
+}
+
+// payerLimited reports whether someone who holds a node, or for whom it was provisioned, has
+// a quota or a job with a budget.
+func (y *Yard) payerLimited(s *ledger.State) bool {
+	limited := func(owner id.User, project id.Project, j id.Job) bool {
+		r, ok := y.jobs[j]
+
+		return ok && r.Spec.Budget > 0 || y.quotas.Binds(quota.Payer{Owner: owner, Project: project})
+	}
+
+	if limited(s.Owner, s.Project, s.Job) {
+		return true
+	}
+
+	return slices.ContainsFunc(s.Holders, func(h ledger.Holder) bool { return limited(h.Owner, h.Project, h.Job) })
+}
+
+// alert notifies people that a quota is nearly used up, used up or lifted, and does what an
+// exceeded quota asks for.
+func (y *Yard) alert(a *quota.Alert) {
+	e := Event{Kind: "budget." + string(a.Kind), Actor: theYard, Owner: a.Subject.User, Job: a.Job, Reason: a.Sentence}
+	if r, ok := y.jobs[a.Job]; ok {
+		e.Owner = r.Owner
+	}
+
+	y.event(e)
+
+	if a.Kind != quota.UsedUp || a.Action != tenant.ExceededStop && a.Action != tenant.ExceededDowngrade {
+		return
+	}
+
+	for _, rn := range slices.Clone(y.running) {
+		r := y.jobs[rn.Job]
+
+		if a.Job != "" {
+			if r.ID == a.Job {
+				y.pauseOverBudget(r, a.Sentence)
+			}
+
+			continue
+		}
+
+		affected := r.Owner == a.Subject.User || a.Subject.Project != "" && r.Project == a.Subject.Project
+		if affected && !rn.Stopping && (a.Action == tenant.ExceededStop || y.onDemand(rn)) {
+			y.stopPlanned(r, &place.Stop{Running: rn, Reason: a.Sentence})
+			y.round = true
+		}
+	}
+}
+
+// pauseOverBudget pauses a job whose own budget is used up: its owner decides whether it
+// may spend more.
+func (y *Yard) pauseOverBudget(r *jobRecord, sentence string) {
+	reason := sentence + "; trainyard resume " + string(r.ID) + " lets it spend as much again"
+	y.must(y.moveJob(r, job.EventPause, theYard, reason))
+	y.stop(r.run, job.StopTerm, job.CausePreempted)
+}
+
+// onDemand reports whether a job runs on on-demand nodes.
+func (y *Yard) onDemand(rn *place.Running) bool {
+	for _, s := range rn.Seats {
+		if n := y.nodes.Of(s.Node); n != nil && n.Lease != "" {
+			return true
+		}
+	}
+
+	return false
+}
+
+// gpusOf counts the GPUs of a start.
+func gpusOf(s *place.Start) int {
+	n := 0
+	for _, seat := range s.Seats {
+		n += bits.OnesCount64(seat.GPUs)
+	}
+
+	return n
+}

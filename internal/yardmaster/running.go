@@ -1,0 +1,115 @@
+package yardmaster
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/queue"
+)
+
+// expectedEnd returns when a run is expected to end: by the forecast, else by what its owner
+// declared, else by the remaining work at its rate. Zero if that is unknown.
+func expectedEnd(now time.Time, s *job.Spec, run *job.Run, rn *place.Running) time.Time {
+	if f := rn.Outlook.Forecast; f != nil && f.Informed() && !run.Started.IsZero() && f.At.After(run.Started) {
+		end := f.End()
+		if latest := run.Started.Add(time.Duration(s.MaxDuration)); s.MaxDuration > 0 && latest.Before(end) {
+			end = latest
+		}
+		if end.Before(now) {
+			end = now
+		}
+		return end
+	}
+	if d := s.DeclaredDuration(); d > 0 {
+		if !run.Started.IsZero() {
+			return run.Started.Add(d)
+		}
+		return run.Ordered.Add(d)
+	}
+	at, _ := rn.Ends(now)
+	return at
+}
+
+// progressOf returns how far a job has come by now. rn is nil if it does not run.
+func progressOf(now time.Time, o *job.Outlook, rn *place.Running) *job.Progress {
+	p := &job.Progress{Done: o.Done}
+	if o.Speed != nil {
+		p.Work = o.Speed.Work
+	}
+	known := o.Done > 0 || !o.At.IsZero()
+	if rn != nil {
+		p.Done = rn.Done(now)
+		known = known || rn.Rate > 0
+	} else {
+		known = known || o.Speed != nil // of one that does not run, what it has saved
+	}
+	if known {
+		p.At = now
+	}
+	return p
+}
+
+// recordWork records the work of an ended run in its job. Progress that it reported when it
+// ended counts; otherwise a run that ended by itself has done everything, one that was
+// ordered to stop has checkpointed what it had done by then, and one that died keeps its
+// last checkpoint.
+func recordWork(now time.Time, j *job.Job, run *job.Run, rn *place.Running, cause job.Cause, stopOrdered time.Time) {
+	o := rn.Outlook
+	if !run.Started.IsZero() {
+		j.Served += now.Sub(run.Started).Seconds() * rn.Whole()
+	}
+	switch {
+	case cause == job.CauseNone:
+		if o.Speed != nil {
+			j.Done = o.Speed.Work
+		}
+	case !o.Resumes:
+		j.Done = 0
+	case cause == job.CausePreempted && stopOrdered.IsZero():
+		j.Done = rn.Done(now)
+	case cause == job.CausePreempted:
+		j.Done = rn.Done(stopOrdered)
+	default:
+		j.Done = rn.Kept(now, run.Started, j.Done)
+	}
+	o.Done, o.At, o.Served, o.Ran = j.Done, time.Time{}, j.Served, rn.GPUs
+}
+
+// runningJobs is the jobs that hold nodes, by number.
+type runningJobs []*place.Running
+
+// add adds a job that was queued as an item.
+func (l *runningJobs) add(it *queue.Item, run *job.Run, seats []place.Seat, node func(id.Node) *fleet.Node) *place.Running {
+	rn := &place.Running{
+		Item: it, Run: run.ID, Seats: seats, Rate: place.RateOn(it.Outlook.Speed, seats, node),
+		Ordered: run.Ordered, Began: run.Started, Stopping: run.Stop != job.StopNone,
+	}
+	for _, s := range seats {
+		rn.GPUs += bits.OnesCount64(s.GPUs)
+	}
+	if at, found := l.find(rn.Number); !found {
+		*l = slices.Insert(*l, at, rn)
+	}
+	return rn
+}
+
+// remove removes a job.
+func (l *runningJobs) remove(rn *place.Running) {
+	if at, found := l.find(rn.Number); found {
+		*l = slices.Delete(*l, at, at+1)
+	}
+}
+
+func (l *runningJobs) find(number uint64) (int, bool) {
+	list := *l
+	if n := len(list); n == 0 || list[n-1].Number < number { // mostly the newest
+		return n, false
+	}
+	return slices.BinarySearchFunc(list, number, func(o *place.Running, n uint64) int { return cmp.Compare(o.Number, n) })
+}
