@@ -74,6 +74,7 @@ func (y *Yard) commit(r *jobRecord) {
 		}
 	}
 	a := r.account()
+	r.committed = true
 	y.cashier.Limits.Commit(a.Who, a.Outlay(money, gpuHours))
 }
 

@@ -8,7 +8,6 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/yardmaster/course"
-	"trainyard/internal/yardmaster/datasets"
 )
 
 // launch makes a run of a job on the seats of a plan and orders its nodes to start it.
@@ -88,7 +87,7 @@ func (y *Yard) open(r *jobRecord, run *runRecord, rank int, addresses []string) 
 		o.Launch.Checkpoint = c.Dir
 	}
 	for _, name := range r.Spec.Data {
-		o.Launch.Data = append(o.Launch.Data, y.data.Ref(name, datasets.SpotOf(y.nodes.Of(k.Node))))
+		o.Launch.Data = append(o.Launch.Data, y.data.Ref(name, place.SpotOf(y.nodes.Of(k.Node))))
 	}
 	y.orders.Open(&o)
 }

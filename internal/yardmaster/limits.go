@@ -8,7 +8,6 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/queue"
 	"trainyard/internal/tenant"
 )
 
@@ -28,24 +27,10 @@ func (m PutLimit) handle(y *Yard) (any, error) {
 	return l, nil
 }
 
-// allow tells what a job may still take.
-func (y *Yard) allow(it *queue.Item) tenant.Allowance {
-	r, ok := y.jobs[it.Job]
-	if !ok {
-		return tenant.Unlimited()
-	}
-	return y.allowance(r)
-}
-
+// allowance is what a job may still take.
 func (y *Yard) allowance(r *jobRecord) tenant.Allowance {
 	a := r.account()
 	return y.cashier.Allowance(y.now, &a)
-}
-
-// borrows reports whether the owner of a job, or its project, has more GPUs than their limit.
-func (y *Yard) borrows(it *queue.Item) bool {
-	r, ok := y.jobs[it.Job]
-	return ok && y.cashier.Borrows(r.who())
 }
 
 // barred says which limit keeps a job from having so many GPUs now, "" if none does.

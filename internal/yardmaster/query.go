@@ -59,9 +59,9 @@ func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 		return WhyReport{Why: place.Why{Blocker: place.BlockHiring, Sentence: s}}, true
 	}
 	need := y.need(r)
-	w := WhyReport{Why: place.Explain(y.glance(now), need, course.Said(r.Spec), j, y.held), Position: y.position(j)}
+	w := WhyReport{Why: place.Explain(y.glance(now), place.Waiting{Job: j, Need: need, Lasts: course.Said(r.Spec), Rule: y.data.Rule(&r.Job)}, y.held), Position: y.position(j)}
 	if adviser, ok := y.cfg.Policy.(place.Adviser); ok && r.item != nil && len(y.cfg.Offers) > 0 {
-		for _, o := range adviser.Options(y.glance(now), r.item) {
+		for _, o := range adviser.Options(y.view(now), r.item) {
 			if o.Offer != "" && o.Barred != "" {
 				w.Sentence += fmt.Sprintf("; %s is not hired for it: %s", o.Offer, o.Barred)
 				break
@@ -97,7 +97,8 @@ func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
 		b := &list[i]
 		b.Cost = y.costOf(r)
 		if r.item != nil {
-			b.Waits = place.Explain(v, r.item.Shape.Need, r.item.Lasts, j, y.held).Sentence
+			waits := place.Waiting{Job: j, Need: r.item.Shape.Need, Lasts: r.item.Lasts, Rule: y.data.Rule(&r.Job)}
+			b.Waits = place.Explain(v, waits, y.held).Sentence
 			if s := y.hiring.Comes(j); s != "" {
 				b.Waits = s
 			}
@@ -171,14 +172,15 @@ func (y *Yard) Preview(now time.Time, owner id.User, s *job.Spec, f *job.Forecas
 	}
 	need := y.describeItem(r)
 	r.entry.Shape = &queue.Shape{Need: need, Count: 1}
-	v := y.glance(now)
-	v.Allow = func(it *queue.Item) tenant.Allowance {
-		if it == r.entry {
-			return y.allowance(r)
-		}
-		return y.allow(it)
+	v := y.view(now)
+	if v.Limits == nil && s.Budget > 0 {
+		v.Limits = &place.Limits{Jobs: map[id.Job]tenant.Allowance{}}
 	}
-	p := Preview{Why: place.Explain(v, need, course.Said(s), "", y.held)}
+	if v.Limits != nil {
+		v.Limits.Jobs[r.ID] = y.allowance(r)
+	}
+
+	p := Preview{Why: place.Explain(v, place.Waiting{Need: need, Lasts: course.Said(s)}, y.held)}
 	if why := y.barred(r, need.GPUs*need.Nodes); why != "" {
 		p.Why = place.Why{Blocker: place.BlockLimit, Sentence: why}
 	}

@@ -102,6 +102,11 @@ type Yard struct {
 	timers   agenda.Agenda
 	ticked   time.Time // last tick
 	round    bool      // something changed that may let a job start
+	planning bool      // a plan is being made beside the yard
+	dropped  int       // parts of plans that were not carried out
+
+	purses map[queue.Purse]int   // owners and projects of jobs that have not ended, with how many they are
+	apart  map[id.Job]*jobRecord // jobs in line with an allowance of their own
 
 	lastJob     uint64
 	feed        batch.Feed
@@ -125,6 +130,9 @@ type jobRecord struct {
 	promise *promise // seats that are kept for it, nil if none
 	aside   string   // the limit that keeps it out of the line, "" if none does
 	outlook *job.Outlook
+	// committed says that money or GPU-hours were committed to it, when it ran or when
+	// nodes were provisioned for it.
+	committed bool
 }
 
 type runRecord struct {
@@ -145,6 +153,8 @@ func New(cfg Config) *Yard {
 		runs:   map[id.Run]*runRecord{},
 		keys:   map[submitKey][]id.Job{},
 		needed: map[id.Job][]id.Job{},
+		purses: map[queue.Purse]int{},
+		apart:  map[id.Job]*jobRecord{},
 		orders: batch.NewOrders(),
 		line:   queue.NewLine(),
 	}
