@@ -22,7 +22,7 @@ import (
 type View struct {
 	Now     time.Time
 	Rooms   []fleet.Room // sorted by the nodes' names
-	Bands   []fleet.Band `json:",omitempty"` // the rooms in the order in which they are to be filled; nil if nobody arranged them
+	Bands   []fleet.Band `json:",omitempty"` // the rooms in the order to fill them; nil if nobody arranged them
 	Line    *queue.Line
 	Running []*Running // jobs that hold nodes, by order of submission
 
@@ -80,7 +80,9 @@ func (v *View) Stage(it *queue.Item, n *fleet.Node) (time.Duration, float64) {
 
 // inCloud reports whether a node of the view is not a local one.
 func (v *View) inCloud(name id.Node) bool {
-	at, found := slices.BinarySearchFunc(v.Rooms, name, func(r fleet.Room, n id.Node) int { return cmp.Compare(r.Node.ID, n) })
+	at, found := slices.BinarySearchFunc(v.Rooms, name, func(r fleet.Room, n id.Node) int {
+		return cmp.Compare(r.Node.ID, n)
+	})
 
 	return found && v.Rooms[at].Node.Class != fleet.Local
 }

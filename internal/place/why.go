@@ -269,7 +269,8 @@ func occupied(m *fleet.Matcher, open []*fleet.Room, fit int, self id.Job, held *
 
 	if len(w.Holders) > 0 {
 		first := &w.Holders[0]
-		w.Remedies = append(w.Remedies, fmt.Sprintf("it starts when jobs like %s (%s, on %s) end", first.Job, first.Owner, w.Nodes[0]))
+		w.Remedies = append(w.Remedies,
+			fmt.Sprintf("it starts when jobs like %s (%s, on %s) end", first.Job, first.Owner, w.Nodes[0]))
 	}
 
 	return w
@@ -281,7 +282,8 @@ func shortage(need fleet.Need, open []*fleet.Room, fit int) string {
 
 	switch {
 	case need.Nodes > 1:
-		return fmt.Sprintf("it needs %d nodes with %s each, free at the same time; %d of %d have that much free", need.Nodes, words, fit, len(open))
+		return fmt.Sprintf("it needs %d nodes with %s each, free at the same time; %d of %d have that much free",
+			need.Nodes, words, fit, len(open))
 	case len(open) == 1:
 		return fmt.Sprintf("it needs %s; only %s could run it and does not have that much free", words, open[0].Node.ID)
 	}

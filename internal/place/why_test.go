@@ -240,7 +240,8 @@ func TestExplainNamesTheDataset(t *testing.T) {
 			y := newYard()
 			tc.yard(y)
 			v := y.view()
-			if diff := cmp.Diff(tc.want, place.Explain(v, place.Waiting{Job: "j9", Need: tc.need, Rule: rule}, nil)); diff != "" {
+			got := place.Explain(v, place.Waiting{Job: "j9", Need: tc.need, Rule: rule}, nil)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Error(diff)
 			}
 		})

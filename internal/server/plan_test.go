@@ -25,7 +25,11 @@ type thinker struct {
 }
 
 func newThinker() *thinker {
-	return &thinker{begun: make(chan *place.View, 1000), goOn: make(chan struct{}, 1000), cut: make(chan struct{}, 1000)}
+	return &thinker{
+		begun: make(chan *place.View, 1000),
+		goOn:  make(chan struct{}, 1000),
+		cut:   make(chan struct{}, 1000),
+	}
 }
 
 func (*thinker) Name() string { return "thinker" }

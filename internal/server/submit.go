@@ -151,7 +151,10 @@ func (s *Server) preview(ctx context.Context, owner id.User, file *spec.File) ([
 			p := api.PlannedJob{Name: sp.Name, Resources: resourcesText(&sp.Resources), Fits: append([]id.Node{}, v.Fits[:min(len(v.Fits), 20)]...), FitCount: len(v.Fits),
 				Why: toWhy(&yardmaster.WhyReport{Why: v.Why}), Options: toOptions(v.Options)}
 			if len(sp.Needs) > 0 {
-				p.Why = &api.Why{Blocker: string(place.BlockNeeds), Sentence: "waits until the jobs it needs have succeeded"}
+				p.Why = &api.Why{
+					Blocker:  string(place.BlockNeeds),
+					Sentence: "waits until the jobs it needs have succeeded",
+				}
 			}
 			plan = append(plan, p)
 		}

@@ -44,7 +44,7 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 	for i := range run.Ranks {
 		y.open(r, run, i, addresses)
 	}
-	// The tables allow placing every waiting job, and Apply checked that it waits.
+	// The tables allow placing every waiting job, and apply checked that it waits.
 	if err := y.moveJob(r, job.EventPlace, theYard, s.Reason); err != nil {
 		y.event(Event{Kind: "yard.bug", Actor: theYard, Job: r.ID, Reason: err.Error()})
 	}

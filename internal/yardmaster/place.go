@@ -16,13 +16,13 @@ func (y *Yard) Wanted() bool {
 // Round asks the policy for a plan and carries it out.
 func (y *Yard) Round(now time.Time) {
 	v := y.view(now)
-	y.Apply(now, place.Within(y.cfg.Policy, v, y.timeLimit()))
+	y.apply(now, place.Within(y.cfg.Policy, v, y.timeLimit()))
 	y.round = false
 }
 
-// Apply carries out a plan. What can no longer be carried out, because the yard
+// apply carries out a plan. What can no longer be carried out, because the yard
 // has moved on since the view was taken, is dropped.
-func (y *Yard) Apply(now time.Time, p place.Plan) {
+func (y *Yard) apply(now time.Time, p place.Plan) {
 	y.setNow(now)
 	y.held = p.Held
 	y.askAgain(p.Again)

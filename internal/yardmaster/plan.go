@@ -59,7 +59,7 @@ type PlanApplied struct {
 func (m PlanReady) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
 	y.planning = false
 	before := y.dropped
-	y.Apply(y.now, y.bind(m.Plan))
+	y.apply(y.now, y.bind(m.Plan))
 
 	return PlanApplied{Dropped: y.dropped - before}, nil
 }

@@ -59,7 +59,8 @@ func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 		return WhyReport{Why: place.Why{Blocker: place.BlockHiring, Sentence: s}}, true
 	}
 	need := y.need(r)
-	w := WhyReport{Why: place.Explain(y.glance(now), place.Waiting{Job: j, Need: need, Lasts: course.Said(r.Spec), Rule: y.data.Rule(&r.Job)}, y.held), Position: y.position(j)}
+	waiting := place.Waiting{Job: j, Need: need, Lasts: course.Said(r.Spec), Rule: y.data.Rule(&r.Job)}
+	w := WhyReport{Why: place.Explain(y.glance(now), waiting, y.held), Position: y.position(j)}
 	if adviser, ok := y.cfg.Policy.(place.Adviser); ok && r.item != nil && len(y.cfg.Offers) > 0 {
 		for _, o := range adviser.Options(y.view(now), r.item) {
 			if o.Offer != "" && o.Barred != "" {

@@ -31,7 +31,7 @@ type NewJob struct {
 type Submitted struct {
 	Jobs   []id.Job
 	Stored []job.Job // the same as they were stored; nil if they were accepted before
-	Replay bool // they were accepted before under the same key
+	Replay bool      // they were accepted before under the same key
 }
 
 func (m Submit) handle(y *Yard) (any, error) {
@@ -133,7 +133,9 @@ func (y *Yard) possible(r *jobRecord) error {
 // KeyReused says that an idempotency key stands for another submission, whose first job
 // this is.
 func KeyReused(first id.Job) error {
-	return fault.New(fault.Conflict, "key_reused", "this idempotency key was used for another submission, job %s", first).
+	const sentence = "this idempotency key was used for another submission, job %s"
+
+	return fault.New(fault.Conflict, "key_reused", sentence, first).
 		WithField("Idempotency-Key").WithRemedy("use a new key for each submission")
 }
 

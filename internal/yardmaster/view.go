@@ -34,7 +34,13 @@ func (y *Yard) view(now time.Time) *place.View {
 func (y *Yard) glance(now time.Time) *place.View {
 	y.setNow(now)
 
-	return &place.View{Now: y.now, Rooms: y.nodes.Rooms.Own(), Bands: y.nodes.Rooms.Bands(), Line: y.line, Running: y.running}
+	return &place.View{
+		Now:     y.now,
+		Rooms:   y.nodes.Rooms.Own(),
+		Bands:   y.nodes.Rooms.Bands(),
+		Line:    y.line,
+		Running: y.running,
+	}
 }
 
 // limitsOf returns what quotas and budgets leave, nil if nobody is limited.
@@ -43,7 +49,10 @@ func (y *Yard) limitsOf() *place.Limits {
 		return nil
 	}
 
-	l := &place.Limits{Purses: make(map[queue.Purse]place.Purse, len(y.purses)), Jobs: make(map[id.Job]tenant.Allowance, len(y.apart))}
+	l := &place.Limits{
+		Purses: make(map[queue.Purse]place.Purse, len(y.purses)),
+		Jobs:   make(map[id.Job]tenant.Allowance, len(y.apart)),
+	}
 	for p := range y.purses {
 		who := admit.Who{Owner: p.User, Project: p.Project}
 		l.Purses[p] = place.Purse{Allowance: y.cashier.Limits.Allow(y.now, who, 0, 0), Borrows: y.cashier.Borrows(who)}

@@ -87,18 +87,30 @@ func drawNode(t *rapid.T, i int) *fleet.Node {
 func (c *cluster) submit(t *rapid.T) {
 	c.last++
 	gpus := rapid.SampledFrom([]int{0, 1, 1, 2, 4}).Draw(t, "wants")
+	objectives := []job.Objective{job.ObjectiveTime, job.ObjectiveBalanced, job.ObjectiveCost}
+	places := []job.Place{job.PlaceAny, job.PlaceAny, job.PlaceLocal}
 	s := &job.Spec{
-		Run: "train", Place: rapid.SampledFrom([]job.Place{job.PlaceAny, job.PlaceAny, job.PlaceLocal}).Draw(t, "place"),
-		Objective: rapid.SampledFrom([]job.Objective{job.ObjectiveTime, job.ObjectiveBalanced, job.ObjectiveCost}).Draw(t, "objective"),
-		Resources: job.Resources{GPUs: job.Range{Min: gpus, Max: gpus * rapid.IntRange(1, 2).Draw(t, "elastic")}, Nodes: job.Range{Min: 1, Max: 1}, CPUs: 1000},
+		Run:       "train",
+		Place:     rapid.SampledFrom(places).Draw(t, "place"),
+		Objective: rapid.SampledFrom(objectives).Draw(t, "objective"),
+		Resources: job.Resources{
+			GPUs:  job.Range{Min: gpus, Max: gpus * rapid.IntRange(1, 2).Draw(t, "elastic")},
+			Nodes: job.Range{Min: 1, Max: 1},
+			CPUs:  1000,
+		},
 	}
 	if rapid.Bool().Draw(t, "data") {
 		s.Data = []string{"films"}
 	}
 
-	o := &job.Outlook{Submitted: noon.Add(-time.Hour), Resumes: rapid.Bool().Draw(t, "resumes"), Every: 10 * time.Minute}
+	o := &job.Outlook{
+		Submitted: noon.Add(-time.Hour),
+		Resumes:   rapid.Bool().Draw(t, "resumes"),
+		Every:     10 * time.Minute,
+	}
 	if rapid.Bool().Draw(t, "speed") {
-		o.Speed = job.NewSpeed(1e5, time.Minute, 30*time.Second, job.Rate{GPUs: 1, PerSecond: 3.3}, job.Rate{GPUs: 4, PerSecond: 10.1})
+		o.Speed = job.NewSpeed(1e5, time.Minute, 30*time.Second,
+			job.Rate{GPUs: 1, PerSecond: 3.3}, job.Rate{GPUs: 4, PerSecond: 10.1})
 		o.Done = rapid.Float64Range(0, 9e4).Draw(t, "done")
 	}
 	if rapid.Bool().Draw(t, "deadline") {
@@ -107,10 +119,16 @@ func (c *cluster) submit(t *rapid.T) {
 	}
 
 	it := &queue.Item{
-		Job: id.NewJob(c.last), Number: c.last, Priority: rapid.IntRange(0, 2).Draw(t, "priority"), Spec: s, Outlook: o,
-		User: rapid.SampledFrom(users).Draw(t, "user"), Project: rapid.SampledFrom(projects).Draw(t, "project"),
-		Lasts: time.Duration(rapid.IntRange(0, 300).Draw(t, "minutes")) * time.Minute, Cost: rapid.Float64Range(0, 1e4).Draw(t, "cost"),
-		Since: noon.Add(-time.Duration(rapid.IntRange(0, 3000).Draw(t, "waits")) * time.Minute),
+		Job:      id.NewJob(c.last),
+		Number:   c.last,
+		Priority: rapid.IntRange(0, 2).Draw(t, "priority"),
+		User:     rapid.SampledFrom(users).Draw(t, "user"),
+		Project:  rapid.SampledFrom(projects).Draw(t, "project"),
+		Lasts:    time.Duration(rapid.IntRange(0, 300).Draw(t, "minutes")) * time.Minute,
+		Cost:     rapid.Float64Range(0, 1e4).Draw(t, "cost"),
+		Since:    noon.Add(-time.Duration(rapid.IntRange(0, 3000).Draw(t, "waits")) * time.Minute),
+		Spec:     s,
+		Outlook:  o,
 	}
 	c.line.Add(it, fleet.NeedOf(s, job.Floor{}, nil))
 }
@@ -122,7 +140,8 @@ func (c *cluster) start() {
 
 	for _, s := range plan.Starts {
 		c.line.Remove(s.Item)
-		r := &place.Running{Item: s.Item, Run: id.NewRun(s.Item.Job, 1), Seats: s.Seats, Ordered: began, Began: began.Add(time.Minute)}
+		run := id.NewRun(s.Item.Job, 1)
+		r := &place.Running{Item: s.Item, Run: run, Seats: s.Seats, Ordered: began, Began: began.Add(time.Minute)}
 		for _, seat := range s.Seats {
 			h := fleet.Hold{Run: r.Run, Job: s.Item.Job, Owner: s.Item.User, GPUs: seat.GPUs, CPUs: 1000, Since: began}
 			if s.Item.Lasts > 0 {
@@ -159,7 +178,8 @@ func drawPeople(t *rapid.T, v *place.View) {
 	v.Limits = &place.Limits{Purses: map[queue.Purse]place.Purse{}, Jobs: map[id.Job]tenant.Allowance{}}
 	for _, u := range users {
 		for _, p := range projects {
-			v.Limits.Purses[queue.Purse{User: u, Project: p}] = place.Purse{Allowance: drawAllowance(t), Borrows: rapid.Bool().Draw(t, "borrows")}
+			purse := place.Purse{Allowance: drawAllowance(t), Borrows: rapid.Bool().Draw(t, "borrows")}
+			v.Limits.Purses[queue.Purse{User: u, Project: p}] = purse
 		}
 	}
 	v.Limits.Jobs["j1"] = drawAllowance(t)
@@ -182,26 +202,33 @@ func drawAllowance(t *rapid.T) tenant.Allowance {
 }
 
 func drawMarket(t *rapid.T, v *place.View) {
-	v.Tariff = &fleet.Tariff{Energy: 0.3, PUE: 1.2, Nodes: []fleet.NodePrice{{Watts: []float64{200, 500, 800}, Hourly: []float64{0.1, 0.9}}}}
+	v.Tariff = &fleet.Tariff{Energy: 0.3, PUE: 1.2, Nodes: []fleet.NodePrice{
+		{Watts: []float64{200, 500, 800}, Hourly: []float64{0.1, 0.9}},
+	}}
 
 	v.Data = dataset.NewCatalogue(dataset.DefaultRoads())
-	v.Data.Put(dataset.Dataset{ID: "films", Size: 1 << 40, Rule: job.PlaceAny, Copies: []dataset.Copy{{Node: "n0"}, {Pool: "lab"}}})
+	copies := []dataset.Copy{{Node: "n0"}, {Pool: "lab"}}
+	v.Data.Put(dataset.Dataset{ID: "films", Size: 1 << 40, Rule: job.PlaceAny, Copies: copies})
 
 	if rapid.Bool().Draw(t, "nothing to provision") {
 		return
 	}
 	o := fleet.Offer{
-		Name: "aws/a100", Provider: "aws", Type: "a100", GPU: "A100", GPUs: 4, GPUMemory: 80 << 30, TFLOPS: 312, CPUs: 32_000, Memory: 1 << 38,
+		Name: "aws/a100", Provider: "aws", Type: "a100",
+		GPU: "A100", GPUs: 4, GPUMemory: 80 << 30, TFLOPS: 312, CPUs: 32_000, Memory: 1 << 38,
 		Hourly: 3_210_000, Boot: job.Duration(4 * time.Minute),
 	}
 	v.Offers = []fleet.Offer{o}
-	v.Leases = []*fleet.Lease{{ID: "l1", Offer: o, State: fleet.LeaseBooting, Job: "j2", Owner: "ada", Asked: noon.Add(-time.Minute)}}
+	v.Leases = []*fleet.Lease{
+		{ID: "l1", Offer: o, State: fleet.LeaseBooting, Job: "j2", Owner: "ada", Asked: noon.Add(-time.Minute)},
+	}
 }
 
 func drawPast(t *rapid.T, v *place.View) {
 	v.Past = &queue.Past{}
 	for range rapid.SampledFrom([]int{0, 30, 2100}).Draw(t, "past jobs") {
-		v.Past.Add(rapid.SampledFrom(users).Draw(t, "whose"), rapid.IntRange(0, 2).Draw(t, "gpus"), time.Duration(rapid.IntRange(1, 1e6).Draw(t, "ran"))*time.Millisecond)
+		ran := time.Duration(rapid.IntRange(1, 1e6).Draw(t, "ran")) * time.Millisecond
+		v.Past.Add(rapid.SampledFrom(users).Draw(t, "whose"), rapid.IntRange(0, 2).Draw(t, "gpus"), ran)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 type round struct {
 	policy  *Policy
 	view    *place.View
-	enough  func() bool // the time is up; nil if there is no limit
+	enough  func() bool  // the time is up; nil if there is no limit
 	rooms   []fleet.Room // those of the view; what resizable jobs hold is free
 	kinds   []kind
 	jobs    []bidder         // those that take part, in the order of their turn

@@ -28,9 +28,9 @@ type life struct {
 	policy  *rules.Policy
 	past    queue.Past
 	all     []fleet.Offer // that there may be
-	mute    bool // views do not say which rooms have changed
-	sharers int  // that have had a part of a GPU
-	asked   int  // leases
+	mute    bool          // views do not say which rooms have changed
+	sharers int           // that have had a part of a GPU
+	asked   int           // leases
 }
 
 // drawLife draws a yard that is in use, where most nodes are alike and mostly jobs come
