@@ -32,7 +32,7 @@ type View struct {
 	ProjectUsage map[id.Project]float64 `json:",omitempty"`
 
 	Limits *Limits            `json:",omitempty"` // what quotas and budgets leave; nil if nobody is limited
-	Data   *dataset.Catalogue `json:",omitempty"` // where data are and how they travel; nil if no job waits for data
+	Data   *dataset.Catalogue `json:",omitempty"` // where data are and how they travel; nil if there are none
 	Tariff *fleet.Tariff      `json:",omitempty"` // what nodes cost; nil if it is not known
 	Offers []fleet.Offer      `json:",omitempty"` // what can be provisioned now, cheapest first
 	Leases []*fleet.Lease     `json:",omitempty"` // that have not ended, by number

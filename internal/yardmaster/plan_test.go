@@ -6,9 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"trainyard/internal/dataset"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/place/catalogue"
+	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
 
@@ -161,5 +164,57 @@ func TestAViewStaysAsItIs(t *testing.T) {
 	}
 	if read.Line.Len() != 1 || len(read.Running) != 4 {
 		t.Errorf("read back: %d wait and %d run; want 1 and 4", read.Line.Len(), len(read.Running))
+	}
+}
+
+// TestAPlanIsMadeBesideTheYard: while a slow policy reads its view, everything that the
+// view is made of changes. The race detector sees to it that the two share nothing that
+// is written.
+func TestAPlanIsMadeBesideTheYard(t *testing.T) {
+	t.Parallel()
+
+	all := catalogue.All(nil)
+	for _, name := range []string{"andreas", "andreas-published", "goodput", "goodput-makespan", "harvest"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			newPolicy, err := all.Make(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			y := newYard(t)
+			y.Yard = yardmaster.New(yardmaster.Defaults(newPolicy()))
+			y.ok(yardmaster.PutUser{User: "alice", Role: tenant.Admin, By: "test"})
+			y.ok(yardmaster.AddToken{By: "test", Token: tenant.Token{
+				ID: "join", Kind: tenant.JoinToken, Owner: "alice", Class: "local", UsesLeft: 10, Expires: start.AddDate(1, 0, 0),
+			}})
+			if !y.Slow() {
+				t.Fatal("it does not say that it is slow")
+			}
+			y.node("a", 4)
+			y.node("b", 4)
+
+			for range 10 {
+				y.submit("alice", elastic())
+				y.submit("alice", spec(2))
+				p := y.Begin(y.now)
+				plans := make(chan place.Plan)
+				go func() { plans <- p.Plan(never) }()
+
+				y.now = y.now.Add(time.Second)
+				for _, r := range y.View(y.now).Running {
+					y.runs(r.Seats[0].Node, r.Run)
+				}
+				y.ok(yardmaster.Cancel{Job: y.submit("alice", spec(1)), By: "alice"})
+				y.ok(yardmaster.PutDataset{By: "alice", Dataset: dataset.Dataset{ID: "films", Rule: job.PlaceAny, Size: 1}})
+				y.ok(yardmaster.PutLimit{By: "alice", Limit: tenant.Limit{Subject: tenant.Subject{User: "alice"}, GPUs: 64}})
+				y.ok(yardmaster.Tick{})
+
+				y.ok(yardmaster.PlanReady{Plan: <-plans})
+				y.Take()
+			}
+			if len(y.View(y.now).Running) == 0 {
+				t.Error("nothing runs")
+			}
+		})
 	}
 }

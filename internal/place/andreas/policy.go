@@ -84,7 +84,7 @@ func Defaults() Options {
 // Policy is the policy andreas.
 type Policy struct{ o Options }
 
-var _ place.Searcher = (*Policy)(nil)
+var _, _ place.Searcher = (*Policy)(nil), (*Published)(nil)
 
 // New returns the policy with these parameters.
 func New(o Options) *Policy { return &Policy{o} }

@@ -43,8 +43,6 @@ func PublishedDefaults() PublishedOptions {
 // undo; here the same schedule is had with as few moves as possible.
 type Published struct{ o PublishedOptions }
 
-var _ place.Searcher = (*Published)(nil)
-
 // NewPublished returns the published rule with these parameters.
 func NewPublished(o PublishedOptions) *Published { return &Published{o} }
 
