@@ -153,8 +153,10 @@ func decide(past *yardview.Past, p place.Policy) (*Decision, error) {
 			d.Verdict = verdictSame
 		}
 	}
-	items := view.Line.Items() // the plan changes the line
-	yard.Apply(past.Now, plan)
+	items := view.Line.Items()
+	if _, err := yard.Step(past.Now, yardmaster.PlanReady{Plan: plan}); err != nil {
+		return nil, fmt.Errorf("apply the plan: %w", err)
+	}
 	if d.Now == nil {
 		if why, waits := yard.Why(past.Now, past.Job); waits {
 			d.Why = why.Sentence

@@ -1,7 +1,9 @@
 package dataset
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -29,10 +31,11 @@ type Roads struct {
 // 1 Gbit/s to the cloud, and no charge.
 func DefaultRoads() Roads { return Roads{In: 1 << 30, Across: 120 << 20} }
 
-// Catalogue is all datasets by name. It is not safe for concurrent use.
+// Catalogue is all datasets by name. It is not safe for concurrent use; a snapshot is.
 type Catalogue struct {
-	roads  Roads
-	byName map[id.Dataset]*Dataset
+	roads    Roads
+	byName   map[id.Dataset]*Dataset // the values are replaced, never changed
+	snapshot *Catalogue              // as it is now; nil if nobody has asked since the last change
 }
 
 // NewCatalogue returns an empty catalogue.
@@ -56,8 +59,45 @@ func (c *Catalogue) List() []*Dataset {
 	return list
 }
 
+// Snapshot returns the catalogue as it is now. It must not be changed. Until the
+// catalogue changes it is always the same one.
+func (c *Catalogue) Snapshot() *Catalogue {
+	if c.snapshot == nil {
+		c.snapshot = &Catalogue{roads: c.roads, byName: maps.Clone(c.byName)}
+	}
+
+	return c.snapshot
+}
+
+// catalogueRecord is a catalogue as it is written.
+type catalogueRecord struct {
+	Roads    Roads
+	Datasets []*Dataset
+}
+
+// MarshalJSON writes the datasets by name.
+func (c *Catalogue) MarshalJSON() ([]byte, error) {
+	return json.Marshal(catalogueRecord{c.roads, c.List()})
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (c *Catalogue) UnmarshalJSON(text []byte) error {
+	var r catalogueRecord
+	if err := json.Unmarshal(text, &r); err != nil {
+		return err
+	}
+
+	*c = *NewCatalogue(r.Roads)
+	for _, d := range r.Datasets {
+		c.Put(*d)
+	}
+
+	return nil
+}
+
 // Put adds a dataset or replaces what is known of it.
 func (c *Catalogue) Put(d Dataset) *Dataset {
+	c.snapshot = nil
 	if d.Removed {
 		delete(c.byName, d.ID)
 		return &d

@@ -55,9 +55,11 @@ func (c *Catalogue) Hold(now time.Time, n id.Node, kept []job.DataCopy) []Datase
 			want = &Copy{Node: n, Path: kept[at].Path, Staged: true, Since: now}
 		}
 		if next, differs := replaceStaged(d.Copies, n, want); differs {
-			d.Copies = next
-			d.Seq++
-			changed = append(changed, *d)
+			set := *d
+			set.Copies = next
+			set.Seq++
+			c.Put(set)
+			changed = append(changed, set)
 		}
 	}
 	return changed

@@ -22,7 +22,7 @@ type Room struct {
 	CPUs   job.CPUs
 	Memory job.Bytes
 	Holds  []Hold // by expected end, unknown ends last
-	Mark   *byte  // another one after each change, so that who has seen the room knows; nil if nobody tells
+	Mark   *byte  `json:"-"` // another one after each change, so that who has seen the room knows; nil if nobody tells
 }
 
 // Hold is what one rank of a run holds of a node.

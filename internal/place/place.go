@@ -14,39 +14,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/queue"
-	"trainyard/internal/tenant"
 )
-
-// View is what a policy sees.
-type View struct {
-	Now     time.Time
-	Rooms   []fleet.Room // sorted by the nodes' names
-	Bands   []fleet.Band // the rooms in the order in which they are to be filled; nil if nobody arranged them
-	Line    *queue.Line
-	Running []*Running            // jobs that hold nodes, by order of submission
-	Usage   func(id.User) float64 // decayed use in GPU-seconds
-	// ProjectUsage is the same for projects. Nil means that nobody has used anything.
-	ProjectUsage func(id.Project) float64
-	Tariff       *fleet.Tariff  // what nodes cost; nil if nobody told
-	Offers       []fleet.Offer  // what may be hired now, cheapest first
-	Leases       []*fleet.Lease // that have not ended, by number
-	Past         *queue.Past    // how long earlier jobs ran; nil if nobody knows
-	// Allow tells what a job may still take by its owner's and its project's limits.
-	// Nil means that there are none.
-	Allow func(*queue.Item) tenant.Allowance
-	// Borrows reports whether who runs a job has more GPUs than their limit, borrowed
-	// while nobody else wanted them. Nil means that nobody has.
-	Borrows func(*queue.Item) bool
-	// Stage tells how long it takes to bring a job's data to a node, and what that
-	// costs. Nil means nothing.
-	Stage func(*queue.Item, *fleet.Node) (time.Duration, float64)
-	// Rule says in words which dataset keeps a job from running elsewhere, "" if none
-	// does. Nil means that none does.
-	Rule func(id.Job) string
-	// Enough reports that a policy that searches has had its time and must
-	// answer with the best it has. Nil means that it is not limited by time.
-	Enough func() bool
-}
 
 // Policy turns a view into a plan. It cannot fail: with nothing to do it
 // returns an empty plan.
@@ -56,6 +24,28 @@ type Policy interface {
 	// asked whenever something changes, others only while a job waits.
 	Revises() bool
 	Plan(v *View) Plan
+}
+
+// Searcher is a policy that looks for a better plan as long as it has time.
+type Searcher interface {
+	Policy
+	// Search is Plan with a limit on its time: once enough reports true it answers with
+	// the best that it has. A nil enough sets no limit, which makes it Plan.
+	Search(v *View, enough func() bool) Plan
+	// Slow reports whether a search may take so long that nobody should wait for it.
+	// The server then runs it beside its loop, on a Clone of the view. Such a policy
+	// is asked for one plan at a time, and is no Adviser.
+	Slow() bool
+}
+
+// Within asks a policy for a plan. Enough ends the search of a policy that searches;
+// nil sets no limit.
+func Within(p Policy, v *View, enough func() bool) Plan {
+	if s, ok := p.(Searcher); ok {
+		return s.Search(v, enough)
+	}
+
+	return p.Plan(v)
 }
 
 // Plan is what a policy wants. The stops come first: a start may use what they

@@ -32,6 +32,15 @@ const (
 	BlockData      Blocker = "data"      // its data may not be used where it could run
 )
 
+// blockers is every blocker, in the order in which they are documented.
+var blockers = []Blocker{
+	BlockNone, BlockNeeds, BlockBackoff, BlockPaused, BlockResources, BlockReserved,
+	BlockClosed, BlockNoNode, BlockNoFit, BlockHiring, BlockLimit, BlockData,
+}
+
+// Blockers lists every blocker.
+func Blockers() []Blocker { return slices.Clone(blockers) }
+
 // Why is why a job waits and what would change that.
 type Why struct {
 	Blocker  Blocker
@@ -45,17 +54,24 @@ type Why struct {
 // maxHolders bounds how many holders are listed.
 const maxHolders = 20
 
-// Explain says why a job with this need does not run, as of this view. held is
-// the job that nodes are kept for, if there is one.
-func Explain(v *View, need fleet.Need, lasts time.Duration, self id.Job, held *Reservation) Why {
-	w := explain(v, need, lasts, self, held)
-	if v.Rule == nil || w.Blocker == BlockNone || w.Blocker == BlockNoNode {
+// Waiting is a job that does not run, as far as Explain has to know it.
+type Waiting struct {
+	Job   id.Job // "" if it has not been submitted
+	Need  fleet.Need
+	Lasts time.Duration // how long it will run, 0 if unknown
+	Rule  string        // which dataset keeps it from running elsewhere, in words; "" if none does
+}
+
+// Explain says why a job does not run, as of this view. held is the job that nodes are
+// kept for, if there is one.
+func Explain(v *View, j Waiting, held *Reservation) Why {
+	w := explain(v, j.Need, j.Lasts, j.Job, held)
+
+	if j.Rule == "" || w.Blocker == BlockNone || w.Blocker == BlockNoNode {
 		return w
 	}
-	if rule := v.Rule(self); rule != "" {
-		return ruled(v, need, w, rule)
-	}
-	return w
+
+	return ruled(v, j.Need, w, j.Rule)
 }
 
 // ruled says what the rule of a dataset has to do with it.
@@ -123,7 +139,7 @@ func explain(v *View, need fleet.Need, lasts time.Duration, self id.Job, held *R
 		kept := slices.IndexFunc(fit, func(r *fleet.Room) bool { return keptFor(held, self, r.Node.ID) })
 		return reserved(v, held, fit[kept].Node.ID, lasts)
 	}
-	return busy(m, open, len(fit), self, held)
+	return occupied(m, open, len(fit), self, held)
 }
 
 func keptFor(held *Reservation, self id.Job, n id.Node) bool {
@@ -226,61 +242,95 @@ func reserved(v *View, held *Reservation, n id.Node, lasts time.Duration) Why {
 	return w
 }
 
-// busy names those who hold what the job waits for.
-func busy(m *fleet.Matcher, open []*fleet.Room, fit int, self id.Job, held *Reservation) Why {
-	need := m.Need
-	w := Why{Blocker: BlockResources}
-	type held1 struct {
-		hold fleet.Hold
-		node id.Node
-	}
-	var all []held1
-	for _, r := range open {
-		if _, ok := m.Fits(r); ok {
-			continue
-		}
-		for _, h := range r.Holds {
-			if need.GPUs == 0 || h.GPUs != 0 || r.CPUs < need.CPUs || r.Memory < need.Memory {
-				all = append(all, held1{h, r.Node.ID})
-			}
-		}
-	}
-	slices.SortStableFunc(all, func(a, b held1) int {
-		if a.hold.Ends.IsZero() != b.hold.Ends.IsZero() {
-			if a.hold.Ends.IsZero() {
-				return 1
-			}
-			return -1
-		}
-		return a.hold.Ends.Compare(b.hold.Ends)
-	})
-	for _, h := range all[:min(len(all), maxHolders)] {
+// occupied says that others hold what the job waits for, who they are, and what would
+// let it start. fit is how many of the open nodes have enough free.
+func occupied(m *fleet.Matcher, open []*fleet.Room, fit int, self id.Job, held *Reservation) Why {
+	w := Why{Blocker: BlockResources, Sentence: shortage(m.Need, open, fit)}
+
+	for _, h := range holders(m, open) {
 		w.Holders = append(w.Holders, h.hold)
 		w.Nodes = append(w.Nodes, h.node)
 	}
-	switch {
-	case need.Nodes > 1:
-		w.Sentence = fmt.Sprintf("it needs %d nodes with %s each, free at the same time; %d of %d have that much free", need.Nodes, NeedWords(need), fit, len(open))
-	case len(open) == 1:
-		w.Sentence = fmt.Sprintf("it needs %s; only %s could run it and does not have that much free", NeedWords(need), open[0].Node.ID)
-	default:
-		w.Sentence = fmt.Sprintf("it needs %s; %d nodes could run it and none has that much free", NeedWords(need), len(open))
-	}
+
 	if held != nil && held.Job == self {
-		if w.Start = held.At; !held.At.IsZero() {
-			w.Sentence += fmt.Sprintf("; it is next and expected to start at %s", held.At.UTC().Format(time.RFC3339))
-		} else {
+		w.Start = held.At
+		if held.At.IsZero() {
 			w.Sentence += "; it is next, and " + kept(held.Nodes) + " for it"
+		} else {
+			w.Sentence += fmt.Sprintf("; it is next and expected to start at %s", held.At.UTC().Format(time.RFC3339))
 		}
 	}
+
 	unkept := slices.DeleteFunc(slices.Clone(open), func(r *fleet.Room) bool { return keptFor(held, self, r.Node.ID) })
-	if most := mostFree(m, unkept); need.GPUs > 1 && need.Nodes == 1 && most > 0 {
-		w.Remedies = append(w.Remedies, fmt.Sprintf("with gpus: %d it could start now", most))
+	if m.Need.GPUs > 1 && m.Need.Nodes == 1 {
+		if gpus := mostFree(m, unkept); gpus > 0 {
+			w.Remedies = append(w.Remedies, fmt.Sprintf("with gpus: %d it could start now", gpus))
+		}
 	}
+
 	if len(w.Holders) > 0 {
-		w.Remedies = append(w.Remedies, fmt.Sprintf("it starts when jobs like %s (%s, on %s) end", w.Holders[0].Job, w.Holders[0].Owner, w.Nodes[0]))
+		first := &w.Holders[0]
+		w.Remedies = append(w.Remedies,
+			fmt.Sprintf("it starts when jobs like %s (%s, on %s) end", first.Job, first.Owner, w.Nodes[0]))
 	}
+
 	return w
+}
+
+// shortage says what the job needs and how many of the nodes that could run it have that free.
+func shortage(need fleet.Need, open []*fleet.Room, fit int) string {
+	words := NeedWords(need)
+
+	switch {
+	case need.Nodes > 1:
+		return fmt.Sprintf("it needs %d nodes with %s each, free at the same time; %d of %d have that much free",
+			need.Nodes, words, fit, len(open))
+	case len(open) == 1:
+		return fmt.Sprintf("it needs %s; only %s could run it and does not have that much free", words, open[0].Node.ID)
+	}
+
+	return fmt.Sprintf("it needs %s; %d nodes could run it and none has that much free", words, len(open))
+}
+
+// nodeHold is a hold and the node that it is on.
+type nodeHold struct {
+	hold fleet.Hold
+	node id.Node
+}
+
+// holders lists who holds something that the job lacks, by expected end with unknown
+// ends last, at most maxHolders.
+func holders(m *fleet.Matcher, open []*fleet.Room) []nodeHold {
+	need := &m.Need
+	var all []nodeHold
+
+	for _, r := range open {
+		if _, fits := m.Fits(r); fits {
+			continue
+		}
+
+		lacksHost := r.CPUs < need.CPUs || r.Memory < need.Memory
+		for _, h := range r.Holds {
+			if need.GPUs == 0 || h.GPUs != 0 || lacksHost {
+				all = append(all, nodeHold{h, r.Node.ID})
+			}
+		}
+	}
+
+	slices.SortStableFunc(all, func(a, b nodeHold) int {
+		switch {
+		case a.hold.Ends.IsZero() && b.hold.Ends.IsZero():
+			return 0
+		case a.hold.Ends.IsZero():
+			return 1
+		case b.hold.Ends.IsZero():
+			return -1
+		}
+
+		return a.hold.Ends.Compare(b.hold.Ends)
+	})
+
+	return all[:min(len(all), maxHolders)]
 }
 
 func kept(nodes []id.Node) string {

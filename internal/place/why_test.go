@@ -172,7 +172,7 @@ func TestExplain(t *testing.T) {
 			t.Parallel()
 			y := newYard()
 			tc.yard(y)
-			got := place.Explain(y.view(), tc.need, tc.lasts, "j9", tc.held)
+			got := place.Explain(y.view(), place.Waiting{Job: "j9", Need: tc.need, Lasts: tc.lasts}, tc.held)
 			var by []id.Job
 			for _, h := range got.Holders {
 				by = append(by, h.Job)
@@ -240,8 +240,8 @@ func TestExplainNamesTheDataset(t *testing.T) {
 			y := newYard()
 			tc.yard(y)
 			v := y.view()
-			v.Rule = func(id.Job) string { return rule }
-			if diff := cmp.Diff(tc.want, place.Explain(v, tc.need, 0, "j9", nil)); diff != "" {
+			got := place.Explain(v, place.Waiting{Job: "j9", Need: tc.need, Rule: rule}, nil)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -255,7 +255,7 @@ func TestHoldersAreBounded(t *testing.T) {
 	for i := range uint64(100) {
 		y.hold("a", id.NewJob(i+1), 0, 1000, 0)
 	}
-	why := place.Explain(y.view(), need(0, nil), 0, "j200", nil)
+	why := place.Explain(y.view(), place.Waiting{Job: "j200", Need: need(0, nil)}, nil)
 	if len(why.Holders) != 20 || len(why.Nodes) != 20 {
 		t.Errorf("%d holders on %d nodes are listed, want 20", len(why.Holders), len(why.Nodes))
 	}

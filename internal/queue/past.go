@@ -27,6 +27,7 @@ type sample struct {
 	next   int
 	sorted []time.Duration
 	sum    time.Duration
+	shared bool // a clone reads it: it is copied before it changes
 }
 
 const (
@@ -49,9 +50,10 @@ func (p *Past) Add(u id.User, gpus int, ran time.Duration) {
 		s := p.runs[k]
 		if s == nil {
 			s = &sample{}
-			p.runs[k] = s
 		}
+		s = s.own()
 		s.add(ran)
+		p.runs[k] = s
 	}
 }
 

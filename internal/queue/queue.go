@@ -91,11 +91,7 @@ func (l *Line) Shapes() int { return l.kinds }
 
 // Add puts a job with this need into the line and sets its shape.
 func (l *Line) Add(it *Item, need fleet.Need) {
-	s, ok := l.shapes[need]
-	if !ok {
-		s = &Shape{Need: need, lasts: map[time.Duration]int{}}
-		l.shapes[need] = s
-	}
+	s := l.ShapeOf(need)
 	it.Shape = s
 	q := l.queue(it, true)
 	at, found := search(q.items, it.Number)

@@ -104,6 +104,16 @@ func (s *Shares) Use(now time.Time, p id.Project) float64 {
 	return Decayed(r.Share.Use, r.rate, now.Sub(r.At))
 }
 
+// Uses returns the decayed use of all projects at a time, in GPU-seconds.
+func (s *Shares) Uses(now time.Time) map[id.Project]float64 {
+	uses := make(map[id.Project]float64, len(s.of))
+	for p := range s.of {
+		uses[p] = s.Use(now, p)
+	}
+
+	return uses
+}
+
 // Rate returns the weight of what a project has in use.
 func (s *Shares) Rate(p id.Project) float64 {
 	if r, ok := s.of[p]; ok {

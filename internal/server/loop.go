@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +33,7 @@ type Loop struct {
 	over    chan struct{}          // closed when the loop has ended
 	stuck   atomic.Pointer[string] // why commits fail now
 	rest    time.Time              // no round before then
+	planner sync.WaitGroup         // plans that are made beside the loop
 	metrics *gauges.Loop
 }
 
@@ -138,9 +140,15 @@ const (
 	restMost   = 250 * time.Millisecond
 )
 
-// Run feeds the yardmaster until ctx ends or the store has another writer.
+// Run feeds the yardmaster until ctx ends or the store has another writer. It returns
+// when a plan that is being made beside it has ended too: the policy is told to stop.
 func (l *Loop) Run(ctx context.Context) error {
 	defer close(l.over)
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer l.planner.Wait()
+	defer cancel()
+
 	ticks := make(chan struct{}, 1)
 	go clock.Every(ctx, l.clock, tickEvery, func(time.Time) {
 		select {
@@ -192,7 +200,7 @@ func (l *Loop) handle(ctx context.Context, batch []request) error {
 			answers[i].reply, answers[i].err = l.yard.Step(l.clock.Now(), batch[i].message)
 		}
 	}
-	l.round()
+	l.round(ctx)
 	for i := range batch {
 		if batch[i].query != nil {
 			answers[i].err = l.look(batch[i].query)
@@ -219,17 +227,63 @@ func (l *Loop) handle(ctx context.Context, batch []request) error {
 }
 
 // round lets the yardmaster place what can be placed, if something changed that may let a job start.
-func (l *Loop) round() {
+// A plan that takes long is only begun: the loop goes on, and the plan comes back as a message.
+func (l *Loop) round(ctx context.Context) {
 	began := l.clock.Now()
 	if !l.yard.Wanted() || !l.rested(began) {
 		return
 	}
-	l.yard.Round(began)
+
+	if l.yard.Slow() {
+		l.plan(ctx, l.yard.Begin(began))
+	} else {
+		l.yard.Round(began)
+		l.metrics.Round(l.clock.Now().Sub(began))
+	}
+
 	ended := l.clock.Now()
-	took := ended.Sub(began)
-	l.metrics.Round(took)
-	if l.rest = ended; took > roundCheap {
+	l.rest = ended
+	if took := ended.Sub(began); took > roundCheap {
 		l.rest = ended.Add(min(roundRest*took, restMost))
+	}
+}
+
+// plan lets a policy make a plan beside the loop and hands it to the yardmaster.
+func (l *Loop) plan(ctx context.Context, p *yardmaster.Planning) {
+	l.planner.Go(func() {
+		plan := p.Plan(func() bool { return ctx.Err() != nil })
+		took := l.clock.Now().Sub(p.View.Now)
+		l.metrics.Round(took)
+
+		a, delivered := l.deliver(ctx, yardmaster.PlanReady{Plan: plan})
+		if !delivered || a.err != nil {
+			return
+		}
+
+		applied, ok := a.reply.(yardmaster.PlanApplied)
+		if ok && applied.Dropped > 0 {
+			l.log.InfoContext(ctx, "parts of a plan were stale and were dropped",
+				"dropped", applied.Dropped, "starts", len(plan.Starts), "stops", len(plan.Stops), "took", took)
+		}
+	})
+}
+
+// deliver hands in a message that the yard waits for, also while commits fail, and
+// returns its answer. It is false if the loop has ended before.
+func (l *Loop) deliver(ctx context.Context, m yardmaster.Message) (answer, bool) {
+	r := request{message: m, done: make(chan answer, 1)}
+
+	select {
+	case l.in <- r:
+	case <-ctx.Done():
+		return answer{}, false
+	}
+
+	select {
+	case a := <-r.done:
+		return a, true
+	case <-ctx.Done():
+		return answer{}, false
 	}
 }
 

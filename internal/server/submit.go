@@ -63,40 +63,18 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*body[api.SubmitR
 	if err != nil {
 		return nil, toProblem(err)
 	}
-	sub, _ := answer.(yardmaster.Submitted)
-	if sub.Replay {
-		if done, err := s.submittedBefore(ctx, &msg, &reply); done || err != nil {
-			return &body[api.SubmitReply]{reply}, problemOrNil(err)
-		}
-	}
-	reply.Jobs = accepted(&msg, sub.Jobs, s.Clock.Now())
-	return &body[api.SubmitReply]{reply}, nil
-}
 
-// accepted shows jobs that were just taken in, without asking the store for them.
-func accepted(m *yardmaster.Submit, ids []id.Job, now time.Time) []api.Job {
-	pipeline, byName := "", map[string]id.Job{}
-	if len(ids) > 1 {
-		pipeline = string(ids[0])
+	sub, _ := answer.(yardmaster.Submitted)
+	if sub.Replay { // another request with the same key came first, and is stored by now
+		_, err := s.submittedBefore(ctx, &msg, &reply)
+		return &body[api.SubmitReply]{reply}, problemOrNil(err)
 	}
-	for i, j := range ids {
-		byName[m.Jobs[i].Spec.Name] = j
+
+	for i := range sub.Stored {
+		reply.Jobs = append(reply.Jobs, toJob(&sub.Stored[i]))
 	}
-	jobs := make([]api.Job, len(ids))
-	for i, j := range ids {
-		sp := m.Jobs[i].Spec
-		jobs[i] = api.Job{ID: j, Seq: 1, Owner: m.Owner, Project: id.Project(sp.Project), State: job.Pending, Status: job.StatusPending,
-			Reason: "waits for its turn", Submitted: now, Since: now, Pipeline: pipeline}
-		addSpec(&jobs[i], sp)
-		if jobs[i].Work > 0 {
-			jobs[i].SetDone(0)
-		}
-		for _, need := range sp.Needs {
-			jobs[i].Needs = append(jobs[i].Needs, byName[need])
-			jobs[i].Reason = "waits for the jobs it needs"
-		}
-	}
-	return jobs
+
+	return &body[api.SubmitReply]{reply}, nil
 }
 
 func problemOrNil(err error) error {
@@ -135,8 +113,7 @@ func (s *Server) submittedBefore(ctx context.Context, m *yardmaster.Submit, repl
 		return false, err
 	}
 	if first.KeyHash != m.KeyHash {
-		return true, fault.New(fault.Conflict, "key_reused", "this idempotency key was used for another submission, job %s", first.ID).
-			WithField("Idempotency-Key").WithRemedy("use a new key for each submission")
+		return true, yardmaster.KeyReused(first.ID)
 	}
 	jobs := []job.Job{first}
 	if first.Pipeline != "" {
@@ -174,7 +151,10 @@ func (s *Server) preview(ctx context.Context, owner id.User, file *spec.File) ([
 			p := api.PlannedJob{Name: sp.Name, Resources: resourcesText(&sp.Resources), Fits: append([]id.Node{}, v.Fits[:min(len(v.Fits), 20)]...), FitCount: len(v.Fits),
 				Why: toWhy(&yardmaster.WhyReport{Why: v.Why}), Options: toOptions(v.Options)}
 			if len(sp.Needs) > 0 {
-				p.Why = &api.Why{Blocker: "needs", Sentence: "waits until the jobs it needs have succeeded"}
+				p.Why = &api.Why{
+					Blocker:  string(place.BlockNeeds),
+					Sentence: "waits until the jobs it needs have succeeded",
+				}
 			}
 			plan = append(plan, p)
 		}

@@ -64,5 +64,5 @@ func eight() *place.View {
 		}}
 		line.Add(it, fleet.Need{Nodes: 1, MaxNodes: 8, GPUs: 1, MaxGPUs: 1, Place: job.PlaceAny})
 	}
-	return &place.View{Now: now, Rooms: table.Rooms(), Line: line, Usage: func(id.User) float64 { return 0 }}
+	return &place.View{Now: now, Rooms: table.Rooms(), Line: line}
 }

@@ -3,7 +3,6 @@ package yardmaster
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"trainyard/internal/dataset"
 	"trainyard/internal/fault"
@@ -119,17 +118,6 @@ func (y *Yard) recordDataUse(r *jobRecord, run *runRecord) {
 	}
 }
 
-// stage tells how long it takes to bring a job's data to a node, and what that costs.
-func (y *Yard) stage(it *queue.Item, n *fleet.Node) (time.Duration, float64) {
-	if len(it.Spec.Data) == 0 {
-		return 0, 0
-	}
-	return y.data.Stage(it.Spec.Data, datasets.SpotOf(n), func(name id.Node) bool {
-		o := y.nodes.Of(name)
-		return o != nil && o.Class != fleet.Local
-	})
-}
-
 // Misplaced returns what a node keeps and may not: data that its rule forbids there, and
 // what is not registered like that any more.
 func (y *Yard) Misplaced(name id.Node, kept []job.DataCopy) []job.DataCopy {
@@ -138,13 +126,4 @@ func (y *Yard) Misplaced(name id.Node, kept []job.DataCopy) []job.DataCopy {
 		return nil
 	}
 	return y.data.Misplaced(n, kept)
-}
-
-// rule says which dataset keeps a job from running elsewhere, "" if none does.
-func (y *Yard) rule(j id.Job) string {
-	r, ok := y.jobs[j]
-	if !ok {
-		return ""
-	}
-	return y.data.Rule(&r.Job)
 }

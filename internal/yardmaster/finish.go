@@ -90,8 +90,7 @@ func (y *Yard) next(r *jobRecord, run *runRecord, cause job.Cause, rank *job.Ran
 func (y *Yard) ended(r *jobRecord) {
 	r.Ended = y.now
 	y.dequeue(r)
-	y.people.Count(r.Owner, -1)
-	y.countBudget(r, -1)
+	y.countJob(r, -1)
 	y.quotas.Done(r.payer())
 	y.settleNeeds(r)
 	if y.cfg.KeepFinal == 0 {

@@ -7,7 +7,6 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/yardmaster/datasets"
 )
 
 // launch makes a run of a job on the seats of a plan and orders its nodes to start it.
@@ -44,7 +43,7 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 	for i := range run.Ranks {
 		y.open(r, run, i, addresses)
 	}
-	// The tables allow placing every waiting job, and Apply checked that it waits.
+	// The tables allow placing every waiting job, and apply checked that it waits.
 	if err := y.moveJob(r, job.EventPlace, theYard, s.Reason); err != nil {
 		y.event(Event{Kind: "yard.bug", Actor: theYard, Job: r.ID, Reason: err.Error()})
 	}
@@ -87,7 +86,7 @@ func (y *Yard) open(r *jobRecord, run *runRecord, rank int, addresses []string) 
 		o.Launch.Checkpoint = c.Dir
 	}
 	for _, name := range r.Spec.Data {
-		o.Launch.Data = append(o.Launch.Data, y.data.Ref(name, datasets.SpotOf(y.nodes.Of(k.Node))))
+		o.Launch.Data = append(o.Launch.Data, y.data.Ref(name, place.SpotOf(y.nodes.Of(k.Node))))
 	}
 	y.orders.Open(&o)
 }

@@ -63,7 +63,7 @@ func (y *Yard) vacate(n *nodes.Node, reason string) {
 func (y *Yard) provisionAll(list []place.Hire) {
 	for i := range list {
 		if why := y.provision(&list[i]); why != "" {
-			y.event(Event{Kind: "plan.dropped", Actor: theYard, Job: list[i].Item.Job, Reason: why})
+			y.drop(Event{Job: list[i].Item.Job, Reason: why})
 		}
 	}
 }
@@ -74,7 +74,7 @@ func (y *Yard) provision(h *place.Hire) (why string) {
 	offer, offered := y.leases.Market.Offer(h.Offer)
 	switch {
 	case !ok || r.item != h.Item:
-		return "the job no longer waits"
+		return noLongerWaits
 	case !offered:
 		return "nobody offers " + h.Offer
 	case h.Count < 1 || h.Reason == "":
@@ -90,6 +90,8 @@ func (y *Yard) provision(h *place.Hire) (why string) {
 	if err := y.leases.Provision(y.now, wish, r.commitment(h.Cost, -1)); err != nil {
 		return err.Error()
 	}
+	r.committed = true
+	y.setApart(r)
 	return ""
 }
 

@@ -105,6 +105,7 @@ func (y *Yard) commit(r *jobRecord) {
 		}
 	}
 
+	r.committed = true
 	y.quotas.Commit(r.payer(), r.commitment(cost, gpuHours))
 }
 

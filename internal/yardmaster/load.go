@@ -120,8 +120,7 @@ func (y *Yard) loadJob(r *jobRecord, needs map[id.Job]job.State, pipelines map[s
 		y.after(r.Ended.Add(y.cfg.KeepFinal), func() { y.forget(j) })
 		return
 	}
-	y.people.Count(r.Owner, 1)
-	y.countBudget(r, 1)
+	y.countJob(r, 1)
 	for _, n := range r.Needs {
 		state := needs[n]
 		if d, ok := y.jobs[n]; ok {

@@ -7,45 +7,22 @@ import (
 	"trainyard/internal/place"
 )
 
-// Wanted reports whether something changed that the policy should look at.
+// Wanted reports whether something changed that the policy should look at, and is not
+// looking at already.
 func (y *Yard) Wanted() bool {
-	return y.round && (y.line.Len() > 0 || len(y.running) > 0 && y.cfg.Policy.Revises())
+	return y.round && !y.planning && (y.line.Len() > 0 || len(y.running) > 0 && y.cfg.Policy.Revises())
 }
 
 // Round asks the policy for a plan and carries it out.
 func (y *Yard) Round(now time.Time) {
-	v := y.glance(now)
-	if y.cfg.Limit != nil {
-		v.Enough = y.cfg.Limit()
-	}
-	y.Apply(now, y.cfg.Policy.Plan(v))
+	v := y.view(now)
+	y.apply(now, place.Within(y.cfg.Policy, v, y.timeLimit()))
 	y.round = false
 }
 
-// View returns what a policy sees. The rooms are a copy; the rest is the yard's
-// own and must not be used after the next message.
-func (y *Yard) View(now time.Time) *place.View {
-	v := y.glance(now)
-	v.Rooms, v.Bands = y.nodes.Rooms.Rooms(), nil
-	return v
-}
-
-// glance is a view without a copy, for who is done with it before anything changes.
-func (y *Yard) glance(now time.Time) *place.View {
-	y.setNow(now)
-	v := &place.View{
-		Now: y.now, Rooms: y.nodes.Rooms.Own(), Bands: y.nodes.Rooms.Bands(), Line: y.line, Running: y.running, Usage: y.usage, ProjectUsage: y.projectUsage, Tariff: y.cfg.Tariff,
-		Offers: y.leases.Market.Open(y.now), Leases: y.leases.Live(), Allow: y.allow, Stage: y.stage, Past: &y.past, Rule: y.rule,
-	}
-	if y.limited() { // else nobody has more than they may
-		v.Borrows = y.borrows
-	}
-	return v
-}
-
-// Apply carries out a plan. What can no longer be carried out, because the yard
+// apply carries out a plan. What can no longer be carried out, because the yard
 // has moved on since the view was taken, is dropped.
-func (y *Yard) Apply(now time.Time, p place.Plan) {
+func (y *Yard) apply(now time.Time, p place.Plan) {
 	y.setNow(now)
 	y.held = p.Held
 	y.askAgain(p.Again)
@@ -58,13 +35,13 @@ func (y *Yard) Apply(now time.Time, p place.Plan) {
 	}
 	good, bad := place.Check(y.glance(now), p)
 	for _, err := range bad {
-		y.event(Event{Kind: "plan.dropped", Actor: theYard, Reason: err.Error()})
+		y.drop(Event{Reason: err.Error()})
 	}
 	for i := range good.Stops {
 		s := &good.Stops[i]
 		r, ok := y.jobs[s.Running.Job]
 		if !ok || r.running != s.Running {
-			y.event(Event{Kind: "plan.dropped", Actor: theYard, Job: s.Running.Job, Reason: "the job no longer runs there"})
+			y.drop(Event{Job: s.Running.Job, Reason: "the job no longer runs there"})
 			continue
 		}
 		y.stopPlanned(r, s)
@@ -99,7 +76,7 @@ func (y *Yard) start(s *place.Start) {
 		}
 	case ok && r.running != nil && r.running.Item == s.Item && r.run.stoppedByPlan:
 	default:
-		y.event(Event{Kind: "plan.dropped", Actor: theYard, Job: s.Item.Job, Reason: "the job no longer waits"})
+		y.drop(Event{Job: s.Item.Job, Reason: noLongerWaits})
 		return
 	}
 	y.promise(r, s)

@@ -58,9 +58,10 @@ func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 		return WhyReport{Why: place.Why{Blocker: place.BlockHiring, Sentence: s}}, true
 	}
 	need := y.need(r)
-	w := WhyReport{Why: place.Explain(y.glance(now), need, r.Spec.DeclaredDuration(), j, y.held), Position: y.position(j)}
+	waiting := place.Waiting{Job: j, Need: need, Lasts: r.Spec.DeclaredDuration(), Rule: y.data.Rule(&r.Job)}
+	w := WhyReport{Why: place.Explain(y.glance(now), waiting, y.held), Position: y.position(j)}
 	if adviser, ok := y.cfg.Policy.(place.Adviser); ok && r.item != nil && len(y.cfg.Offers) > 0 {
-		for _, o := range adviser.Options(y.glance(now), r.item) {
+		for _, o := range adviser.Options(y.view(now), r.item) {
 			if o.Offer != "" && o.Barred != "" {
 				w.Sentence += fmt.Sprintf("; %s is not hired for it: %s", o.Offer, o.Barred)
 				break
@@ -96,7 +97,8 @@ func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
 		b := &list[i]
 		b.Cost = y.costOf(r)
 		if r.item != nil {
-			b.Waits = place.Explain(v, r.item.Shape.Need, r.item.Lasts, j, y.held).Sentence
+			waiting := place.Waiting{Job: j, Need: r.item.Shape.Need, Lasts: r.item.Lasts, Rule: y.data.Rule(&r.Job)}
+			b.Waits = place.Explain(v, waiting, y.held).Sentence
 			if s := y.leases.Arriving(j); s != "" {
 				b.Waits = s
 			}
@@ -170,14 +172,15 @@ func (y *Yard) Preview(now time.Time, owner id.User, s *job.Spec, f *job.Forecas
 	}
 	need := y.describeItem(r)
 	r.entry.Shape = &queue.Shape{Need: need, Count: 1}
-	v := y.glance(now)
-	v.Allow = func(it *queue.Item) tenant.Allowance {
-		if it == r.entry {
-			return y.allowance(r)
-		}
-		return y.allow(it)
+	v := y.view(now)
+	if v.Limits == nil && s.Budget > 0 {
+		v.Limits = &place.Limits{Jobs: map[id.Job]tenant.Allowance{}}
 	}
-	p := Preview{Why: place.Explain(v, need, s.DeclaredDuration(), "", y.held)}
+	if v.Limits != nil {
+		v.Limits.Jobs[r.ID] = y.allowance(r)
+	}
+
+	p := Preview{Why: place.Explain(v, place.Waiting{Need: need, Lasts: s.DeclaredDuration()}, y.held)}
 	if why := y.quotaReached(r, need.GPUs*need.Nodes); why != "" {
 		p.Why = place.Why{Blocker: place.BlockLimit, Sentence: why}
 	}

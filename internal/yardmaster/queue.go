@@ -30,6 +30,7 @@ func (y *Yard) enqueue(r *jobRecord) {
 func (y *Yard) addToQueue(r *jobRecord, need fleet.Need) {
 	r.item = r.entry
 	y.line.Add(r.item, need)
+	y.setApart(r)
 	y.round = true
 	if len(r.Avoid) > 0 {
 		y.forgive(r.item)
@@ -77,6 +78,7 @@ func (y *Yard) dequeue(r *jobRecord) {
 	}
 	y.line.Remove(r.item)
 	r.item = nil
+	y.setApart(r)
 	y.leases.Abandon(y.now, r.ID)
 	// The nodes kept for the first in line are free for others if it was this one.
 	if y.held != nil && y.held.Job == r.ID {
@@ -91,6 +93,3 @@ func weight(n *fleet.Need, gpus, nodes int) float64 {
 
 // usage returns a user's decayed use at this time.
 func (y *Yard) usage(u id.User) float64 { return y.people.Usage(y.now, u) }
-
-// projectUsage returns a project's decayed use at this time.
-func (y *Yard) projectUsage(p id.Project) float64 { return y.people.ProjectUsage(y.now, p) }

@@ -67,26 +67,9 @@ func (r *jobRecord) payer() quota.Payer {
 // budgetCost is what a job has cost so far against its own budget.
 func (r *jobRecord) budgetCost() float64 { return r.Cost - r.Paid }
 
-// allow returns what a queued job may still use.
-func (y *Yard) allow(it *queue.Item) tenant.Allowance {
-	r, ok := y.jobs[it.Job]
-	if !ok {
-		return tenant.Unlimited()
-	}
-
-	return y.allowance(r)
-}
-
 // allowance returns what a job may still use.
 func (y *Yard) allowance(r *jobRecord) tenant.Allowance {
 	return y.quotas.Allow(y.now, r.payer(), r.Spec.Budget, r.budgetCost())
-}
-
-// borrows reports whether the owner of a job, or its project, uses more GPUs than their quota.
-func (y *Yard) borrows(it *queue.Item) bool {
-	r, ok := y.jobs[it.Job]
-
-	return ok && y.quotas.Any() && y.quotas.Borrowed(r.payer()) > 0
 }
 
 // quotaReached says which quota keeps a job from using so many GPUs now, "" if none does.

@@ -37,7 +37,7 @@ func TestProjectsAreChargedAcrossARestart(t *testing.T) {
 	}
 	y.pass(time.Hour, "a")
 	want := queue.Decayed(0, 4*2+2.0/16, time.Hour)
-	if got := y.View(y.now).ProjectUsage("vision"); math.Abs(got-want) > 1e-3*want {
+	if got := y.View(y.now).ProjectUsage["vision"]; math.Abs(got-want) > 1e-3*want {
 		t.Errorf("the project has used %g, want %g", got, want)
 	}
 	if got := yardmaster.UsageOf(y.Yard, "alice"); math.Abs(got-want/2) > 1e-3*want {
@@ -49,7 +49,7 @@ func TestProjectsAreChargedAcrossARestart(t *testing.T) {
 	}
 	again := yardmaster.New(yardmaster.Defaults(nil))
 	again.Load(y.now, state)
-	if got := again.View(y.now).ProjectUsage("vision"); math.Abs(got-want) > 1e-3*want {
+	if got := again.View(y.now).ProjectUsage["vision"]; math.Abs(got-want) > 1e-3*want {
 		t.Errorf("after a restart the project has used %g, want %g", got, want)
 	}
 	if err := yardmaster.CheckInvariants(again, nil); err != nil {

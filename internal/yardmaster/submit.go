@@ -30,7 +30,8 @@ type NewJob struct {
 // Submitted lists the accepted jobs.
 type Submitted struct {
 	Jobs   []id.Job
-	Replay bool // they were accepted before under the same key
+	Stored []job.Job // the same as they were stored; nil if they were accepted before
+	Replay bool      // they were accepted before under the same key
 }
 
 func (m Submit) handle(y *Yard) (any, error) {
@@ -94,13 +95,17 @@ func (m Submit) handle(y *Yard) (any, error) {
 	y.lastJob += uint64(len(ids))
 	for _, r := range records {
 		y.jobs[r.ID] = r
-		y.people.Count(r.Owner, 1)
-		y.countBudget(r, 1)
+		y.countJob(r, 1)
 		y.accept(r)
 		y.changedJob(r)
 		y.event(Event{Kind: "job.submitted", Actor: string(m.Owner), Owner: m.Owner, Job: r.ID, To: string(r.State), Reason: r.Reason})
 	}
-	return Submitted{Jobs: ids}, nil
+	sub := Submitted{Jobs: ids, Stored: make([]job.Job, len(records))}
+	for i, r := range records {
+		sub.Stored[i] = r.Job
+	}
+
+	return sub, nil
 }
 
 // possible refuses a job that nothing the yard knows could ever run, and says what
@@ -114,8 +119,7 @@ func (y *Yard) possible(r *jobRecord) error {
 		return nil
 	}
 	v := y.glance(y.now)
-	v.Rule = func(id.Job) string { return y.data.Binds(r.Spec.Place, r.Spec.Data) }
-	w := place.Explain(v, need, 0, "", nil)
+	w := place.Explain(v, place.Waiting{Need: need, Rule: y.data.Binds(r.Spec.Place, r.Spec.Data)}, nil)
 	err := fault.New(fault.Invalid, "nothing_fits", "%s", w.Sentence).WithField("resources")
 	switch hirable := len(y.cfg.Offers) > 0 && fleet.OnDemand.Allows(need.Place); {
 	case y.nodes.Rooms.Len() == 0:
@@ -126,11 +130,19 @@ func (y *Yard) possible(r *jobRecord) error {
 	return err.WithRemedy("%s", strings.Join(append(w.Remedies, place.Largest(v, y.cfg.Offers, need.Place)), "; "))
 }
 
+// KeyReused says that an idempotency key stands for another submission, whose first job
+// this is.
+func KeyReused(first id.Job) error {
+	const sentence = "this idempotency key was used for another submission, job %s"
+
+	return fault.New(fault.Conflict, "key_reused", sentence, first).
+		WithField("Idempotency-Key").WithRemedy("use a new key for each submission")
+}
+
 // replay answers a submission whose key was seen before.
 func (y *Yard) replay(ids []id.Job, hash string) (any, error) {
 	if first, ok := y.jobs[ids[0]]; ok && first.KeyHash != hash {
-		return nil, fault.New(fault.Conflict, "key_reused", "this idempotency key was used for another submission, job %s", ids[0]).
-			WithField("Idempotency-Key").WithRemedy("use a new key for each submission")
+		return nil, KeyReused(ids[0])
 	}
 	return Submitted{Jobs: ids, Replay: true}, nil
 }

@@ -105,6 +105,11 @@ type Yard struct {
 	timers   timers.Timers
 	lastTick time.Time // last tick
 	round    bool      // something changed that may let a job start
+	planning bool      // a plan is being made beside the yard
+	dropped  int       // parts of plans that were not carried out
+
+	purses map[queue.Purse]int   // owners and projects of jobs that have not ended, with how many they are
+	apart  map[id.Job]*jobRecord // jobs in line with an allowance of their own
 
 	changedMeters map[id.Node]bool // nodes whose meters have to be updated
 	budgets       int              // jobs with a budget of their own that have not ended
@@ -134,6 +139,9 @@ type jobRecord struct {
 	promise      *promise // seats that are kept for it, nil if none
 	overQuota    string   // why a quota keeps it out of the queue, "" if none does
 	outlook      *job.Outlook
+	// committed says that money or GPU-hours were committed to it, when it ran or when
+	// nodes were provisioned for it.
+	committed bool
 }
 
 type runRecord struct {
@@ -154,6 +162,8 @@ func New(cfg Config) *Yard {
 		runs:   map[id.Run]*runRecord{},
 		keys:   map[submitKey][]id.Job{},
 		needed: map[id.Job][]id.Job{},
+		purses: map[queue.Purse]int{},
+		apart:  map[id.Job]*jobRecord{},
 		orders: batch.NewOrders(),
 		line:   queue.NewLine(),
 		quotas: quota.New(),

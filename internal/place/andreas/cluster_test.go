@@ -131,7 +131,7 @@ func seat(node string, gpus uint64) place.Seat { return place.Seat{Node: id.Node
 func (c *cluster) view() *place.View {
 	return &place.View{
 		Now: c.now, Rooms: c.table.Rooms(), Line: c.line, Running: c.running, Tariff: c.tariff,
-		Usage: func(u id.User) float64 { return c.usage[u] },
+		Usage: c.usage,
 	}
 }
 

@@ -37,7 +37,7 @@ const (
 // Options are the parameters of the policy.
 type Options struct {
 	// Search improves on the first answer. Rounds is how many attempts it makes at
-	// most; 0 means as many as the view's time allows, or a hundred if it has no limit.
+	// most; 0 means as many as its time allows, or a hundred if it has no limit.
 	Search Search
 	Rounds int
 	Seed   uint64
@@ -84,7 +84,7 @@ func Defaults() Options {
 // Policy is the policy andreas.
 type Policy struct{ o Options }
 
-var _ place.Policy = (*Policy)(nil)
+var _, _ place.Searcher = (*Policy)(nil), (*Published)(nil)
 
 // New returns the policy with these parameters.
 func New(o Options) *Policy { return &Policy{o} }
@@ -95,9 +95,16 @@ func (*Policy) Name() string { return "andreas" }
 // Revises reports that it stops, moves and resizes what runs where that saves money.
 func (*Policy) Revises() bool { return true }
 
-// Plan finds the cheapest way to go on that it can find in its time.
-func (p *Policy) Plan(v *place.View) place.Plan {
+// Plan finds the cheapest way to go on.
+func (p *Policy) Plan(v *place.View) place.Plan { return p.Search(v, nil) }
+
+// Slow reports that the server does not wait for it.
+func (*Policy) Slow() bool { return true }
+
+// Search finds the cheapest way to go on that it can find in its time.
+func (p *Policy) Search(v *place.View, enough func() bool) place.Plan {
 	y := newYard(v, &p.o, false)
+	y.enough = enough
 	if !y.priced {
 		return baseline.FIFO{}.Plan(v)
 	}

@@ -43,8 +43,6 @@ func PublishedDefaults() PublishedOptions {
 // undo; here the same schedule is had with as few moves as possible.
 type Published struct{ o PublishedOptions }
 
-var _ place.Policy = (*Published)(nil)
-
 // NewPublished returns the published rule with these parameters.
 func NewPublished(o PublishedOptions) *Published { return &Published{o} }
 
@@ -55,7 +53,13 @@ func (*Published) Name() string { return "andreas-published" }
 func (*Published) Revises() bool { return true }
 
 // Plan gives all GPUs anew.
-func (p *Published) Plan(v *place.View) place.Plan {
+func (p *Published) Plan(v *place.View) place.Plan { return p.Search(v, nil) }
+
+// Slow reports that the server does not wait for it.
+func (*Published) Slow() bool { return true }
+
+// Search gives all GPUs anew, in the best of the ways it has time to try.
+func (p *Published) Search(v *place.View, enough func() bool) place.Plan {
 	y := newYard(v, free(), false)
 	if !y.priced {
 		return baseline.FIFO{}.Plan(v)
@@ -79,7 +83,7 @@ func (p *Published) Plan(v *place.View) place.Plan {
 		if c := r.cost(p.o.Worst); c < cost {
 			best, cost = y.note(), c
 		}
-		if v.Enough != nil && v.Enough() {
+		if enough != nil && enough() {
 			break
 		}
 	}

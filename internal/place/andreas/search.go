@@ -30,7 +30,7 @@ func (y *yard) improve() {
 	s := &search{yard: y, rounds: y.o.Rounds}
 	if s.rounds == 0 {
 		s.rounds = usualRounds
-		if y.view.Enough != nil {
+		if y.enough != nil {
 			s.rounds = noLimit
 		}
 	}
@@ -55,7 +55,7 @@ func (y *yard) improve() {
 // more counts a round, and reports whether there is time for it.
 func (s *search) more() bool {
 	s.rounds--
-	return s.rounds >= 0 && (s.view.Enough == nil || !s.view.Enough())
+	return s.rounds >= 0 && (s.enough == nil || !s.enough())
 }
 
 // keep puts an answer into the pool if it is among the best and not there yet.

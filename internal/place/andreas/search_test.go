@@ -41,7 +41,7 @@ func drawView(t *rapid.T) *place.View {
 		number := uint64(i + 1)
 		line.Add(&queue.Item{Job: id.NewJob(number), Number: number, User: "ada", Outlook: o}, fleet.Need{Nodes: 1, MaxNodes: 1, GPUs: 1, MaxGPUs: 4, Place: job.PlaceAny})
 	}
-	return &place.View{Now: now, Rooms: table.Rooms(), Line: line, Usage: func(id.User) float64 { return 0 }}
+	return &place.View{Now: now, Rooms: table.Rooms(), Line: line}
 }
 
 // TestSearchesNeverLose compares what each search finds with the first answer, and
@@ -121,10 +121,10 @@ func TestASearchEndsWhenItsTimeIsUp(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			v := drawView(t)
 			asked := 0
-			v.Enough = func() bool { asked++; return asked > 5 }
+			enough := func() bool { asked++; return asked > 5 }
 			o := Defaults()
 			o.Search, o.Rounds = search, 0
-			New(o).Plan(v)
+			New(o).Search(v, enough)
 			if asked > 30 { // once for each answer that it keeps after that
 				t.Fatalf("%s goes on although its time is up: asked %d times", search, asked)
 			}
@@ -158,7 +158,7 @@ func busyView() *place.View {
 		}
 		table.Put(n, 0)
 	}
-	v := &place.View{Now: now, Line: line, Usage: func(id.User) float64 { return 0 }}
+	v := &place.View{Now: now, Line: line}
 	var speeds []*job.Speed
 	for s := range 15 {
 		rates := []job.Rate{}

@@ -86,7 +86,7 @@ func (y *yard) enter(waiting []*queue.Item) {
 // rank writes down the order of the line, for the jobs without a deadline.
 func (y *yard) rank() {
 	ranks := make(map[*queue.Item]int, y.view.Line.Len())
-	walk := y.view.Line.Walk(y.view.Usage)
+	walk := y.view.Line.Walk(y.view.UsageOf)
 	every := func(*queue.Shape) bool { return true }
 	for it := walk.Next(every); it != nil; it = walk.Next(every) {
 		ranks[it] = len(ranks)

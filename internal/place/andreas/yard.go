@@ -18,6 +18,7 @@ import (
 type yard struct {
 	o      *Options
 	view   *place.View
+	enough func() bool // the time is up; nil if there is no limit
 	now    time.Time
 	priced bool // there is something to reckon with
 	loose  []loose

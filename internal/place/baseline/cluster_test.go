@@ -86,7 +86,7 @@ func (c *cluster) add(w want) *queue.Item {
 func gpus(n int) job.Resources { return job.Resources{GPUs: job.Range{Min: n, Max: n}, CPUs: 1000} }
 
 func (c *cluster) view() *place.View {
-	return &place.View{Now: c.now, Rooms: c.table.Rooms(), Line: c.line, Running: c.runs, Usage: func(u id.User) float64 { return c.usage[u] }}
+	return &place.View{Now: c.now, Rooms: c.table.Rooms(), Line: c.line, Running: c.runs, Usage: c.usage}
 }
 
 func (c *cluster) plan() place.Plan { return baseline.FIFO{}.Plan(c.view()) }

@@ -34,7 +34,7 @@ func (Conservative) Revises() bool { return false }
 // Plan starts those whose time has come.
 func (Conservative) Plan(v *place.View) place.Plan {
 	c := newCalendar(v)
-	walk := v.Line.Walk(v.Usage)
+	walk := v.Line.Walk(v.UsageOf)
 	reserved := 0
 	open := func(s *queue.Shape) bool { return reserved < mostReserved || !c.shapes[s].closed }
 	for it := walk.Next(open); it != nil; it = walk.Next(open) {

@@ -44,7 +44,7 @@ func (FIFO) Plan(v *place.View) place.Plan { return inLine(v, easy) }
 // inLine starts jobs in the order of the line.
 func inLine(v *place.View, behind mode) place.Plan {
 	f := newFIFO(v, behind)
-	walk := v.Line.Walk(v.Usage)
+	walk := v.Line.Walk(v.UsageOf)
 	for it := walk.Next(f.open); it != nil; it = walk.Next(f.open) {
 		if f.consider(it); f.over() {
 			break

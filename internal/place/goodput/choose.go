@@ -218,7 +218,7 @@ func (c *choice) improve() {
 	for better := true; better; {
 		better = false
 		for i := range c.m.tasks {
-			if c.looks <= 0 || c.m.view.Enough != nil && c.m.view.Enough() {
+			if c.looks <= 0 || c.m.enough != nil && c.m.enough() {
 				return
 			}
 			better = c.better(i) || better

@@ -92,12 +92,12 @@ func TestTheSearchEndsWhenItHasHadItsTime(t *testing.T) {
 	t.Parallel()
 	m := draw(rand.New(rand.NewPCG(2, 1)))
 	asked := 0
-	m.view.Enough = func() bool { asked++; return true }
+	m.enough = func() bool { asked++; return true }
 	c := m.none()
 	if c.improve(); asked != 1 || c.total != 0 {
 		t.Errorf("it asked %d times and went on to a worth of %g", asked, c.total)
 	}
-	m.view.Enough = nil
+	m.enough = nil
 	if c.improve(); c.total == 0 {
 		t.Error("with all the time there is it found nothing")
 	}

@@ -35,7 +35,7 @@ type Policy struct {
 	Gap time.Duration
 }
 
-var _ place.Policy = Policy{}
+var _ place.Searcher = Policy{}
 
 // Name is what the policy is called in the configuration.
 func (p Policy) Name() string {
@@ -49,8 +49,15 @@ func (p Policy) Name() string {
 func (Policy) Revises() bool { return true }
 
 // Plan decides who has how much of what.
-func (p Policy) Plan(v *place.View) place.Plan {
+func (p Policy) Plan(v *place.View) place.Plan { return p.Search(v, nil) }
+
+// Slow reports that the server does not wait for it.
+func (Policy) Slow() bool { return true }
+
+// Search decides who has how much of what, in the time it has.
+func (p Policy) Search(v *place.View, enough func() bool) place.Plan {
 	m := newMarket(v, p)
+	m.enough = enough
 	if len(m.plain) == 0 && !slices.ContainsFunc(m.tasks, func(t task) bool { return !t.content() }) {
 		return place.Plan{}
 	}

@@ -97,7 +97,7 @@ func (y *yard) sits(it *queue.Item, list []place.Seat, since time.Duration) *pla
 }
 
 func (y *yard) view() *place.View {
-	return &place.View{Now: y.now, Rooms: y.table.Rooms(), Line: y.line, Running: y.running, Usage: func(id.User) float64 { return 0 }}
+	return &place.View{Now: y.now, Rooms: y.table.Rooms(), Line: y.line, Running: y.running}
 }
 
 // has is what a job has after a plan: GPUs and the model of the first.

@@ -18,6 +18,7 @@ import (
 // market is a plan in the making.
 type market struct {
 	view   *place.View
+	enough func() bool // the time is up; nil if there is no limit
 	policy Policy
 	kinds  []seats.Kind
 	rooms  []float64 // GPUs of each kind, as a number to reckon with

@@ -59,7 +59,7 @@ type Policy struct {
 	rows  []constraint
 }
 
-var _ place.Policy = (*Policy)(nil)
+var _ place.Searcher = (*Policy)(nil)
 
 // New makes the policy. A mistake in its parameters is a *fault.Error that names the field.
 func New(p Params) (*Policy, error) {
@@ -124,8 +124,15 @@ func (*Policy) Name() string { return "harvest" }
 func (*Policy) Revises() bool { return true }
 
 // Plan gives the jobs the sizes that are worth most together.
-func (h *Policy) Plan(v *place.View) place.Plan {
+func (h *Policy) Plan(v *place.View) place.Plan { return h.Search(v, nil) }
+
+// Slow reports that the server does not wait for it.
+func (*Policy) Slow() bool { return true }
+
+// Search gives the jobs the best sizes that it finds in its time.
+func (h *Policy) Search(v *place.View, enough func() bool) place.Plan {
 	r := newRound(h, v)
+	r.enough = enough
 	if len(r.jobs) == 0 {
 		return place.Plan{}
 	}

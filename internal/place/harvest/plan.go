@@ -27,7 +27,7 @@ func (r *round) decide() (d Decision, note string, ok bool) {
 	}
 	effort := r.policy.Effort
 	if effort.Enough == nil {
-		effort.Enough = r.view.Enough
+		effort.Enough = r.enough
 	}
 	d, ok = in.Decide(effort)
 	return d, note, ok

@@ -18,6 +18,7 @@ import (
 type round struct {
 	policy  *Policy
 	view    *place.View
+	enough  func() bool  // the time is up; nil if there is no limit
 	rooms   []fleet.Room // those of the view; what resizable jobs hold is free
 	kinds   []kind
 	jobs    []bidder         // those that take part, in the order of their turn
@@ -107,7 +108,7 @@ func (r *round) admit(loose []*place.Running) {
 		all = append(all, entry{bidder{item: run.Item, running: run}, true})
 	}
 	most, waiting := r.policy.MaxParallel, 0
-	walk := r.view.Line.Walk(r.view.Usage)
+	walk := r.view.Line.Walk(r.view.UsageOf)
 	for range ahead*most + ahead {
 		it := walk.Next(r.possible)
 		if it == nil {

@@ -92,7 +92,7 @@ func (y *yard) add(w want) *queue.Item {
 }
 
 func (y *yard) view() *place.View {
-	return &place.View{Now: y.now, Rooms: y.table.Rooms(), Line: y.line, Running: y.running, Usage: func(id.User) float64 { return 0 }, Tariff: y.tariff}
+	return &place.View{Now: y.now, Rooms: y.table.Rooms(), Line: y.line, Running: y.running, Tariff: y.tariff}
 }
 
 // start lets a job run on so many nodes, from some node on, since a while.

@@ -8,7 +8,6 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
 	"trainyard/internal/place/rules"
-	"trainyard/internal/queue"
 	"trainyard/internal/tenant"
 )
 
@@ -28,11 +27,9 @@ func TestWhatIsHired(t *testing.T) {
 	limited := func(set func(*tenant.Allowance)) func(*yard) {
 		return func(y *yard) {
 			catalogue(y)
-			y.allow = func(*queue.Item) tenant.Allowance {
-				a := tenant.Unlimited()
-				set(&a)
-				return a
-			}
+			a := tenant.Unlimited()
+			set(&a)
+			y.limits = limitsOf("ada", a)
 		}
 	}
 	const hour = time.Hour
@@ -110,11 +107,9 @@ func TestAHiredGangNeedsAllItsNodes(t *testing.T) {
 	t.Parallel()
 	y := newYard()
 	y.offer("a100", 4, a100(), 8, 3*time.Minute)
-	y.allow = func(*queue.Item) tenant.Allowance {
-		a := tenant.Unlimited()
-		a.Nodes = 2
-		return a
-	}
+	a := tenant.Unlimited()
+	a.Nodes = 2
+	y.limits = limitsOf("ada", a)
 	y.submit(want{gpus: 4, nodes: 3, lasts: time.Hour, objective: job.ObjectiveTime})
 	if p := y.plan(t); len(p.Hires) > 0 {
 		t.Errorf("the plan is %+v, want nothing", p)
@@ -159,11 +154,9 @@ func TestDataIsCounted(t *testing.T) {
 		y.node("a", fleet.Local, 1, a100())
 		y.offer("a100", 1, a100(), 3, 3*time.Minute)
 		y.occupy("a", 0, want{gpus: 1, lasts: 6 * time.Hour})
-		y.stage = func(_ *queue.Item, n *fleet.Node) (time.Duration, float64) {
-			if n.Class == fleet.Local || there {
-				return 0, 0
-			}
-			return 24 * time.Hour, 100
+		y.data = dataAt("films", job.PlaceLocal, 24*time.Hour, 100)
+		if there {
+			y.data = dataAt("films", job.PlaceAny, 0, 0)
 		}
 		it := y.submit(want{gpus: 1, lasts: time.Hour, objective: job.ObjectiveTime, data: []string{"films"}})
 		p := y.plan(t)

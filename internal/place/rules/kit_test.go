@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"trainyard/internal/dataset"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -39,8 +40,8 @@ type yard struct {
 	tariff   *fleet.Tariff
 	usage    map[id.User]float64
 	projects map[id.Project]float64
-	allow    func(*queue.Item) tenant.Allowance
-	stage    func(*queue.Item, *fleet.Node) (time.Duration, float64)
+	limits   *place.Limits
+	data     *dataset.Catalogue
 	began    map[id.Job]time.Time
 	last     uint64
 }
@@ -118,10 +119,35 @@ func (y *yard) submit(w want) *queue.Item {
 
 func (y *yard) view() *place.View {
 	return &place.View{
-		Now: y.now, Rooms: y.table.Rooms(), Line: y.line, Running: y.runs, Tariff: y.tariff, Offers: y.offers, Leases: y.leases, Allow: y.allow, Stage: y.stage,
-		Usage:        func(u id.User) float64 { return y.usage[u] },
-		ProjectUsage: func(p id.Project) float64 { return y.projects[p] },
+		Now: y.now, Rooms: y.table.Rooms(), Line: y.line, Running: y.runs, Tariff: y.tariff, Offers: y.offers, Leases: y.leases, Limits: y.limits, Data: y.data,
+		Usage: y.usage, ProjectUsage: y.projects,
 	}
+}
+
+// limitsOf are limits that leave an owner so much, whatever the project, and everyone
+// else all they want.
+func limitsOf(owner id.User, a tenant.Allowance) *place.Limits {
+	l := &place.Limits{Purses: map[queue.Purse]place.Purse{}}
+	for _, p := range []id.Project{"", "vision", "speech"} {
+		l.Purses[queue.Purse{User: owner, Project: p}] = place.Purse{Allowance: a}
+	}
+
+	return l
+}
+
+// dataAt is a dataset that is at a place, and takes so long and costs so much to bring
+// to the other side.
+func dataAt(name id.Dataset, at job.Place, takes time.Duration, costs float64) *dataset.Catalogue {
+	const size = 1e12
+	roads := dataset.Roads{PerGB: costs / 1000}
+	if takes > 0 {
+		roads.Across = job.Bytes(size / takes.Seconds())
+	}
+
+	c := dataset.NewCatalogue(roads)
+	c.Put(dataset.Dataset{ID: name, Size: size, Rule: job.PlaceAny, Copies: []dataset.Copy{{At: at}}})
+
+	return c
 }
 
 // failer is what of a test a yard needs.

@@ -112,7 +112,7 @@ func (e *engine) nothingFree(w *wait, s *shape, all bool) {
 
 // allowance is what a job may still take.
 func (e *engine) allowance(w *wait) *tenant.Allowance {
-	if e.view.Allow != nil {
+	if e.view.Limits != nil {
 		e.allow = e.view.Allow(w.it)
 	}
 	return &e.allow
@@ -211,7 +211,7 @@ func (e *engine) price(w *wait, o *option) {
 	if len(o.rooms) > 0 {
 		node = e.view.Rooms[o.rooms[0]].Node
 	}
-	if e.view.Stage != nil {
+	if e.view.Data != nil {
 		d, money := e.view.Stage(w.it, node)
 		o.ready += d
 		o.money += money
@@ -282,7 +282,7 @@ func (e *engine) takeOffers() {
 
 // stages reports whether data are to be brought to where a job runs.
 func (e *engine) stages(w *wait) bool {
-	return e.view.Stage != nil && w.it.Spec != nil && len(w.it.Spec.Data) > 0
+	return e.view.Data != nil && w.it.Spec != nil && len(w.it.Spec.Data) > 0
 }
 
 // query is what is asked about what could be hired for a job.

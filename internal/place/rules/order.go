@@ -15,8 +15,8 @@ import (
 // if there is one that is not in line.
 func (e *engine) inOrder(more *queue.Item) []*wait {
 	l := e.line
-	l.users.Weigh(e.view.Usage)
-	l.projects.Weigh(e.view.ProjectUsage)
+	l.users.Weigh(e.view.UsageOf)
+	l.projects.Weigh(e.view.ProjectUsageOf)
 	order := l.order[:0]
 	for _, w := range l.order {
 		if !w.gone {

@@ -28,11 +28,11 @@ func hurried(w *wait) bool { return w.it.Spec.Objective == job.ObjectiveTime }
 
 // lends reports whether a job's owner has a claim on what others have borrowed: there
 // are limits, and the owner is within them.
-func (e *engine) lends(w *wait) bool { return e.view.Borrows != nil && !e.view.Borrows(w.it) }
+func (e *engine) lends(w *wait) bool { return e.view.Limits != nil && !e.view.Borrows(w.it) }
 
 // borrowed reports whether a running job is of someone who has more than their limit.
 func (e *engine) borrowed(r *place.Running) bool {
-	return e.view.Borrows != nil && e.view.Borrows(r.Item)
+	return e.view.Borrows(r.Item)
 }
 
 // preempt returns a way to start a job now on nodes that others give up, if that saves
@@ -197,7 +197,7 @@ func (e *engine) hosts() []*host {
 // loosest tells the jobs that could be stopped for another's sake, with their rooms, by
 // order of submission. Where nobody has borrowed anything they are among the cheap ones.
 func (e *engine) loosest(tell func(r *place.Running, at int32, gpus uint64, takes size)) {
-	if e.view.Borrows != nil {
+	if e.view.Limits != nil {
 		for _, r := range e.view.Running {
 			if e.loose(r) && e.settled(r) {
 				if at, found := e.find(r.Seats[0].Node); found {

@@ -81,8 +81,8 @@ type Policy struct {
 }
 
 var (
-	_ place.Policy  = (*Policy)(nil)
-	_ place.Adviser = (*Policy)(nil)
+	_ place.Searcher = (*Policy)(nil)
+	_ place.Adviser  = (*Policy)(nil)
 )
 
 // New returns the policy.
@@ -95,11 +95,18 @@ func (*Policy) Name() string { return "rules" }
 func (*Policy) Revises() bool { return false }
 
 // Plan starts, keeps nodes for, hires for, and makes room for the jobs in line.
-func (p *Policy) Plan(v *place.View) place.Plan {
+func (p *Policy) Plan(v *place.View) place.Plan { return p.Search(v, nil) }
+
+// Slow reports that its plans are made at once: it remembers what it saw of the yard.
+func (*Policy) Slow() bool { return false }
+
+// Search is Plan for as many jobs as there is time for. It wants to be asked again in a
+// second for the rest.
+func (p *Policy) Search(v *place.View, enough func() bool) place.Plan {
 	e := newEngine(p, v)
 	defer p.tidyUp()
 	for _, w := range e.inOrder(nil) {
-		if v.Enough != nil && v.Enough() {
+		if enough != nil && enough() {
 			e.ask(v.Now.Add(time.Second))
 			break
 		}

@@ -28,10 +28,9 @@ type life struct {
 	policy  *rules.Policy
 	past    queue.Past
 	all     []fleet.Offer // that there may be
-	borrows func(*queue.Item) bool
-	mute    bool // views do not say which rooms have changed
-	sharers int  // that have had a part of a GPU
-	asked   int  // leases
+	mute    bool          // views do not say which rooms have changed
+	sharers int           // that have had a part of a GPU
+	asked   int           // leases
 }
 
 // drawLife draws a yard that is in use, where most nodes are alike and mostly jobs come
@@ -56,7 +55,7 @@ func drawLife(t *rapid.T) *life {
 // view is as the yardmaster shows the yard, or a copy, or one that says nothing of changes.
 func (l *life) view(t *rapid.T) *place.View {
 	v := l.yard.view()
-	v.Past, v.Borrows = &l.past, l.borrows
+	v.Past = &l.past
 	switch {
 	case l.mute:
 		for i := range v.Rooms {
@@ -242,7 +241,7 @@ func (l *life) limitsChange(t *rapid.T) {
 	who := rapid.SampledFrom([]id.User{"ada", "ben", "eve"}).Draw(t, "who")
 	switch rapid.IntRange(0, 5).Draw(t, "limits change") {
 	case 0:
-		l.allow = nil
+		l.limits = nil
 	case 1:
 		a := tenant.Unlimited()
 		a.NoRent = rapid.Bool().Draw(t, "no rent")
@@ -250,26 +249,20 @@ func (l *life) limitsChange(t *rapid.T) {
 		if rapid.IntRange(0, 3).Draw(t, "hold") == 0 {
 			a.Hold = "enough for today"
 		}
-		l.allow = func(it *queue.Item) tenant.Allowance {
-			if it.User == who {
-				return a
-			}
-			return tenant.Unlimited()
-		}
+		l.limits = limitsOf(who, a)
 	case 2:
-		l.borrows = nil
+		l.limits = &place.Limits{}
 	case 3:
-		l.borrows = func(it *queue.Item) bool { return it.User == who }
+		l.limits = limitsOf(who, tenant.Unlimited())
+		for p, purse := range l.limits.Purses {
+			purse.Borrows = true
+			l.limits.Purses[p] = purse
+		}
 	case 4:
-		l.stage = nil
+		l.data = nil
 	case 5:
 		d := time.Duration(rapid.IntRange(0, 60).Draw(t, "stage")) * time.Minute
-		l.stage = func(it *queue.Item, n *fleet.Node) (time.Duration, float64) {
-			if len(it.Spec.Data) == 0 || n.Class == fleet.Local {
-				return 0, 0
-			}
-			return d, 0.5
-		}
+		l.data = dataAt("imagenet", job.PlaceLocal, d, 0.5)
 	}
 }
 

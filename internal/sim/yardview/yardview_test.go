@@ -153,7 +153,7 @@ func TestTheYardAsItIsNow(t *testing.T) {
 	if view.Rooms[0].Free != 0b1100 || view.Rooms[1].Sound != 0b01 || view.Rooms[2].Open {
 		t.Errorf("rooms: %+v", view.Rooms)
 	}
-	if got := view.Usage("ada"); got < 7200 {
+	if got := view.Usage["ada"]; got < 7200 {
 		t.Errorf("ada has used %v, want at least 7200", got)
 	}
 	if len(v.Gaps) != 1 || !strings.Contains(v.Gaps[0], "1 job is paused") {

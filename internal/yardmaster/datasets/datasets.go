@@ -117,11 +117,6 @@ func Allows(set *dataset.Dataset, j *job.Job, n *fleet.Node) bool {
 	return n.Class.Allows(cmp.Or(j.Override.Place, set.Rule))
 }
 
-// SpotOf returns where a node is, as datasets see it.
-func SpotOf(n *fleet.Node) dataset.Spot {
-	return dataset.Spot{Node: n.ID, Pool: n.Pool, Cloud: n.Class != fleet.Local}
-}
-
 // Used writes down that a run uses the data of its job on a node, for the audit.
 func (d *Datasets) Used(now time.Time, j *job.Job, name string, run id.Run, n *fleet.Node) {
 	override := ""

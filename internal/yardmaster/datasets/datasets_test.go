@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/dataset"
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
+	"trainyard/internal/place"
 	"trainyard/internal/yardmaster/batch"
 	"trainyard/internal/yardmaster/datasets"
 )
@@ -113,7 +114,7 @@ func TestWhatANodeKeepsIsNewsOnce(t *testing.T) {
 	kept := []job.DataCopy{{Name: "mri", Source: source, Path: "/data/mri"}}
 	has := func() bool {
 		set, _ := d.Get("mri")
-		return set.Has(datasets.SpotOf(here))
+		return set.Has(place.SpotOf(here))
 	}
 	if d.Keeps(now, here.ID, nil) {
 		t.Error("that it keeps nothing is news")

@@ -129,6 +129,21 @@ func (p *People) ProjectUsage(now time.Time, name id.Project) float64 {
 	return p.projects.Use(now, name)
 }
 
+// Uses returns the decayed use of everyone who has jobs, at a time.
+func (p *People) Uses(now time.Time) map[id.User]float64 {
+	uses := map[id.User]float64{}
+	for name, u := range p.users {
+		if u.alive > 0 {
+			uses[name] = queue.Decayed(u.Usage, u.rate, now.Sub(u.UsageAt))
+		}
+	}
+
+	return uses
+}
+
+// ProjectUses returns the decayed use of every project, at a time.
+func (p *People) ProjectUses(now time.Time) map[id.Project]float64 { return p.projects.Uses(now) }
+
 // Charge changes how much a user and a project have in use now.
 func (p *People) Charge(now time.Time, name id.User, project id.Project, delta float64) {
 	p.projects.Charge(now, project, delta)

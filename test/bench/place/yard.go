@@ -226,7 +226,6 @@ func (y *yard) do(p *place.Plan) {
 func (y *yard) view() *place.View {
 	return &place.View{
 		Now: y.now, Rooms: y.table.Own(), Line: y.line, Running: y.runs, Tariff: y.tariff, Offers: y.offers, Leases: y.leases,
-		Usage:        func(u id.User) float64 { return y.usage[u] },
-		ProjectUsage: func(p id.Project) float64 { return y.shares[p] },
+		Usage: y.usage, ProjectUsage: y.shares,
 	}
 }

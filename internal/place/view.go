@@ -1,0 +1,244 @@
+package place
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"trainyard/internal/dataset"
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/queue"
+	"trainyard/internal/tenant"
+)
+
+// View is what a policy sees: the yard at one moment, as data. It holds no function
+// and reaches into nothing that lives, so it can be written as JSON, read back and
+// planned on again with the same result.
+//
+// A view for a plan that is made at once may share memory with the yard. One that
+// outlives the next change of the yard must be a Clone.
+type View struct {
+	Now     time.Time
+	Rooms   []fleet.Room // sorted by the nodes' names
+	Bands   []fleet.Band `json:",omitempty"` // the rooms in the order to fill them; nil if nobody arranged them
+	Line    *queue.Line
+	Running []*Running // jobs that hold nodes, by order of submission
+
+	// Usage is the decayed use of everyone who has jobs, in GPU-seconds, and
+	// ProjectUsage the same for projects. Who is not listed has used nothing.
+	Usage        map[id.User]float64    `json:",omitempty"`
+	ProjectUsage map[id.Project]float64 `json:",omitempty"`
+
+	Limits *Limits            `json:",omitempty"` // what quotas and budgets leave; nil if nobody is limited
+	Data   *dataset.Catalogue `json:",omitempty"` // where data are and how they travel; nil if there are none
+	Tariff *fleet.Tariff      `json:",omitempty"` // what nodes cost; nil if it is not known
+	Offers []fleet.Offer      `json:",omitempty"` // what can be provisioned now, cheapest first
+	Leases []*fleet.Lease     `json:",omitempty"` // that have not ended, by number
+	Past   *queue.Past        `json:",omitempty"` // how long earlier jobs ran; nil if it is not known
+}
+
+// UsageOf returns the decayed use of a user.
+func (v *View) UsageOf(u id.User) float64 { return v.Usage[u] }
+
+// ProjectUsageOf returns the decayed use of a project.
+func (v *View) ProjectUsageOf(p id.Project) float64 { return v.ProjectUsage[p] }
+
+// Allow returns what a job may still take by its owner's and its project's limits and
+// by its own budget.
+func (v *View) Allow(it *queue.Item) tenant.Allowance {
+	if v.Limits == nil {
+		return tenant.Unlimited()
+	}
+
+	if a, ok := v.Limits.Jobs[it.Job]; ok {
+		return a
+	}
+	if l, ok := v.Limits.Purses[queue.Purse{User: it.User, Project: it.Project}]; ok {
+		return l.Allowance
+	}
+
+	return tenant.Unlimited()
+}
+
+// Borrows reports whether the owner of a job, or its project, has more GPUs than their
+// quota, borrowed while nobody else wanted them.
+func (v *View) Borrows(it *queue.Item) bool {
+	return v.Limits != nil && v.Limits.Purses[queue.Purse{User: it.User, Project: it.Project}].Borrows
+}
+
+// Stage returns how long it takes to bring a job's data to a node, and what that costs.
+// A node that is not in the view counts as a local one.
+func (v *View) Stage(it *queue.Item, n *fleet.Node) (time.Duration, float64) {
+	if v.Data == nil || it.Spec == nil || len(it.Spec.Data) == 0 {
+		return 0, 0
+	}
+
+	return v.Data.Stage(it.Spec.Data, SpotOf(n), v.inCloud)
+}
+
+// inCloud reports whether a node of the view is not a local one.
+func (v *View) inCloud(name id.Node) bool {
+	at, found := slices.BinarySearchFunc(v.Rooms, name, func(r fleet.Room, n id.Node) int {
+		return cmp.Compare(r.Node.ID, n)
+	})
+
+	return found && v.Rooms[at].Node.Class != fleet.Local
+}
+
+// SpotOf returns where a node is, as datasets see it.
+func SpotOf(n *fleet.Node) dataset.Spot {
+	return dataset.Spot{Node: n.ID, Pool: n.Pool, Cloud: n.Class != fleet.Local}
+}
+
+// Clone returns a view that does not change with the yard, for a plan that is made
+// beside it. What is never changed in place is shared: nodes, job specs, seats, the
+// tariff, and the snapshot of the data.
+func (v *View) Clone() *View {
+	c := *v
+	c.Bands = nil // they are the table's own, and only save work
+	c.Line = v.Line.Clone()
+	c.Offers = slices.Clone(v.Offers)
+
+	c.Rooms = slices.Clone(v.Rooms)
+	for i := range c.Rooms {
+		c.Rooms[i].Holds = slices.Clone(c.Rooms[i].Holds)
+	}
+
+	c.Running = make([]*Running, len(v.Running))
+	for i, r := range v.Running {
+		run := *r
+		run.Item = r.Item.Clone()
+		run.Shape = c.Line.ShapeOf(r.Shape.Need)
+		c.Running[i] = &run
+	}
+
+	c.Leases = make([]*fleet.Lease, len(v.Leases))
+	for i, l := range v.Leases {
+		lease := *l
+		c.Leases[i] = &lease
+	}
+
+	if v.Past != nil {
+		c.Past = v.Past.Clone()
+	}
+
+	return &c
+}
+
+// UnmarshalJSON reads a view that was written as JSON.
+func (v *View) UnmarshalJSON(text []byte) error {
+	type plain View
+	if err := json.Unmarshal(text, (*plain)(v)); err != nil {
+		return err
+	}
+
+	// Jobs that wait and jobs that run have one shape if they need the same.
+	for _, r := range v.Running {
+		r.Shape = v.Line.ShapeOf(r.Shape.Need)
+	}
+
+	return nil
+}
+
+// Limits is what quotas and budgets leave to those who have jobs.
+type Limits struct {
+	// Purses holds the limits of each owner and project that have jobs. All their jobs
+	// may take as much, so there is one entry for them and not one for each job.
+	Purses map[queue.Purse]Purse
+	// Jobs holds the allowances of jobs that wait and may take something else, because
+	// they have a budget of their own or money is committed to them already.
+	Jobs map[id.Job]tenant.Allowance
+}
+
+// Purse is what the limits of an owner and a project leave to their jobs.
+type Purse struct {
+	Allowance tenant.Allowance
+	Borrows   bool // they have more GPUs than their quota
+}
+
+// limitsRecord is limits as they are written.
+type limitsRecord struct {
+	Purses []purseRecord              `json:",omitempty"`
+	Jobs   map[id.Job]allowanceRecord `json:",omitempty"`
+}
+
+type purseRecord struct {
+	queue.Purse
+	Allowance allowanceRecord
+	Borrows   bool `json:",omitempty"`
+}
+
+// allowanceRecord leaves out the amounts that are not limited: JSON knows no infinity.
+type allowanceRecord struct {
+	tenant.Allowance
+	Money    *float64 `json:",omitempty"`
+	GPUHours *float64 `json:",omitempty"`
+}
+
+func recordAllowance(a tenant.Allowance) allowanceRecord {
+	r := allowanceRecord{Allowance: a}
+	unlimited := tenant.Unlimited()
+
+	if a.Money != unlimited.Money {
+		r.Money = &a.Money
+	}
+	if a.GPUHours != unlimited.GPUHours {
+		r.GPUHours = &a.GPUHours
+	}
+
+	return r
+}
+
+func (r *allowanceRecord) allowance() tenant.Allowance {
+	a := r.Allowance
+	unlimited := tenant.Unlimited()
+	a.Money = unlimited.Money
+	a.GPUHours = unlimited.GPUHours
+
+	if r.Money != nil {
+		a.Money = *r.Money
+	}
+	if r.GPUHours != nil {
+		a.GPUHours = *r.GPUHours
+	}
+
+	return a
+}
+
+// MarshalJSON writes the limits, by owner and project and by job.
+func (l *Limits) MarshalJSON() ([]byte, error) {
+	r := limitsRecord{Jobs: map[id.Job]allowanceRecord{}}
+
+	for who, p := range l.Purses {
+		r.Purses = append(r.Purses, purseRecord{who, recordAllowance(p.Allowance), p.Borrows})
+	}
+	slices.SortFunc(r.Purses, func(a, b purseRecord) int {
+		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Project, b.Project))
+	})
+	for j, a := range l.Jobs {
+		r.Jobs[j] = recordAllowance(a)
+	}
+
+	return json.Marshal(r)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (l *Limits) UnmarshalJSON(text []byte) error {
+	var r limitsRecord
+	if err := json.Unmarshal(text, &r); err != nil {
+		return err
+	}
+
+	*l = Limits{Purses: map[queue.Purse]Purse{}, Jobs: map[id.Job]tenant.Allowance{}}
+	for i := range r.Purses {
+		p := &r.Purses[i]
+		l.Purses[p.Purse] = Purse{p.Allowance.allowance(), p.Borrows}
+	}
+	for j, a := range r.Jobs {
+		l.Jobs[j] = a.allowance()
+	}
+
+	return nil
+}

@@ -1,0 +1,132 @@
+package queue
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+)
+
+// Clone returns a line of the same jobs that stays as it is when this one changes.
+func (l *Line) Clone() *Line {
+	c := NewLine()
+
+	for _, it := range l.Stays {
+		c.Add(it.Clone(), it.Shape.Need)
+	}
+
+	return c
+}
+
+// Clone returns a copy of a job that does not change with it. The two share the shape
+// until the copy is put into a line.
+func (it *Item) Clone() *Item {
+	c := *it
+
+	if it.Outlook != nil {
+		outlook := *it.Outlook
+		c.Outlook = &outlook
+	}
+
+	return &c
+}
+
+// ShapeOf returns the shape of the jobs with this need, also if none of them waits.
+func (l *Line) ShapeOf(need fleet.Need) *Shape {
+	s, ok := l.shapes[need]
+	if !ok {
+		s = &Shape{Need: need, lasts: map[time.Duration]int{}}
+		l.shapes[need] = s
+	}
+
+	return s
+}
+
+// MarshalJSON writes the waiting jobs by order of submission.
+func (l *Line) MarshalJSON() ([]byte, error) {
+	items := l.Items()
+	if items == nil {
+		items = []*Item{} // null would be no line at all
+	}
+
+	return json.Marshal(items)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (l *Line) UnmarshalJSON(text []byte) error {
+	var items []*Item
+	if err := json.Unmarshal(text, &items); err != nil {
+		return err
+	}
+
+	*l = *NewLine()
+	for _, it := range items {
+		l.Add(it, it.Shape.Need)
+	}
+
+	return nil
+}
+
+// Clone returns what is known now. The samples are shared until one of the two learns
+// more: there may be many, and few change between two clones.
+func (p *Past) Clone() *Past {
+	for _, s := range p.runs {
+		s.shared = true
+	}
+
+	return &Past{runs: maps.Clone(p.runs)}
+}
+
+// own returns a sample that nobody else reads.
+func (s *sample) own() *sample {
+	if !s.shared {
+		return s
+	}
+
+	return &sample{order: slices.Clone(s.order), next: s.next, sorted: slices.Clone(s.sorted), sum: s.sum}
+}
+
+// pastRecord is a sample as it is written, with the oldest run first.
+type pastRecord struct {
+	User id.User         `json:"user,omitempty"`
+	GPUs int             `json:"gpus"`
+	Runs []time.Duration `json:"runs"`
+}
+
+// MarshalJSON writes the run times, by user and number of GPUs.
+func (p *Past) MarshalJSON() ([]byte, error) {
+	list := []pastRecord{}
+
+	for k, s := range p.runs {
+		runs := slices.Concat(s.order[s.next:], s.order[:s.next])
+		list = append(list, pastRecord{k.user, k.gpus, runs})
+	}
+	slices.SortFunc(list, func(a, b pastRecord) int {
+		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.GPUs, b.GPUs))
+	})
+
+	return json.Marshal(list)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (p *Past) UnmarshalJSON(text []byte) error {
+	var list []pastRecord
+	if err := json.Unmarshal(text, &list); err != nil {
+		return err
+	}
+
+	*p = Past{runs: map[kin]*sample{}}
+	for _, r := range list {
+		s := &sample{}
+		for _, ran := range r.Runs {
+			s.add(ran)
+		}
+		p.runs[kin{r.User, r.GPUs}] = s
+	}
+
+	return nil
+}

@@ -1,0 +1,136 @@
+package yardmaster
+
+import (
+	"time"
+
+	"trainyard/internal/place"
+	"trainyard/internal/queue"
+)
+
+// Slow reports whether plans take so long that they are to be made beside the yard:
+// Begin, Planning.Plan and PlanReady instead of Round.
+func (y *Yard) Slow() bool {
+	s, ok := y.cfg.Policy.(place.Searcher)
+
+	return ok && s.Slow()
+}
+
+// Planning is a plan that is being made beside the yard.
+type Planning struct {
+	View   *place.View // nobody else changes it
+	policy place.Policy
+	limit  func() bool // the time for it is up; nil if it has no limit
+}
+
+// Begin takes the view for a plan that is made beside the yard. No other one is wanted
+// until PlanReady has brought it.
+func (y *Yard) Begin(now time.Time) *Planning {
+	p := &Planning{View: y.View(now), policy: y.cfg.Policy, limit: y.timeLimit()}
+	y.planning = true
+	y.round = false
+
+	return p
+}
+
+// Plan asks the policy. The plan is cut short when its time is up or stop reports true.
+func (p *Planning) Plan(stop func() bool) place.Plan {
+	return place.Within(p.policy, p.View, func() bool { return stop() || p.limit != nil && p.limit() })
+}
+
+// timeLimit starts the time of a plan and returns what reports that it is up, nil if there is
+// no limit.
+func (y *Yard) timeLimit() func() bool {
+	if y.cfg.Limit == nil {
+		return nil
+	}
+
+	return y.cfg.Limit()
+}
+
+// PlanReady brings a plan that was made beside the yard. What has gone stale since its
+// view was taken is dropped. The answer is a PlanApplied.
+type PlanReady struct{ Plan place.Plan }
+
+// PlanApplied says what became of a plan.
+type PlanApplied struct {
+	Dropped int // starts, stops and nodes to provision that could no longer be had
+}
+
+func (m PlanReady) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
+	y.planning = false
+	before := y.dropped
+	y.apply(y.now, y.bind(m.Plan))
+
+	return PlanApplied{Dropped: y.dropped - before}, nil
+}
+
+// noLongerWaits is why a part of a plan is dropped whose job was placed, cancelled or
+// changed since.
+const noLongerWaits = "the job no longer waits"
+
+// bind puts the yard's own jobs and runs in the place of those that a copied view had.
+// Parts whose job or run has changed since are dropped; whether the nodes are still to
+// be had, Check finds out.
+func (y *Yard) bind(p place.Plan) place.Plan {
+	bound := place.Plan{Held: p.Held, Again: p.Again}
+
+	for _, s := range p.Stops {
+		r, ok := y.jobs[s.Running.Job]
+		if !ok || r.running == nil || r.running.Run != s.Running.Run {
+			y.drop(Event{Job: s.Running.Job, Reason: "the job no longer runs there"})
+			continue
+		}
+		s.Running = r.running
+		bound.Stops = append(bound.Stops, s)
+	}
+
+	for _, s := range p.Starts {
+		it := y.same(s.Item)
+		if it == nil {
+			y.drop(Event{Job: s.Item.Job, Reason: noLongerWaits})
+			continue
+		}
+		s.Item = it
+		bound.Starts = append(bound.Starts, s)
+	}
+
+	for _, h := range p.Hires {
+		it := y.same(h.Item)
+		if it == nil {
+			y.drop(Event{Job: h.Item.Job, Reason: noLongerWaits})
+			continue
+		}
+		h.Item = it
+		bound.Hires = append(bound.Hires, h)
+	}
+
+	if p.Held != nil {
+		if r, ok := y.jobs[p.Held.Job]; !ok || r.item == nil {
+			bound.Held = nil
+		}
+	}
+
+	return bound
+}
+
+// same returns the yard's own entry of a job that a copied view had, nil if the job has
+// changed since.
+func (y *Yard) same(of *queue.Item) *queue.Item {
+	r, ok := y.jobs[of.Job]
+	if !ok || r.entry == nil || r.item == nil && r.running == nil {
+		return nil
+	}
+	if !r.entry.Since.Equal(of.Since) || r.entry.Shape.Need != of.Shape.Need {
+		return nil
+	}
+
+	return r.entry
+}
+
+// drop writes down that a part of a plan is not carried out.
+func (y *Yard) drop(e Event) {
+	e.Kind = "plan.dropped"
+	e.Actor = theYard
+	y.dropped++
+	y.event(e)
+}
