@@ -7,6 +7,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/place/timeline"
 	"trainyard/internal/queue"
 )
 
@@ -41,7 +42,7 @@ type cheap struct {
 	*place.Running
 	item    *queue.Item // as it was when the rest was looked up
 	outlook *job.Outlook
-	takes   size
+	takes   timeline.Size
 	gpus    uint64
 	room    int32
 	serial  uint64 // of the floor with that room
@@ -53,8 +54,8 @@ func (l *line) update(e *engine) {
 	if l.of != v.Line {
 		*l = line{of: v.Line, jobs: map[id.Job]*wait{}, shapes: map[*queue.Shape]*shape{}}
 	}
-	if l.serial != e.floor.serial {
-		l.serial = e.floor.serial
+	if l.serial != e.timeline.Version() {
+		l.serial = e.timeline.Version()
 		l.unprice()
 	}
 	l.run(v.Running)

@@ -11,13 +11,13 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/place/offers"
+	"trainyard/internal/place/timeline"
 	"trainyard/internal/tenant"
 )
 
 // option is one way to run a job.
 type option struct {
-	stock *stock
+	stock *timeline.Pool
 	rooms []int32
 	gpus  int           // on each node
 	wait  time.Duration // until the nodes are there
@@ -44,9 +44,8 @@ func (e *engine) options(w *wait, s *shape) []option {
 		return nil
 	}
 	list := e.policy.ways[:0]
-	e.policy.only = e.policy.only[:0]
 	hire, hired := e.hiring(w, s)
-	limit := never
+	limit := timeline.Never
 	w.ready = 0
 	if hired {
 		hire.bar = barred(a, &hire)
@@ -55,8 +54,8 @@ func (e *engine) options(w *wait, s *shape) []option {
 		}
 	}
 	all, now, none := true, false, e.barren(w, s)
-	for _, st := range s.able {
-		if st.rent > 0 && a.NoRent {
+	for _, st := range s.Able {
+		if e.costs.of(st).rent > 0 && a.NoRent {
 			all = false
 			continue
 		}
@@ -120,10 +119,10 @@ func (e *engine) allowance(w *wait) *tenant.Allowance {
 
 // limit returns for how long at most a job waits rather than be hired for, from now.
 func (e *engine) limit(w *wait, h *option) time.Duration {
-	if w.wait.lasts == never || w.wait.lasts == 0 && w.wait.share > 0 {
+	if w.wait.lasts == timeline.Never || w.wait.lasts == 0 && w.wait.share > 0 {
 		return w.wait.lasts
 	}
-	most := min(e.cfg.Ageing, time.Duration(min(float64(stopAt*w.wait.lasts), float64(never))))
+	most := min(e.cfg.Ageing, time.Duration(min(float64(stopAt*w.wait.lasts), float64(timeline.Never))))
 	left := w.since.Add(most).Sub(e.view.Now)
 	return max(min(w.wait.lasts, left)+h.ready, 0)
 }
@@ -133,7 +132,7 @@ func (e *engine) limit(w *wait, h *option) time.Duration {
 func (e *engine) score(w *wait, o *option) {
 	o.score = o.money + w.value*o.done().Hours()
 	if w.wait.share > 0 { // while it waits longer than for a hired node others are kept out: see patience
-		o.score += w.value * (1/w.wait.share - 1) * min(max(o.wait-w.ready, 0), never/2).Hours()
+		o.score += w.value * (1/w.wait.share - 1) * min(max(o.wait-w.ready, 0), timeline.Never/2).Hours()
 	}
 	if l := w.it.Outlook; l != nil && !l.Deadline.IsZero() {
 		if late := e.view.Now.Add(o.done()).Sub(l.Deadline); late > 0 {
@@ -141,7 +140,7 @@ func (e *engine) score(w *wait, o *option) {
 		}
 	}
 	o.score += float64(classRank(o)) * 1e-9 // ties go local, then reserved, then on-demand
-	if w.it.Shape.Need.MaxGPUs == 0 && !o.hire && len(o.stock.sample.Node.Inventory.GPUs) > 0 {
+	if w.it.Shape.Need.MaxGPUs == 0 && !o.hire && len(o.stock.Sample.Node.Inventory.GPUs) > 0 {
 		o.score += 1e-10 // and away from GPUs that others could use
 	}
 }
@@ -150,17 +149,17 @@ func classRank(o *option) int {
 	if o.hire {
 		return len(fleet.Classes())
 	}
-	return o.stock.rank
+	return slices.Index(fleet.Classes(), o.stock.Class)
 }
 
 // own completes an option: the soonest way to run a job on nodes of its stock, now or
 // later. It reports whether there is one. If none is set, nothing is free now.
 func (e *engine) own(w *wait, s *shape, o *option, limit time.Duration, none bool) bool {
-	need := &s.match.Need
+	need := &s.Match.Need
 	o.gpus = need.GPUs
 	o.runs = e.takes(w, o.stock, need.GPUs, need.Nodes, s)
 	if none {
-		e.tidy(o.stock, need.GPUs)
+		e.timeline.Prune(o.stock, need.GPUs)
 	} else if o.rooms = e.fitNow(w, s, o.stock, o.runs); o.rooms != nil {
 		e.widen(w, s, o)
 		e.price(w, o)
@@ -169,11 +168,7 @@ func (e *engine) own(w *wait, s *shape, o *option, limit time.Duration, none boo
 	if w.quick {
 		return false
 	}
-	if need.Nodes > 1 {
-		o.rooms, o.wait = e.gang(w, s, o.stock, o.runs, limit)
-	} else {
-		o.rooms, o.wait = e.single(w, s, o.stock, o.runs, limit)
-	}
+	o.rooms, o.wait = e.timeline.Earliest(e.request(w, s, o.stock, o.runs), o.stock, limit)
 	if o.rooms == nil {
 		return false
 	}
@@ -181,19 +176,44 @@ func (e *engine) own(w *wait, s *shape, o *option, limit time.Duration, none boo
 	return true
 }
 
+// fitNow returns rooms of a pool on which a job can start now, nil if there are none: those
+// that were provisioned for it first, then where it ran before, because its checkpoints
+// are there.
+func (e *engine) fitNow(w *wait, s *shape, st *timeline.Pool, lasts time.Duration) []int32 {
+	q := e.request(w, s, st, lasts)
+	if s.Match.Need.Nodes == 1 {
+		for _, l := range w.hired {
+			if at, ok := e.timeline.FitsOn(q, st, l.Node); ok {
+				return []int32{at}
+			}
+		}
+		if at, ok := e.timeline.FitsOn(q, st, w.it.Prefer); ok {
+			return []int32{at}
+		}
+	}
+	return e.timeline.FitNow(q, st)
+}
+
+// request is what a job looks for in a pool. A provisioned node is paid for as a whole, so
+// there the tightest fit is the cheapest.
+func (e *engine) request(w *wait, s *shape, st *timeline.Pool, lasts time.Duration) *timeline.Request {
+	e.req = timeline.Request{Shape: &s.Shape, Job: w.it.Job, Lasts: lasts, Tightest: e.costs.of(st).rent > 0}
+	return &e.req
+}
+
 // widen lets a job that can use more GPUs have more of the rooms it starts in: a
 // cost-sensitive one as few as it asked for, the others as many as are free.
 func (e *engine) widen(w *wait, s *shape, o *option) {
-	need := &s.match.Need
+	need := &s.Match.Need
 	if need.MaxGPUs <= need.GPUs || w.patient {
 		return
 	}
 	most := need.MaxGPUs
 	for _, at := range o.rooms {
-		r := e.room(at)
-		fits, _ := s.match.Fits(&r)
+		r := e.timeline.Room(at)
+		fits, _ := s.Match.Fits(&r)
 		most = min(most, bits.OnesCount64(fits))
-		if e.booked(at) {
+		if e.timeline.Reserved(at) {
 			most = need.GPUs
 		}
 	}
@@ -207,7 +227,7 @@ func (e *engine) widen(w *wait, s *shape, o *option) {
 // price says what an option on the yard's own nodes costs.
 func (e *engine) price(w *wait, o *option) {
 	o.ready = o.wait
-	node := o.stock.sample.Node
+	node := o.stock.Sample.Node
 	if len(o.rooms) > 0 {
 		node = e.view.Rooms[o.rooms[0]].Node
 	}
@@ -218,9 +238,9 @@ func (e *engine) price(w *wait, o *option) {
 		o.shown += money
 	}
 	hours := float64(max(o.gpus, 1)*max(len(o.rooms), 1)) * o.runs.Hours()
-	o.money += o.stock.energy * hours
-	if o.stock.rent == 0 {
-		o.shown += o.stock.shown * hours
+	o.money += e.costs.of(o.stock).energy * hours
+	if e.costs.of(o.stock).rent == 0 {
+		o.shown += e.costs.of(o.stock).shown * hours
 		return
 	}
 	for _, at := range o.rooms {
@@ -236,9 +256,9 @@ func (e *engine) rent(at int32, o *option) float64 {
 	r := &e.view.Rooms[at]
 	kept := time.Duration(0)
 	for i := range r.Holds {
-		kept = max(kept, e.left(&r.Holds[i]))
+		kept = max(kept, e.timeline.Remaining(&r.Holds[i]))
 	}
-	hourly := o.stock.rent * float64(max(len(r.Node.Inventory.GPUs), 1))
+	hourly := e.costs.of(o.stock).rent * float64(max(len(r.Node.Inventory.GPUs), 1))
 	return hourly * max(o.done()-max(kept, o.wait), 0).Hours()
 }
 
@@ -246,14 +266,14 @@ func (e *engine) rent(at int32, o *option) float64 {
 // worked out once as long as there are the same offers and rooms, because it does not
 // depend on when it begins; where its data are may change.
 func (e *engine) hiring(w *wait, s *shape) (option, bool) {
-	if len(e.view.Offers) == 0 || !fleet.OnDemand.Allows(s.match.Need.Place) {
+	if len(e.view.Offers) == 0 || !fleet.OnDemand.Allows(s.Match.Need.Place) {
 		return option{}, false
 	}
 	if w.hire != nil {
 		return *w.hire, w.hire.hire
 	}
 	q := e.query(w, s)
-	best, ok := e.policy.offers.First(&s.match.Need, &q)
+	best, ok := e.policy.offers.first(&s.Match.Need, &q)
 	o := option{}
 	if ok {
 		o = e.hireOption(&best)
@@ -274,8 +294,8 @@ func (e *engine) hireOption(h *hire.Option) option {
 // takeOffers takes up what can be hired now. What was worked out for jobs with other
 // offers is dropped.
 func (e *engine) takeOffers() {
-	if o := e.policy.offers; o == nil || !o.Are(e.view.Offers) {
-		e.policy.offers = offers.New(e.view.Offers)
+	if o := e.policy.offers; o == nil || !o.isOf(e.view.Offers) {
+		e.policy.offers = newCatalogue(e.view.Offers)
 		e.line.unprice()
 	}
 }
@@ -289,7 +309,7 @@ func (e *engine) stages(w *wait) bool {
 func (e *engine) query(w *wait, s *shape) hire.Query {
 	q := hire.Query{
 		Now: e.view.Now, Objective: job.ObjectiveBalanced, Value: w.value, Setup: e.cfg.Setup,
-		Run: w.lasts, Base: e.reference(s) * float64(max(s.match.Need.GPUs, 1)*s.match.Need.Nodes),
+		Run: w.lasts, Base: e.reference(s) * float64(max(s.Match.Need.GPUs, 1)*s.Match.Need.Nodes),
 	}
 	if o := w.it.Outlook; o != nil {
 		q.Every = o.Every
@@ -351,10 +371,10 @@ func (e *engine) weakest(w *wait, options []option) *option {
 	var found *option
 	for i := range options {
 		o := &options[i]
-		if o.hire || o.wait > 0 || o.stock.rent > 0 || e.late(w, o) && !e.late(w, &options[0]) {
+		if o.hire || o.wait > 0 || e.costs.of(o.stock).rent > 0 || e.late(w, o) && !e.late(w, &options[0]) {
 			continue
 		}
-		if found == nil || classRank(o) < classRank(found) || classRank(o) == classRank(found) && o.stock.tflops < found.stock.tflops {
+		if found == nil || classRank(o) < classRank(found) || classRank(o) == classRank(found) && o.stock.TFLOPS < found.stock.TFLOPS {
 			found = o
 		}
 	}
@@ -376,11 +396,9 @@ func (e *engine) outwaited(w *wait, options []option) bool {
 
 // keep books a job's nodes from the time on at which they will be free.
 func (e *engine) keep(w *wait, o *option) {
-	n := units(&w.it.Shape.Need)
+	n := timeline.SizeOf(&w.it.Shape.Need)
 	for _, at := range o.rooms {
-		e.profile(at).book(o.wait, n, o.runs)
-		e.touch(at)
-		e.sheet(at).booked = true
+		e.timeline.Reserve(at, o.wait, n, o.runs)
 	}
 	if w.wait.share > 0 && !w.patient {
 		e.ask(w.since.Add(min(stopAt*w.wait.lasts, e.cfg.Ageing)))
@@ -419,24 +437,13 @@ func (e *engine) names(rooms []int32) []id.Node {
 // start puts a job onto the rooms of an option.
 func (e *engine) start(w *wait, o *option, all []option) {
 	need := &w.it.Shape.Need
-	match := e.shapeOf(w).match
+	match := e.shapeOf(w).Match
 	s := place.Start{Item: w.it, Seats: make([]place.Seat, 0, len(o.rooms))}
 	for _, at := range o.rooms {
-		r := e.room(at)
+		r := e.timeline.Room(at)
 		gpus := fleet.Take(match.Wanted(&r)&r.Free, o.gpus)
 		s.Seats = append(s.Seats, place.Seat{Node: r.Node.ID, GPUs: gpus})
-		open := &e.floor.open[at]
-		stood := open.gpus
-		open.gpus &^= gpus
-		open.cpus -= need.CPUs
-		open.memory -= need.Memory
-		n := size{bits.OnesCount64(gpus), need.CPUs, need.Memory}
-		if sheet := e.sheet(at); sheet.steps != nil {
-			sheet.steps.book(0, n, o.runs)
-		} else {
-			sheet.begun = append(sheet.begun, begun{n, o.runs})
-		}
-		e.changed(at, stood)
+		e.timeline.Start(at, gpus, need, o.runs)
 	}
 	s.Reason = e.whyHere(w, o, all)
 	e.letGo(w)
@@ -447,7 +454,7 @@ func (e *engine) start(w *wait, o *option, all []option) {
 // saves says what a start costs less than hiring would have.
 func (e *engine) saves(o *option, all []option) (float64, string) {
 	for i := range all {
-		if h := &all[i]; h.hire && !o.hire && o.stock.rent == 0 && h.shown > o.shown {
+		if h := &all[i]; h.hire && !o.hire && e.costs.of(o.stock).rent == 0 && h.shown > o.shown {
 			return h.shown - o.shown, "instead of hiring " + h.offer.Offer.Name + " for " + dollars(h.shown)
 		}
 	}

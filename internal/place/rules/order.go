@@ -8,6 +8,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
+	"trainyard/internal/place/timeline"
 	"trainyard/internal/queue"
 )
 
@@ -156,31 +157,31 @@ func (e *engine) describe(w *wait) (open bool) {
 
 // spent reports whether the round has looked at as much as it may.
 func (e *engine) spent() bool {
-	return e.visits > e.cfg.Visits
+	return !e.unlimited && e.timeline.Visits()+e.hostVisits > e.cfg.Visits
 }
 
 // takes returns how long a job takes on GPUs of a stock, so many of them on so many nodes.
-func (e *engine) takes(w *wait, st *stock, gpus, nodes int, s *shape) time.Duration {
+func (e *engine) takes(w *wait, st *timeline.Pool, gpus, nodes int, s *shape) time.Duration {
 	if !w.plain {
 		o := w.it.Outlook
 		var model string
 		var memory job.Bytes
-		if len(st.sample.Node.Inventory.GPUs) > 0 {
-			g := &st.sample.Node.Inventory.GPUs[0]
+		if len(st.Sample.Node.Inventory.GPUs) > 0 {
+			g := &st.Sample.Node.Inventory.GPUs[0]
 			model, memory = g.Model, g.Memory
 		}
 		if d, known := o.Takes(o.Speed.On(model, memory).Rate(gpus*nodes, nodes)); known {
 			return d
 		}
 	}
-	if s.match.Need.MaxGPUs == 0 {
+	if s.Match.Need.MaxGPUs == 0 {
 		return w.lasts // GPUs that it does not use make it no faster
 	}
 	reference := s.base
 	if !s.based {
 		reference = e.reference(s)
 	}
-	return scaled(w.lasts, reference, st.tflops, s.match.Need.GPUs*s.match.Need.Nodes, gpus*nodes)
+	return scaled(w.lasts, reference, st.TFLOPS, s.Match.Need.GPUs*s.Match.Need.Nodes, gpus*nodes)
 }
 
 // scaled returns how long something takes at another speed, with more GPUs than it
@@ -204,13 +205,13 @@ func (e *engine) reference(s *shape) float64 {
 		return s.base
 	}
 	weakest := 0.0
-	for _, st := range s.able {
-		if st.class != fleet.OnDemand && st.tflops > 0 && (weakest == 0 || st.tflops < weakest) {
-			weakest = st.tflops
+	for _, st := range s.Able {
+		if st.Class != fleet.OnDemand && st.TFLOPS > 0 && (weakest == 0 || st.TFLOPS < weakest) {
+			weakest = st.TFLOPS
 		}
 	}
 	if weakest == 0 && len(e.view.Offers) > 0 {
-		weakest = e.policy.offers.Fit(&s.match.Need).Slowest() / float64(max(s.match.Need.GPUs, 1))
+		weakest = e.policy.offers.fit(&s.Match.Need).Slowest() / float64(max(s.Match.Need.GPUs, 1))
 	}
 	s.base, s.based = weakest, true
 	return weakest

@@ -5,6 +5,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
+	"trainyard/internal/place/timeline"
 	"trainyard/internal/queue"
 )
 
@@ -52,7 +53,7 @@ func (e *engine) patienceOf(w *wait) (p patience, settled bool) {
 	if h.money == 0 {
 		p.share = 0
 	}
-	if p.lasts = never; w.value > 0 {
+	if p.lasts = timeline.Never; w.value > 0 {
 		p.lasts = job.Seconds(p.share * h.money / w.value * 3600)
 	}
 	m.of[w.it.Number] = p

@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/place/timeline"
 )
 
 // leastRun is how long a job must have run before it is stopped for another's sake.
@@ -48,17 +49,17 @@ func (e *engine) preempt(w *wait, waits *option) *option {
 	var from *host
 	least := gain
 	for i, h := range e.hostsOf(s) {
-		if e.visits++; h.least > least || i == maxHosts || e.spent() {
+		if e.hostVisits++; h.least > least || i == maxHosts || e.spent() {
 			break // none of the others costs less
 		}
-		if !h.most.holds(s.takes) || e.booked(h.room) {
+		if !h.most.Holds(s.Takes) || e.timeline.Reserved(h.room) {
 			continue
 		}
 		o := e.there(w, s, h)
 		if o.score >= waits.score { // whatever it costs to stop someone
 			continue
 		}
-		loss, count, ok := e.victims(w, h, s.match, nil)
+		loss, count, ok := e.victims(w, h, s.Match, nil)
 		if !ok {
 			continue
 		}
@@ -75,7 +76,7 @@ func (e *engine) preempt(w *wait, waits *option) *option {
 	}
 	best.rooms = []int32{from.room}
 	var taken []*victim
-	e.victims(w, from, s.match, func(v *victim) { taken = append(taken, v) })
+	e.victims(w, from, s.Match, func(v *victim) { taken = append(taken, v) })
 	for _, v := range taken {
 		e.stop(w, from.room, v, gain)
 		best.stops = append(best.stops, v.running)
@@ -87,14 +88,14 @@ func (e *engine) preempt(w *wait, waits *option) *option {
 // that is the same, unless rent is paid for them or data are brought there.
 func (e *engine) there(w *wait, s *shape, h *host) *option {
 	if len(e.away) == 0 {
-		e.away = make([]away, len(e.floor.stocks))
+		e.away = make([]away, len(e.timeline.Pools()))
 	}
-	x := &e.away[h.stock.index]
-	if x.of == w && h.stock.rent == 0 && !e.stages(w) {
+	x := &e.away[h.stock.Index]
+	if x.of == w && e.costs.of(h.stock).rent == 0 && !e.stages(w) {
 		return &x.option
 	}
 	x.of, x.room[0] = w, h.room
-	x.option = option{stock: h.stock, rooms: x.room[:], gpus: s.takes.gpus, runs: e.takes(w, h.stock, s.takes.gpus, 1, s)}
+	x.option = option{stock: h.stock, rooms: x.room[:], gpus: s.Takes.GPUs, runs: e.takes(w, h.stock, s.Takes.GPUs, 1, s)}
 	e.price(w, &x.option)
 	e.score(w, &x.option)
 	return &x.option
@@ -112,10 +113,10 @@ type host struct {
 	room  int32
 	first int32 // of them, one more than its place in the list of all, so that 0 is nowhere
 	last  int32
-	stock *stock
-	runs  []*victim // once sorted
-	least float64   // of what stopping one of them costs
-	most  size      // that would be free without them
+	stock *timeline.Pool
+	runs  []*victim     // once sorted
+	least float64       // of what stopping one of them costs
+	most  timeline.Size // that would be free without them
 }
 
 // cheapest lists the jobs of a host, the one whose stop costs least for each of its GPUs first.
@@ -140,7 +141,7 @@ func (e *engine) hostsOf(s *shape) []*host {
 	if !listed {
 		list = make([]*host, 0, maxHosts+1)
 		for _, h := range e.hosts() {
-			if r := &e.view.Rooms[h.room]; r.Open && slices.Contains(s.able, h.stock) && s.match.Eligible(r) {
+			if r := &e.view.Rooms[h.room]; r.Open && slices.Contains(s.Able, h.stock) && s.Match.Eligible(r) {
 				if list = append(list, h); len(list) > maxHosts {
 					break
 				}
@@ -161,10 +162,9 @@ func (e *engine) hosts() []*host {
 	p := e.policy
 	list, runs := p.hosts[:0], p.stoppable[:0]
 	of := make([]int32, len(e.view.Rooms)) // one more than its place in the list
-	e.loosest(func(r *place.Running, at int32, gpus uint64, takes size) {
+	e.loosest(func(r *place.Running, at int32, gpus uint64, takes timeline.Size) {
 		if of[at] == 0 {
-			o := &e.floor.open[at]
-			list = append(list, host{room: at, stock: e.stockOf(at), least: math.Inf(1), most: size{bits.OnesCount64(o.gpus), o.cpus, o.memory}})
+			list = append(list, host{room: at, stock: e.timeline.PoolOf(at), least: math.Inf(1), most: e.timeline.Free(at).Size()})
 			of[at] = int32(len(list))
 		}
 		h := &list[of[at]-1]
@@ -178,7 +178,7 @@ func (e *engine) hosts() []*host {
 		}
 		h.last = nth
 		h.least = min(h.least, v.loss)
-		h.most = h.most.plus(takes)
+		h.most = h.most.Plus(takes)
 	})
 	p.hosts, p.stoppable = list, runs
 	e.hosting = make([]*host, len(list))
@@ -196,11 +196,11 @@ func (e *engine) hosts() []*host {
 
 // loosest tells the jobs that could be stopped for another's sake, with their rooms, by
 // order of submission. Where nobody has borrowed anything they are among the cheap ones.
-func (e *engine) loosest(tell func(r *place.Running, at int32, gpus uint64, takes size)) {
+func (e *engine) loosest(tell func(r *place.Running, at int32, gpus uint64, takes timeline.Size)) {
 	if e.view.Borrows != nil {
 		for _, r := range e.view.Running {
 			if e.loose(r) && e.settled(r) {
-				if at, found := e.find(r.Seats[0].Node); found {
+				if at, found := e.timeline.Find(r.Seats[0].Node); found {
 					tell(r, at, r.Seats[0].GPUs, held(r))
 				}
 			}
@@ -215,9 +215,9 @@ func (e *engine) loosest(tell func(r *place.Running, at int32, gpus uint64, take
 		if c.Stopping || !c.outlook.Resumes || !e.settled(c.Running) {
 			continue
 		}
-		if c.serial != e.floor.serial {
-			at, found := e.find(c.Seats[0].Node)
-			if c.serial, c.room = e.floor.serial, at; !found {
+		if c.serial != e.timeline.Version() {
+			at, found := e.timeline.Find(c.Seats[0].Node)
+			if c.serial, c.room = e.timeline.Version(), at; !found {
 				c.room = -1
 			}
 		}
@@ -228,8 +228,8 @@ func (e *engine) loosest(tell func(r *place.Running, at int32, gpus uint64, take
 }
 
 // held is what a job of one node holds of it.
-func held(r *place.Running) size {
-	return size{bits.OnesCount64(r.Seats[0].GPUs), r.Shape.Need.CPUs, r.Shape.Need.Memory}
+func held(r *place.Running) timeline.Size {
+	return timeline.Size{GPUs: bits.OnesCount64(r.Seats[0].GPUs), CPUs: r.Shape.Need.CPUs, Memory: r.Shape.Need.Memory}
 }
 
 // loose reports whether a job may be stopped for another's sake once it has run for a
@@ -261,32 +261,32 @@ func (e *engine) mayStop(w *wait, r *place.Running) bool {
 // there, and returns what that costs and how many they are. It is not ok if it never
 // does. No job is stopped for one of lower priority.
 func (e *engine) victims(w *wait, h *host, m *fleet.Matcher, tell func(*victim)) (loss float64, count int, ok bool) {
-	o := &e.floor.open[h.room]
+	o := e.timeline.Free(h.room)
 	wanted := m.Wanted(&e.view.Rooms[h.room])
-	need, gpus := units(&m.Need), o.gpus&wanted
-	free := size{bits.OnesCount64(gpus), o.cpus, o.memory}
+	need, gpus := timeline.SizeOf(&m.Need), o.GPUs&wanted
+	free := timeline.Size{GPUs: bits.OnesCount64(gpus), CPUs: o.CPUs, Memory: o.Memory}
 	for _, v := range e.cheapest(h) {
-		if free.holds(need) {
+		if free.Holds(need) {
 			break
 		}
-		if v.gpus&wanted == 0 || v.running.Priority > w.it.Priority || e.stops[v.running.Job] || !e.mayStop(w, v.running) {
+		if v.gpus&wanted == 0 || v.running.Priority > w.it.Priority || e.timeline.Vacated(v.running.Job) || !e.mayStop(w, v.running) {
 			continue
 		}
 		gpus |= v.gpus & wanted
 		its := &v.running.Shape.Need
-		free = size{bits.OnesCount64(gpus), free.cpus + its.CPUs, free.memory + its.Memory}
+		free = timeline.Size{GPUs: bits.OnesCount64(gpus), CPUs: free.CPUs + its.CPUs, Memory: free.Memory + its.Memory}
 		loss += v.loss
 		count++
 		if tell != nil {
 			tell(v)
 		}
 	}
-	return loss, count, count > 0 && free.holds(need)
+	return loss, count, count > 0 && free.Holds(need)
 }
 
 // loss returns what stopping a job costs whoever takes its place: what it has done
 // since it last saved itself, if it does not save itself when told to, and its start.
-func (e *engine) loss(r *place.Running, st *stock) float64 {
+func (e *engine) loss(r *place.Running, st *timeline.Pool) float64 {
 	lost := time.Duration(0)
 	if s := r.Outlook.Speed; s != nil {
 		lost = time.Duration(s.Save) + time.Duration(s.Start)
@@ -295,20 +295,13 @@ func (e *engine) loss(r *place.Running, st *stock) float64 {
 		lost += e.view.Now.Sub(r.Began) % every
 	}
 	hours := lost.Hours()
-	return hours*float64(r.GPUs)*(st.shown+st.energy) + hours*e.thrift + float64(r.Outlook.Stops)*0.01
+	rates := e.costs.of(st)
+	return hours*float64(r.GPUs)*(rates.shown+rates.energy) + hours*e.thrift + float64(r.Outlook.Stops)*0.01
 }
 
 // stop takes a job off its nodes.
 func (e *engine) stop(w *wait, at int32, v *victim, gain float64) {
-	e.stops[v.running.Job] = true
-	need := &v.running.Shape.Need
-	o := &e.floor.open[at]
-	stood := o.gpus
-	o.gpus |= v.gpus & e.view.Rooms[at].Sound
-	o.cpus += need.CPUs
-	o.memory += need.Memory
-	e.sheet(at).steps = nil
-	e.changed(at, stood)
+	e.timeline.Vacate(at, v.running.Job, v.gpus, &v.running.Shape.Need)
 	e.freed++
 	e.plan.Stops = append(e.plan.Stops, place.Stop{Running: v.running, Reason: e.whyStop(w, v, gain)})
 }

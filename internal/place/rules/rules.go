@@ -27,7 +27,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/place/offers"
+	"trainyard/internal/place/timeline"
 	"trainyard/internal/queue"
 )
 
@@ -63,19 +63,18 @@ func Defaults() Config {
 // Policy is the policy rules. Of the last round it keeps what is mostly the same in the
 // next; a plan is the same without.
 type Policy struct {
-	cfg    Config
-	seen   memory
-	rounds uint64
-	offers *offers.Offers
-	floor  floor
-	line   line
+	cfg      Config
+	seen     memory
+	rounds   uint64
+	offers   *catalogue
+	timeline timeline.Timeline
+	costs    costModel
+	line     line
 
 	// used again
-	near      []candidate
 	ways      []option
 	best      []option
 	rank      []int
-	only      []int32
 	hosts     []host
 	stoppable []victim
 }
@@ -113,7 +112,7 @@ func (p *Policy) Plan(v *place.View) place.Plan {
 func (p *Policy) Options(v *place.View, it *queue.Item) []place.Option {
 	e := newEngine(p, v)
 	defer p.tidyUp()
-	e.visits = -1 << 30 // it is worth a look at everything
+	e.unlimited = true
 	for _, w := range e.inOrder(it) {
 		if w.it.Job == it.Job {
 			return e.advise(w)
@@ -125,7 +124,7 @@ func (p *Policy) Options(v *place.View, it *queue.Item) []place.Option {
 
 // tidyUp lets go of what was used in one round, so that nothing is kept that may end.
 func (p *Policy) tidyUp() {
-	clear(p.near[:cap(p.near)])
+	p.timeline.Forget()
 	clear(p.ways[:cap(p.ways)])
 	clear(p.best[:cap(p.best)])
 	clear(p.hosts)
@@ -175,8 +174,8 @@ func (e *engine) consider(w *wait) {
 	if len(e.view.Offers) == 0 && s.closed > 0 && s.stops == len(e.plan.Stops) && w.lasts >= s.closed && s.of.Need.Nodes == 1 && !w.aged {
 		return // a job just like it, and no longer, found nothing, and there is less now
 	}
-	cut := e.spent() && len(s.able) > 0
-	if cut && !e.mayBeRoom(s) {
+	cut := e.spent() && len(s.Able) > 0
+	if cut && !e.timeline.MayFit(&s.Shape) {
 		e.ask(w.due)
 		return
 	}
@@ -210,8 +209,8 @@ func (e *engine) futile(w *wait, s *shape) bool {
 	if !e.barren(w, s) || len(w.hired) == 0 && e.sooner(w.due) {
 		return false
 	}
-	for _, st := range s.able {
-		e.tidy(st, s.match.Need.GPUs)
+	for _, st := range s.Able {
+		e.timeline.Prune(st, s.Match.Need.GPUs)
 	}
 	return true
 }

@@ -46,7 +46,7 @@ func (e *engine) what(o *option) string {
 	if len(names) > 1 {
 		where = fmt.Sprintf("%s and %d more", names[0], len(names)-1)
 	}
-	if g := o.stock.sample.Node.Inventory.GPUs; len(g) > 0 && o.gpus > 0 {
+	if g := o.stock.Sample.Node.Inventory.GPUs; len(g) > 0 && o.gpus > 0 {
 		return fmt.Sprintf("%d× %s of %s", o.gpus, g[0].Model, where)
 	}
 	return where
@@ -90,7 +90,7 @@ func objective(w *wait) string {
 // whyHere says why a job starts where it does.
 func (e *engine) whyHere(w *wait, o *option, all []option) string {
 	b := strings.Builder{}
-	fmt.Fprintf(&b, "%s, %s", e.what(o), classWords(o.stock.class))
+	fmt.Fprintf(&b, "%s, %s", e.what(o), classWords(o.stock.Class))
 	switch {
 	case len(o.stops) > 0:
 		why := "which is cost-sensitive and goes on later"
@@ -98,7 +98,7 @@ func (e *engine) whyHere(w *wait, o *option, all []option) string {
 			why = "which ran on borrowed GPUs and goes on later"
 		}
 		fmt.Fprintf(&b, ", made free by %s, %s", o.stops[0].Job, why)
-	case e.mine[o.rooms[0]] == w.it.Job:
+	case e.timeline.Dedicated(o.rooms[0]) == w.it.Job:
 		b.WriteString(", hired for it")
 	case e.view.Rooms[o.rooms[0]].Node.ID == w.it.Prefer:
 		b.WriteString(", where it ran before")
@@ -126,11 +126,11 @@ func (e *engine) because(w *wait, o *option, all []option) string {
 	if o.shown > 0 {
 		end += " for " + dollars(o.shown)
 	}
-	if w.patient && !o.hire && o.stock.rent == 0 {
+	if w.patient && !o.hire && e.costs.of(o.stock).rent == 0 {
 		return end + "; the weakest idle node that will do, because the job is cost-sensitive"
 	}
 	next := e.nextBest(o, all)
-	if next == nil || next.hire && !o.hire && o.stock.rent > 0 { // what was hired is compared no more
+	if next == nil || next.hire && !o.hire && e.costs.of(o.stock).rent > 0 { // what was hired is compared no more
 		return end
 	}
 	other := "on " + e.what(next)
@@ -159,7 +159,7 @@ func (e *engine) nextBest(o *option, all []option) *option {
 // whyHire says why nodes are hired for a job.
 func (e *engine) whyHire(w *wait, o *option) string {
 	s := fmt.Sprintf("hires %s: done by %s for about %s", e.what(o), e.clockTime(o.done()), dollars(o.money))
-	if len(e.shapeOf(w).able) == 0 {
+	if len(e.shapeOf(w).Able) == 0 {
 		return s + "; no node of the yard could ever run it"
 	}
 	return s + "; waiting for a node of the yard would cost more, because the job is " + objective(w)
@@ -200,7 +200,7 @@ func (e *engine) advise(w *wait) []place.Option {
 		if o.hire {
 			p.Class, p.Offer, p.Count = fleet.OnDemand, o.offer.Offer.Name, o.offer.Nodes
 		} else {
-			p.Class, p.Nodes = o.stock.class, e.names(o.rooms)
+			p.Class, p.Nodes = o.stock.Class, e.names(o.rooms)
 		}
 		switch {
 		case o == taken:
@@ -233,10 +233,10 @@ const maxOthers = 4
 func (e *engine) others(w *wait, s *shape, taken *option) []option {
 	var list []option
 	a := e.allowance(w)
-	if len(e.view.Offers) == 0 || !fleet.OnDemand.Allows(s.match.Need.Place) {
+	if len(e.view.Offers) == 0 || !fleet.OnDemand.Allows(s.Match.Need.Place) {
 		return nil
 	}
-	for _, h := range e.policy.offers.Fit(&s.match.Need).Best(e.query(w, s)) {
+	for _, h := range e.policy.offers.fit(&s.Match.Need).Best(e.query(w, s)) {
 		o := e.hireOption(&h)
 		o.bar = barred(a, &o)
 		if taken.hire && h.Offer.Name == taken.offer.Offer.Name {

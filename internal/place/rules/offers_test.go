@@ -1,4 +1,4 @@
-package offers_test
+package rules
 
 import (
 	"fmt"
@@ -11,7 +11,6 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/hire"
 	"trainyard/internal/job"
-	"trainyard/internal/place/offers"
 )
 
 func drawOffers(t *rapid.T) []fleet.Offer {
@@ -43,11 +42,11 @@ func TestAnswersDoNotDependOnWhoAskedBefore(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		list := drawOffers(t)
-		kept := offers.New(list)
+		kept := newCatalogue(list)
 		for range rapid.IntRange(1, 20).Draw(t, "queries") {
 			need, q := drawQuery(t)
-			got, ok := kept.First(&need, &q)
-			want, fits := offers.New(list).First(&need, &q)
+			got, ok := kept.first(&need, &q)
+			want, fits := newCatalogue(list).first(&need, &q)
 			if ok != fits || cmp.Diff(want, got) != "" {
 				t.Fatalf("-new +kept (%v, %v): %s", fits, ok, cmp.Diff(want, got))
 			}
@@ -58,18 +57,18 @@ func TestAnswersDoNotDependOnWhoAskedBefore(t *testing.T) {
 func TestAnotherListIsAnother(t *testing.T) {
 	t.Parallel()
 	list := []fleet.Offer{{Name: "a"}, {Name: "b"}}
-	o := offers.New(list)
+	o := newCatalogue(list)
 	for name, c := range map[string]struct {
 		list []fleet.Offer
 		want bool
 	}{
 		"the same": {list, true}, "a part": {list[:1], false}, "none": {nil, false}, "a copy": {[]fleet.Offer{{Name: "a"}, {Name: "b"}}, false},
 	} {
-		if got := o.Are(c.list); got != c.want {
+		if got := o.isOf(c.list); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if !offers.New(nil).Are(nil) {
+	if !newCatalogue(nil).isOf(nil) {
 		t.Error("nothing is not nothing")
 	}
 }

@@ -1,4 +1,4 @@
-package rules
+package timeline
 
 import (
 	"fmt"
@@ -9,36 +9,34 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
-	"trainyard/internal/place"
-	"trainyard/internal/queue"
 )
 
-// timeline is a profile the slow way: what is free in each of so many minutes.
-type timeline [200]size
+// minutes is a profile the slow way: what is free in each of so many minutes.
+type minutes [200]Size
 
-// TestProfileIsWhatIsFree compares with a timeline of minutes.
+// TestProfileIsWhatIsFree compares a profile with what is free in each minute.
 func TestProfileIsWhatIsFree(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		all := size{8, 8000, 80}
+		all := Size{8, 8000, 80}
 		p := profile{{0, all}}
-		var line timeline
+		var line minutes
 		for i := range line {
 			line[i] = all
 		}
-		drawn := func() size {
-			return size{rapid.IntRange(0, 4).Draw(t, "gpus"), 1000, 10}
+		drawn := func() Size {
+			return Size{rapid.IntRange(0, 4).Draw(t, "gpus"), 1000, 10}
 		}
 		for range rapid.IntRange(0, 8).Draw(t, "steps") {
 			at, lasts, n := rapid.IntRange(0, 60).Draw(t, "at"), rapid.IntRange(1, 60).Draw(t, "lasts"), drawn()
 			if rapid.Bool().Draw(t, "gives") {
-				p.give(time.Duration(at)*time.Minute, n)
+				p.release(time.Duration(at)*time.Minute, n)
 				for i := at; i < len(line); i++ {
-					line[i] = line[i].plus(n)
+					line[i] = line[i].Plus(n)
 				}
 				continue
 			}
-			p.book(time.Duration(at)*time.Minute, n, time.Duration(lasts)*time.Minute)
+			p.reserve(time.Duration(at)*time.Minute, n, time.Duration(lasts)*time.Minute)
 			for i := at; i < at+lasts; i++ {
 				line[i] = line[i].minus(n)
 			}
@@ -51,19 +49,19 @@ func TestProfileIsWhatIsFree(t *testing.T) {
 		n, lasts := drawn(), rapid.IntRange(1, 60).Draw(t, "for")
 		fits := func(from int) bool {
 			for i := from; i < from+lasts; i++ {
-				if !line[i].holds(n) {
+				if !line[i].Holds(n) {
 					return false
 				}
 			}
 			return true
 		}
-		first := never
+		first := Never
 		for i := 0; i < len(line)-lasts; i++ {
 			at := time.Duration(i) * time.Minute
 			if got := p.fits(at, n, time.Duration(lasts)*time.Minute); got != fits(i) {
 				t.Fatalf("%+v for %d minutes from minute %d: fits %v, want %v", n, lasts, i, got, fits(i))
 			}
-			if first == never && fits(i) {
+			if first == Never && fits(i) {
 				first = at
 			}
 			if i > 0 {
@@ -72,22 +70,22 @@ func TestProfileIsWhatIsFree(t *testing.T) {
 				}
 			}
 		}
-		if got := p.earliest(n, time.Duration(lasts)*time.Minute, never); got != first {
+		if got := p.earliest(n, time.Duration(lasts)*time.Minute, Never); got != first {
 			t.Fatalf("%+v for %d minutes is free from %s, want %s", n, lasts, got, first)
 		}
-		if first != never && first > 0 {
-			if got := p.earliest(n, time.Duration(lasts)*time.Minute, first-1); got != never {
+		if first != Never && first > 0 {
+			if got := p.earliest(n, time.Duration(lasts)*time.Minute, first-1); got != Never {
 				t.Fatalf("asked for less than %s the answer is %s", first, got)
 			}
 		}
 	})
 }
 
-// TestCalendarHandsOutTheSoonest: a heap is a heap.
-func TestCalendarHandsOutTheSoonest(t *testing.T) {
+// TestHeapReturnsTheSoonest: a heap is a heap.
+func TestHeapReturnsTheSoonest(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var c calendar
+		var c entryHeap
 		for i := range rapid.IntRange(1, 40).Draw(t, "rooms") {
 			c.push(entry{time.Duration(rapid.IntRange(0, 5).Draw(t, "at")), rapid.IntRange(0, 2).Draw(t, "spare"), int32(i)})
 		}
@@ -102,9 +100,9 @@ func TestCalendarHandsOutTheSoonest(t *testing.T) {
 	})
 }
 
-// TestEndingsAreThoseOfTheProfile: what is worked out once for all sizes is what the
+// TestReleasesAgreeWithTheProfile: what is worked out once for all sizes is what the
 // profile of a room says for each.
-func TestEndingsAreThoseOfTheProfile(t *testing.T) {
+func TestReleasesAgreeWithTheProfile(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC)
@@ -122,15 +120,18 @@ func TestEndingsAreThoseOfTheProfile(t *testing.T) {
 			}
 			table.Book("a", h)
 		}
-		e := newEngine(New(Defaults()), &place.View{Now: now, Rooms: table.Rooms(), Line: queue.NewLine()})
+		tl := &Timeline{}
+		tl.Update(Snapshot{Now: now, Rooms: table.Rooms(), Guess: time.Hour})
+		profile := tl.profileOf(tl.plan(0))
 		for gpus := range 9 {
-			at, spare, ok := e.frees(0, gpus)
-			want := e.profile(0).earliest(size{gpus: gpus}, time.Hour, never)
-			if !ok || at != want || spare != e.profile(0).at(want).gpus-gpus {
-				t.Fatalf("%d GPUs are free in %s with %d more (%v), want %s: %+v", gpus, at, spare, ok, want, *e.profile(0))
+			when, spare, ok := tl.freesAt(0, gpus)
+			at := max(when-tl.now, 0)
+			want := profile.earliest(Size{GPUs: gpus}, time.Hour, Never)
+			if !ok || at != want || spare != profile.at(want).GPUs-gpus {
+				t.Fatalf("%d GPUs are free in %s with %d more (%v), want %s: %+v", gpus, at, spare, ok, want, *profile)
 			}
 		}
-		if _, _, ok := e.frees(0, 9); ok {
+		if _, _, ok := tl.freesAt(0, 9); ok {
 			t.Fatal("a room of 8 GPUs has 9")
 		}
 	})

@@ -1,4 +1,4 @@
-package rules
+package timeline
 
 import (
 	"math"
@@ -9,59 +9,60 @@ import (
 	"trainyard/internal/job"
 )
 
-// size is how much of a room: what a rank takes, or what is free.
-type size struct {
-	gpus   int
-	cpus   job.CPUs
-	memory job.Bytes
+// Size is how much of a node: what a rank of a job takes, or what is free.
+type Size struct {
+	GPUs   int
+	CPUs   job.CPUs
+	Memory job.Bytes
 }
 
-// units is what a rank takes of a room.
-func units(n *fleet.Need) size { return size{n.GPUs, n.CPUs, n.Memory} }
+// SizeOf is what each rank of a job takes of its node.
+func SizeOf(n *fleet.Need) Size { return Size{n.GPUs, n.CPUs, n.Memory} }
 
-// holds reports whether a rank fits.
-func (s size) holds(n size) bool { return s.gpus >= n.gpus && s.cpus >= n.cpus && s.memory >= n.memory }
+// Holds reports whether n fits into s.
+func (s Size) Holds(n Size) bool { return s.GPUs >= n.GPUs && s.CPUs >= n.CPUs && s.Memory >= n.Memory }
 
-func (s size) plus(n size) size { return size{s.gpus + n.gpus, s.cpus + n.cpus, s.memory + n.memory} }
+// Plus returns the sum of both.
+func (s Size) Plus(n Size) Size { return Size{s.GPUs + n.GPUs, s.CPUs + n.CPUs, s.Memory + n.Memory} }
 
-func (s size) minus(n size) size {
-	return size{s.gpus - n.gpus, s.cpus - n.cpus, s.memory - n.memory}
+func (s Size) minus(n Size) Size {
+	return Size{s.GPUs - n.GPUs, s.CPUs - n.CPUs, s.Memory - n.Memory}
 }
 
 // step is what is free from some time on, counted from now.
 type step struct {
 	at   time.Duration
-	free size
+	free Size
 }
 
 // profile is what will be free in a room as time passes: never empty, the first step
 // is now.
 type profile []step
 
-// never is later than anything.
-const never = time.Duration(math.MaxInt64)
+// Never is later than anything.
+const Never = time.Duration(math.MaxInt64)
 
 // until returns when something ends that begins then and lasts so long.
 func until(at, lasts time.Duration) time.Duration {
-	if lasts > never-at {
-		return never
+	if lasts > Never-at {
+		return Never
 	}
 	return at + lasts
 }
 
-// earliest returns when so much is free for so long, never if not by latest.
-func (p profile) earliest(n size, lasts, latest time.Duration) time.Duration {
+// earliest returns when so much is free for so long, Never if not by latest.
+func (p profile) earliest(n Size, lasts, latest time.Duration) time.Duration {
 	for i := 0; i < len(p); i++ {
 		at := p[i].at
 		if at > latest {
-			return never
+			return Never
 		}
-		if !p[i].free.holds(n) {
+		if !p[i].free.Holds(n) {
 			continue
 		}
 		end, ok := until(at, lasts), true
 		for k := i + 1; k < len(p) && p[k].at < end; k++ {
-			if !p[k].free.holds(n) {
+			if !p[k].free.Holds(n) {
 				i, ok = k, false // what follows cannot start before that
 				break
 			}
@@ -70,11 +71,11 @@ func (p profile) earliest(n size, lasts, latest time.Duration) time.Duration {
 			return at
 		}
 	}
-	return never
+	return Never
 }
 
 // fits reports whether so much is free from then on for so long.
-func (p profile) fits(at time.Duration, n size, lasts time.Duration) bool {
+func (p profile) fits(at time.Duration, n Size, lasts time.Duration) bool {
 	end := until(at, lasts)
 	for i := range p {
 		if i+1 < len(p) && p[i+1].at <= at {
@@ -83,7 +84,7 @@ func (p profile) fits(at time.Duration, n size, lasts time.Duration) bool {
 		if p[i].at >= end && p[i].at > at {
 			break
 		}
-		if !p[i].free.holds(n) {
+		if !p[i].free.Holds(n) {
 			return false
 		}
 	}
@@ -91,7 +92,7 @@ func (p profile) fits(at time.Duration, n size, lasts time.Duration) bool {
 }
 
 // at returns what is free at a time.
-func (p profile) at(t time.Duration) size {
+func (p profile) at(t time.Duration) Size {
 	n := p[0].free
 	for i := range p {
 		if p[i].at > t {
@@ -130,15 +131,15 @@ func (p *profile) cut(at time.Duration) int {
 	return len(*p) - 1
 }
 
-// give adds what is free from a time on.
-func (p *profile) give(at time.Duration, n size) {
+// release adds what is free from a time on.
+func (p *profile) release(at time.Duration, n Size) {
 	for k := p.cut(at); k < len(*p); k++ {
-		(*p)[k].free = (*p)[k].free.plus(n)
+		(*p)[k].free = (*p)[k].free.Plus(n)
 	}
 }
 
-// book takes something for a while.
-func (p *profile) book(at time.Duration, n size, lasts time.Duration) {
+// reserve takes something for a while.
+func (p *profile) reserve(at time.Duration, n Size, lasts time.Duration) {
 	from := p.cut(at)
 	to := p.cut(until(at, lasts))
 	for i := from; i < to; i++ {
