@@ -9,87 +9,130 @@ import (
 	"trainyard/internal/tenant"
 )
 
-// engine makes one plan. What it takes from earlier rounds is in the floor and in the line.
+// engine makes one plan. What it keeps from earlier rounds is in the timeline, the cost
+// model and the backlog.
 type engine struct {
-	policy     *Policy
-	cfg        *Config
-	view       *place.View
-	soon       time.Time // in a second
-	round      uint64
-	timeline   *timeline.Timeline
-	costs      *costModel
-	line       *line
-	thrift     float64          // what an hour of a cost-sensitive job is worth
-	allow      tenant.Allowance // where there are no limits
-	unlimited  bool             // Options: every room is worth a look for the one job
-	hostVisits int              // hosts that were looked at for preemption
-	plan       place.Plan
-	req        timeline.Request // of the search at hand
-	freed      int              // grows whenever the plan makes something free
-	hosting    []*host          // rooms with jobs that could be stopped, once listed
-	listed     bool
-	suiting    map[*shape][]*host // those of them that could run a shape
-	away       []away             // what it would cost the job at hand to run in rooms of others, by stock
+	policy        *Policy
+	cfg           *Config
+	view          *place.View
+	earliestWake  time.Time // the next round is not before that
+	round         uint64
+	timeline      *timeline.Timeline
+	costs         *costModel
+	backlog       *backlog
+	costHourValue float64          // what an hour of a cost-sensitive job is worth
+	allow         tenant.Allowance // of the current job
+	unlimited     bool             // Config.Visits does not apply: a person asked about one job
+	hostVisits    int              // hosts that were looked at for preemption
+	plan          place.Plan
+	search        timeline.Request // of the current search
+	freed         int              // grows whenever the plan frees GPUs
+	hostList      []*host          // rooms with jobs that could be preempted, once listed
+	hostsListed   bool
+	hostsByShape  map[*shape][]*host // those of them that could run a shape
+	emptyHosts    []emptyHost        // by pool: running the current job on a host
 }
 
 func newEngine(p *Policy, v *place.View) *engine {
 	p.rounds++
 	e := &engine{
-		policy: p, cfg: &p.cfg, view: v, soon: v.Now.Add(time.Second), round: p.rounds, timeline: &p.timeline, costs: &p.costs, line: &p.line,
-		thrift: p.cfg.Value[job.ObjectiveCost], allow: tenant.Unlimited(), suiting: map[*shape][]*host{},
+		policy: p, cfg: &p.cfg, view: v, earliestWake: v.Now.Add(time.Second), round: p.rounds, timeline: &p.timeline, costs: &p.costs, backlog: &p.backlog,
+		costHourValue: p.cfg.Value[job.ObjectiveCost], allow: tenant.Unlimited(), hostsByShape: map[*shape][]*host{},
 	}
 	e.timeline.Update(timeline.Snapshot{Now: v.Now, Rooms: v.Rooms, Past: v.Past, Guess: p.cfg.Guess})
 	e.costs.update(e.timeline, v)
-	e.takeOffers()
-	e.line.update(e)
-	e.reserveHired()
+	e.updateOffers()
+	e.backlog.update(e)
+	e.dedicateLeased()
 	return e
 }
 
-// reserveHired keeps hired nodes for the jobs that they were hired for.
-func (e *engine) reserveHired() {
-	for _, w := range e.line.hired {
-		clear(w.hired)
-		w.hired, w.owns = w.hired[:0], false
+// consider decides what becomes of a job.
+func (e *engine) consider(j *queuedJob) {
+	s := e.shapeOf(j)
+	if e.knownBlocked(j, s) {
+		return
 	}
-	clear(e.line.hired)
-	e.line.hired = e.line.hired[:0]
-	dedicated := false
-	for _, l := range e.view.Leases {
-		if l.Job == "" || !l.Live() {
-			continue
+
+	limited := e.spent() && len(s.Able) > 0
+	if limited && !e.timeline.MayFit(&s.Shape) {
+		e.wakeAt(j.due)
+		return
+	}
+	j.limited = limited
+	j.nowOnly = limited || len(j.leases) > 0 // with leases, its nodes are being provisioned
+	if j.nowOnly && e.futile(j, s) {
+		return
+	}
+	options := e.options(j, s)
+	if len(options) == 0 {
+		return
+	}
+	best := e.choose(j, options)
+	switch {
+	case best == nil:
+	case best.provisions():
+		e.provision(j, best)
+	case best.startsIn == 0:
+		e.start(j, best, options)
+	default:
+		if freed := e.preempt(j, best); freed != nil {
+			e.start(j, freed, options)
+			return
 		}
-		w := e.line.jobs[l.Job]
-		if w != nil {
-			if len(w.hired) == 0 {
-				e.line.hired = append(e.line.hired, w)
-			}
-			w.hired = append(w.hired, l)
-		}
-		if l.Node == "" || w == nil && !dedicated {
-			continue
-		}
-		at, found := e.timeline.Find(l.Node)
-		switch {
-		case !found:
-		case w == nil: // the newest lease of a node counts
-			e.timeline.Undedicate(at)
-		case e.view.Rooms[at].Node.Lease != "" && len(e.view.Rooms[at].Holds) == 0:
-			e.timeline.Dedicate(at, l.Job)
-			w.owns, dedicated = true, true
-		}
+		e.reserve(j, best)
 	}
 }
 
-// letGo lets others have what is left of the nodes that were hired for a job, now that
-// it starts. Those who were passed over because of it are looked at again.
-func (e *engine) letGo(w *wait) {
-	if len(w.hired) == 0 {
+// knownBlocked reports whether a job cannot start and need not be considered: one of the
+// same shape that lasts no longer found nothing, and less is free now. That does not hold
+// where nodes can be provisioned, for jobs that go first, and for gangs.
+func (e *engine) knownBlocked(j *queuedJob, s *shape) bool {
+	if len(e.view.Offers) > 0 || j.aged || s.of.Need.Nodes > 1 {
+		return false
+	}
+	return s.shortestBlocked > 0 && s.stopsThen == len(e.plan.Stops) && j.lasts >= s.shortestBlocked
+}
+
+// futile reports whether a job that may only start now cannot: nothing is free for it, and
+// its nodes are being provisioned, or there will be another round before it is due.
+func (e *engine) futile(j *queuedJob, s *shape) bool {
+	if !e.knownFull(j, s) || len(j.leases) == 0 && e.wakesEarlier(j.due) {
+		return false
+	}
+	for _, pool := range s.Able {
+		e.timeline.Prune(pool, s.Match.Need.GPUs)
+	}
+	return true
+}
+
+// knownFull reports whether it is known that nothing is free for a job: one of the same
+// shape that lasts no longer found no room, and nothing was freed since.
+func (e *engine) knownFull(j *queuedJob, s *shape) bool {
+	return s.shortestFull > 0 && s.freedThen == e.freed && j.lasts >= s.shortestFull && j.unprofiled && !j.hasNode
+}
+
+// spent reports whether the round has looked at as many rooms as it may.
+func (e *engine) spent() bool {
+	return !e.unlimited && e.timeline.Visits()+e.hostVisits > e.cfg.Visits
+}
+
+// wakeAt requests another round at a time at which nothing else may happen, in a second at
+// the earliest: the patience of a short job may be less than a round takes.
+func (e *engine) wakeAt(at time.Time) {
+	if !e.wakesEarlier(at) {
 		return
 	}
-	for _, at := range e.timeline.DedicatedTo(w.it.Job) {
-		e.timeline.Undedicate(at)
-		e.freed++
-		e.ask(e.view.Now.Add(time.Second))
+	e.plan.Again = at
+	if at.Before(e.earliestWake) {
+		e.plan.Again = e.earliestWake
 	}
+}
+
+// wakesEarlier reports whether a time is in the future and before the next requested round.
+func (e *engine) wakesEarlier(at time.Time) bool {
+	if !at.After(e.view.Now) {
+		return false
+	}
+	return e.plan.Again.IsZero() || at.Before(e.plan.Again) && e.plan.Again.After(e.earliestWake)
 }

@@ -17,13 +17,13 @@ type catalogue struct {
 	list    []fleet.Offer
 	all     *hire.Catalogue
 	fits    map[fleet.Need]*hire.Fit
-	choices map[choice]int // index of the best offer, -1 if there is none
-	alone   map[alone]*hire.Fit
+	choices map[choiceKey]int // index of the best offer, -1 if there is none
+	single  map[offerKey]*hire.Fit
 }
 
-// choice is what the best offer for a job depends on. Jobs that last about as long
-// have the same.
-type choice struct {
+// choiceKey is what the best offer for a job depends on. Jobs that last about as long have
+// the same.
+type choiceKey struct {
 	need   fleet.Need
 	value  float64
 	length int // logarithm of how long it lasts, in steps of a twentieth
@@ -32,7 +32,7 @@ type choice struct {
 	base   float64
 }
 
-type alone struct {
+type offerKey struct {
 	need  fleet.Need
 	offer int
 }
@@ -40,9 +40,9 @@ type alone struct {
 // maxChoices bounds what is remembered.
 const maxChoices = 1 << 16
 
-// newCatalogue makes offers ready. They must not be changed after that.
+// newCatalogue returns the catalogue of offers, which must not be changed after that.
 func newCatalogue(list []fleet.Offer) *catalogue {
-	o := &catalogue{of: list, list: slices.Clone(list), fits: map[fleet.Need]*hire.Fit{}, choices: map[choice]int{}, alone: map[alone]*hire.Fit{}}
+	o := &catalogue{of: list, list: slices.Clone(list), fits: map[fleet.Need]*hire.Fit{}, choices: map[choiceKey]int{}, single: map[offerKey]*hire.Fit{}}
 	for i := range o.list {
 		o.list[i].TFLOPS = o.list[i].Speed() // what is reached, as of the yard's own nodes
 	}
@@ -50,8 +50,8 @@ func newCatalogue(list []fleet.Offer) *catalogue {
 	return o
 }
 
-// isOf reports whether these are the offers that were made ready: the very same list. It
-// is also not so when too much is remembered.
+// isOf reports whether these are the offers of the catalogue: the very same list. It says no
+// when too much is remembered, so that a new catalogue is made.
 func (o *catalogue) isOf(list []fleet.Offer) bool {
 	return len(o.of) == len(list) && (len(list) == 0 || &o.of[0] == &list[0]) && len(o.choices) < maxChoices
 }
@@ -69,17 +69,17 @@ func (o *catalogue) fit(need *fleet.Need) *hire.Fit {
 }
 
 // first returns the best way to provision nodes for a job. Which offer that is, is looked up
-// for jobs that are much alike; what it comes to is reckoned for each.
+// for jobs that are much alike; what it costs is computed for each.
 func (o *catalogue) first(need *fleet.Need, q *hire.Query) (hire.Option, bool) {
 	if q.Takes != nil || q.Stage != nil {
 		return o.fit(need).First(*q)
 	}
 	plain := *need
 	plain.Avoid = ""
-	key := choice{plain, q.Value, int(math.Log(max(q.Run.Seconds(), 1)) * 20), q.Every, q.NoSpot, q.Base}
+	key := choiceKey{plain, q.Value, int(math.Log(max(q.Run.Seconds(), 1)) * 20), q.Every, q.NoSpot, q.Base}
 	at, known := o.choices[key]
 	if !known {
-		like := *q // one of them for all, whoever asks first
+		like := *q // the same length for all of this key, whichever comes first
 		like.Run = job.Seconds(math.Exp((float64(key.length) + 0.5) / 20))
 		best, ok := o.fit(need).First(like)
 		if at = -1; ok {
@@ -90,11 +90,11 @@ func (o *catalogue) first(need *fleet.Need, q *hire.Query) (hire.Option, bool) {
 	if at < 0 {
 		return hire.Option{}, false
 	}
-	one := alone{plain, at}
-	f, ok := o.alone[one]
+	one := offerKey{plain, at}
+	f, ok := o.single[one]
 	if !ok {
 		f = hire.NewCatalogue(o.list[at:at+1], nil).Fit(plain)
-		o.alone[one] = f
+		o.single[one] = f
 	}
 	return f.First(*q)
 }
