@@ -8,7 +8,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -25,7 +25,7 @@ type yard struct {
 // newYard returns a yard with the user alice, an admin, and a join token.
 func newYard(t testing.TB) *yard {
 	t.Helper()
-	y := &yard{Yard: yardmaster.New(yardmaster.Defaults(baseline.FIFO{})), t: t, now: start}
+	y := &yard{Yard: yardmaster.New(yardmaster.Defaults(ordered.FIFO{})), t: t, now: start}
 	y.ok(yardmaster.PutUser{User: "alice", Role: tenant.Admin, By: "test"})
 	y.ok(yardmaster.AddToken{By: "test", Token: tenant.Token{ID: "join", Kind: tenant.JoinToken, Owner: "alice", Class: "local", UsesLeft: 1 << 20, Expires: start.AddDate(10, 0, 0)}})
 	return y

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"trainyard/internal/place"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 )
 
 // Order is the order in which a first-principle rule serves the jobs that wait.
@@ -39,7 +39,7 @@ func (First) Revises() bool { return false }
 func (p First) Plan(v *place.View) place.Plan {
 	y := newYard(v, free(), true)
 	if !y.priced {
-		return baseline.FIFO{}.Plan(v)
+		return ordered.FIFO{}.Plan(v)
 	}
 	y.offer()
 	r := newRule(y)

@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"trainyard/internal/place"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 )
 
 // Search is how the policy looks for something better than its first answer.
@@ -99,7 +99,7 @@ func (*Policy) Revises() bool { return true }
 func (p *Policy) Plan(v *place.View) place.Plan {
 	y := newYard(v, &p.o, false)
 	if !y.priced {
-		return baseline.FIFO{}.Plan(v)
+		return ordered.FIFO{}.Plan(v)
 	}
 	y.offer()
 	y.price()

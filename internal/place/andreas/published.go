@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"trainyard/internal/place"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 )
 
 // PublishedOptions are the parameters of the published rule.
@@ -58,7 +58,7 @@ func (*Published) Revises() bool { return true }
 func (p *Published) Plan(v *place.View) place.Plan {
 	y := newYard(v, free(), false)
 	if !y.priced {
-		return baseline.FIFO{}.Plan(v)
+		return ordered.FIFO{}.Plan(v)
 	}
 	y.offer()
 	r := newRule(y)

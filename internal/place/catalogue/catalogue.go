@@ -37,9 +37,7 @@ func All(solve harvest.Solve) place.Registry {
 		{Name: "rules", Rule: "three classes of nodes in one queue, by what each job cares about: time, cost or both; hires on-demand nodes when waiting costs more", New: newRules},
 		{Name: "harvest", Rule: "elastic jobs on whatever nodes are idle, as many of each as are worth most over the time ahead, with the cost of every change", New: newHarvest(solve)},
 	}
-	for _, e := range baseline.Policies() {
-		all = append(all, place.Plain(e.Name, e.Rule, e.New))
-	}
+	all = append(all, baseline.Policies()...)
 	slices.SortFunc(all, func(a, b place.Entry) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }

@@ -1,4 +1,4 @@
-package baseline
+package preemptive
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/place"
+	"trainyard/internal/place/lineup"
 	"trainyard/internal/place/seats"
 	"trainyard/internal/queue"
 )
@@ -18,7 +19,7 @@ import (
 type task struct {
 	it    *queue.Item
 	run   *place.Running // nil if it waits
-	rank  entry
+	rank  lineup.Entry
 	rooms []int32 // of its seats, -1 for one that is gone
 	state taskState
 	by    id.Job // for whom it was stopped
@@ -49,22 +50,22 @@ const (
 // else needed them. Who needs seats takes free ones first, then those of the jobs
 // that come last. Jobs are numbered: first those that run, then those that wait.
 type preemptor struct {
-	view     *place.View
-	tasks    []task        // those that run and may be stopped, then the waiting ones that were looked at
-	running  int           // of them that run
-	items    []*queue.Item // that wait
-	idle     []fleet.Room  // with what is free, or was held by who is stopped
-	open     []fleet.Room  // and with what is held by who may still be stopped
-	there    [][]int32     // tasks that hold something of a room and may be stopped, the last in order first
-	groups   []int32       // rank of each group of rooms
-	shapes   map[*queue.Shape]*search
-	left     int // GPUs of open
-	least    int // GPUs that a waiting job needs at least
-	evicted  int // stopped tasks whose turn has not come
-	starts   []int32
-	begun    int    // of them that waited
-	homeless int    // stopped tasks that found no other place
-	why      string // what is said of who goes before another
+	view          *place.View
+	tasks         []task        // those that run and may be stopped, then the waiting ones that were looked at
+	running       int           // of them that run
+	items         []*queue.Item // that wait
+	idle          []fleet.Room  // with what is free, or was held by who is stopped
+	open          []fleet.Room  // and with what is held by who may still be stopped
+	holders       [][]int32     // tasks that hold something of a room and may be stopped, the last in order first
+	groups        []int32       // rank of each group of rooms
+	shapes        map[*queue.Shape]*search
+	freeable      int // GPUs of open
+	smallest      int // GPUs that a waiting job needs at least
+	evicted       int // stopped tasks whose turn has not come
+	starts        []int32
+	startedQueued int    // of them that waited
+	unplaced      int    // stopped tasks that found no other place
+	why           string // what is said of who goes before another
 }
 
 // search is how far the search for one shape has come.
@@ -77,8 +78,8 @@ type search struct {
 // each by submission.
 func newPreemptor(v *place.View, why string) *preemptor {
 	p := &preemptor{
-		view: v, idle: slices.Clone(v.Rooms), open: slices.Clone(v.Rooms), there: make([][]int32, len(v.Rooms)), groups: fleet.RankGroups(v.Rooms),
-		shapes: make(map[*queue.Shape]*search, v.Line.Shapes()), why: why, least: 1 << 30, items: v.Line.Items(),
+		view: v, idle: slices.Clone(v.Rooms), open: slices.Clone(v.Rooms), holders: make([][]int32, len(v.Rooms)), groups: fleet.RankGroups(v.Rooms),
+		shapes: make(map[*queue.Shape]*search, v.Line.Shapes()), why: why, smallest: 1 << 30, items: v.Line.Items(),
 	}
 	p.tasks = make([]task, 0, len(v.Running)+8)
 	for _, r := range v.Running {
@@ -90,17 +91,17 @@ func newPreemptor(v *place.View, why string) *preemptor {
 		p.hold(at, p.open, 1)
 		for _, room := range p.tasks[at].rooms {
 			if room >= 0 {
-				p.there[room] = append(p.there[room], at)
+				p.holders[room] = append(p.holders[room], at)
 			}
 		}
 	}
 	p.running = len(p.tasks)
 	for _, it := range p.items {
 		n := &it.Shape.Need
-		p.least = min(p.least, n.GPUs*n.Nodes)
+		p.smallest = min(p.smallest, n.GPUs*n.Nodes)
 	}
 	for i := range p.open {
-		p.left += bits.OnesCount64(p.open[i].Free)
+		p.freeable += bits.OnesCount64(p.open[i].Free)
 	}
 	return p
 }
@@ -155,9 +156,9 @@ func (p *preemptor) hold(at int32, rooms []fleet.Room, sign int) int {
 
 // sortHolders puts in each room who is to be stopped first in front.
 func (p *preemptor) sortHolders() {
-	for _, list := range p.there {
+	for _, list := range p.holders {
 		slices.SortFunc(list, func(a, b int32) int {
-			return first(p.tasks[b].rank.before(&p.tasks[a].rank), p.tasks[a].rank.before(&p.tasks[b].rank))
+			return lineup.TrueFirst(p.tasks[b].rank.Before(&p.tasks[a].rank), p.tasks[a].rank.Before(&p.tasks[b].rank))
 		})
 	}
 }
@@ -167,14 +168,14 @@ func (p *preemptor) sortHolders() {
 func (p *preemptor) run(next func(last *task) int32) {
 	var last *task
 	for n := next(nil); n >= 0; n = next(last) {
-		if last = p.turn(n); p.evicted == 0 && p.left < p.least {
+		if last = p.consider(n); p.evicted == 0 && p.freeable < p.smallest {
 			return
 		}
 	}
 }
 
 // turn decides about one job.
-func (p *preemptor) turn(n int32) *task {
+func (p *preemptor) consider(n int32) *task {
 	if int(n) >= p.running { // it waits
 		it := p.items[int(n)-p.running]
 		if !p.mayFit(it.Shape) {
@@ -187,7 +188,7 @@ func (p *preemptor) turn(n int32) *task {
 	t := &p.tasks[n]
 	if t.state == undecided {
 		t.state = stays
-		p.left -= p.hold(n, p.open, -1)
+		p.freeable -= p.hold(n, p.open, -1)
 		return t
 	}
 	p.evicted--
@@ -195,7 +196,7 @@ func (p *preemptor) turn(n int32) *task {
 		p.settle(n, st)
 	}
 	if t.state == stopped {
-		p.homeless++
+		p.unplaced++
 	}
 	return t
 }
@@ -236,13 +237,13 @@ func (p *preemptor) settle(at int32, st *search) {
 			r.CPUs -= need.CPUs
 			r.Memory -= need.Memory
 		}
-		p.left -= bits.OnesCount64(gpus)
+		p.freeable -= bits.OnesCount64(gpus)
 		t.seats = append(t.seats, place.Seat{Node: p.idle[room].Node.ID, GPUs: gpus})
 	}
 	t.state = placed
 	p.starts = append(p.starts, at)
 	if t.run == nil {
-		p.begun++
+		p.startedQueued++
 	}
 }
 
@@ -258,7 +259,7 @@ func (p *preemptor) own(t *task, room int32) uint64 {
 
 // clear stops who is last in order until the shape fits in the room, and returns the GPUs it may have.
 func (p *preemptor) clear(room int32, st *search, who id.Job) uint64 {
-	for _, at := range p.there[room] {
+	for _, at := range p.holders[room] {
 		if gpus, ok := st.match.Fits(&p.idle[room]); ok {
 			return gpus
 		}
@@ -273,50 +274,39 @@ func (p *preemptor) clear(room int32, st *search, who id.Job) uint64 {
 }
 
 // offer is a room that a task could have.
-type offer struct {
+type candidateRoom struct {
 	room  int32
-	stops bool  // somebody must be stopped for it
-	first entry // who of them goes before the others
-	lost  int   // GPUs that they hold in all
-	here  bool  // it is or was there before
-	tight int   // GPUs that are free there
-	group int32 // rank
+	stops bool         // somebody must be stopped for it
+	first lineup.Entry // who of them goes before the others
+	lost  int          // GPUs that they hold in all
+	here  bool         // it is or was there before
+	tight int          // GPUs that are free there
+	group int32        // rank
 }
 
-func compareOffers(a, b offer) int {
-	if d := first(b.stops, a.stops); d != 0 {
+func compareRooms(a, b candidateRoom) int {
+	if d := lineup.TrueFirst(b.stops, a.stops); d != 0 {
 		return d
 	}
 	if a.stops && a.first != b.first {
-		return first(b.first.before(&a.first), a.first.before(&b.first))
+		return lineup.TrueFirst(b.first.Before(&a.first), a.first.Before(&b.first))
 	}
-	return cmp.Or(cmp.Compare(a.lost, b.lost), first(a.here, b.here), cmp.Compare(a.group, b.group), cmp.Compare(a.tight, b.tight), cmp.Compare(a.room, b.room))
-}
-
-// first orders what is so before what is not.
-func first(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return -1
-	}
-	return 1
+	return cmp.Or(cmp.Compare(a.lost, b.lost), lineup.TrueFirst(a.here, b.here), cmp.Compare(a.group, b.group), cmp.Compare(a.tight, b.tight), cmp.Compare(a.room, b.room))
 }
 
 // choose returns the rooms for a task, nil if there are not enough.
 func (p *preemptor) choose(t *task, st *search) []int32 {
 	nodes := st.match.Need.Nodes
-	best := make([]offer, 0, nodes+1)
+	best := make([]candidateRoom, 0, nodes+1)
 	for i := range p.open {
 		if _, ok := st.match.Fits(&p.open[i]); !ok {
 			continue
 		}
-		o := p.offer(t, st, int32(i))
-		if len(best) == nodes && compareOffers(o, best[nodes-1]) >= 0 {
+		o := p.rate(t, st, int32(i))
+		if len(best) == nodes && compareRooms(o, best[nodes-1]) >= 0 {
 			continue
 		}
-		at, _ := slices.BinarySearchFunc(best, o, compareOffers)
+		at, _ := slices.BinarySearchFunc(best, o, compareRooms)
 		best = slices.Insert(best, at, o)
 		best = best[:min(len(best), nodes)]
 	}
@@ -331,10 +321,10 @@ func (p *preemptor) choose(t *task, st *search) []int32 {
 }
 
 // offer says what it takes to have a room.
-func (p *preemptor) offer(t *task, st *search, room int32) offer {
+func (p *preemptor) rate(t *task, st *search, room int32) candidateRoom {
 	r := p.idle[room]
-	o := offer{room: room, group: p.groups[r.Group], here: r.Node.ID == t.it.Prefer || slices.Contains(t.rooms, room)}
-	for _, at := range p.there[room] {
+	o := candidateRoom{room: room, group: p.groups[r.Group], here: r.Node.ID == t.it.Prefer || slices.Contains(t.rooms, room)}
+	for _, at := range p.holders[room] {
 		if _, ok := st.match.Fits(&r); ok {
 			break
 		}
@@ -361,9 +351,9 @@ func (p *preemptor) plan() place.Plan {
 		if t.run == nil || t.state != stopped && t.state != placed || slices.Equal(t.seats, t.run.Seats) {
 			continue
 		}
-		reason := fmt.Sprintf("makes room for %s, which %s", t.by, p.why)
+		reason := fmt.Sprintf("preempted for %s, which %s", t.by, p.why)
 		if t.state == placed {
-			reason = fmt.Sprintf("moves to make room for %s, which %s", t.by, p.why)
+			reason = fmt.Sprintf("moved to make room for %s, which %s", t.by, p.why)
 		}
 		plan.Stops = append(plan.Stops, place.Stop{Running: t.run, Reason: reason})
 	}
@@ -372,9 +362,9 @@ func (p *preemptor) plan() place.Plan {
 		if t.run != nil && slices.Equal(t.seats, t.run.Seats) {
 			continue
 		}
-		reason := "its turn in the order, and " + where(t.seats) + " has room for it"
+		reason := lineup.NodeNames(t.seats) + ": next in the order and fits"
 		if t.run != nil {
-			reason = "made room for " + string(t.by) + ", and " + where(t.seats) + " has room for it"
+			reason = lineup.NodeNames(t.seats) + ": moved to make room for " + string(t.by)
 		}
 		plan.Starts = append(plan.Starts, place.Start{Item: t.it, Seats: t.seats, Reason: reason})
 	}
@@ -382,4 +372,4 @@ func (p *preemptor) plan() place.Plan {
 }
 
 // waiting reports whether a job is left without seats.
-func (p *preemptor) waiting() bool { return p.homeless > 0 || p.begun < len(p.items) }
+func (p *preemptor) waiting() bool { return p.unplaced > 0 || p.startedQueued < len(p.items) }

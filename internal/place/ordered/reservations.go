@@ -1,4 +1,4 @@
-package baseline
+package ordered
 
 import (
 	"time"
@@ -8,7 +8,7 @@ import (
 	"trainyard/internal/queue"
 )
 
-// Reservations are the times that the conservative policy has for waiting jobs.
+// Reservations returns when each queued job would start under Conservative.
 func Reservations(v *place.View) map[id.Job]time.Time {
 	c := newCalendar(v)
 	times := map[id.Job]time.Time{}

@@ -1,4 +1,4 @@
-package baseline
+package preemptive
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 
 	"trainyard/internal/id"
 	"trainyard/internal/place"
+	"trainyard/internal/place/lineup"
 	"trainyard/internal/place/seats"
 )
 
@@ -29,15 +30,15 @@ func (FairShare) Plan(v *place.View) place.Plan {
 	if v.Line.Len() == 0 {
 		return place.Plan{}
 	}
-	p := newPreemptor(v, "is of a user who has less")
-	d := newDeal(p)
+	p := newPreemptor(v, "belongs to a user with a smaller share")
+	d := newFairQueue(p)
 	p.sortHolders()
 	p.run(d.next)
 	return p.plan()
 }
 
 // portion is what one user has been dealt.
-type portion struct {
+type userShare struct {
 	queue []int32 // jobs: by priority, those that run first, then by submission
 	size  float64 // dealt so far, in GPUs, or CPUs of jobs without
 }
@@ -46,15 +47,15 @@ type portion struct {
 // counts as dealt from the beginning, what found no room does not count. Between
 // users who have the same, one whose next job runs already goes first, so that
 // nobody is stopped for nothing.
-type deal struct {
+type fairQueue struct {
 	p     *preemptor
-	users map[id.User]*portion
-	heap  heap // the next job of each user
-	last  *portion
+	users map[id.User]*userShare
+	heap  lineup.Heap // the next job of each user
+	last  *userShare
 }
 
-func newDeal(p *preemptor) *deal {
-	d := &deal{p: p, users: map[id.User]*portion{}}
+func newFairQueue(p *preemptor) *fairQueue {
+	d := &fairQueue{p: p, users: map[id.User]*userShare{}}
 	for _, r := range p.view.Running {
 		if !seats.Loose(r) {
 			d.of(r.User).size += float64(max(r.GPUs, 1))
@@ -82,26 +83,26 @@ func newDeal(p *preemptor) *deal {
 			if run != nil {
 				p.tasks[n].rank = d.entry(sum, n)
 			}
-			sum += size(it)
+			sum += lineup.Processors(it)
 		}
 		d.heap = append(d.heap, d.entry(u.size, u.queue[0]))
 	}
-	d.heap.init()
+	d.heap.Init()
 	return d
 }
 
-func (d *deal) of(u id.User) *portion {
+func (d *fairQueue) of(u id.User) *userShare {
 	if d.users[u] == nil {
-		d.users[u] = &portion{}
+		d.users[u] = &userShare{}
 	}
 	return d.users[u]
 }
 
-func (d *deal) entry(has float64, n int32) entry {
+func (d *fairQueue) entry(has float64, n int32) lineup.Entry {
 	it, run := d.p.job(n)
-	e := entry{first: has, number: it.Number, at: n}
+	e := lineup.Entry{First: has, Number: it.Number, At: n}
 	if run == nil {
-		e.second = 1
+		e.Second = 1
 	}
 	return e
 }
@@ -112,7 +113,7 @@ func (t *task) has() float64 {
 	case t.state != stays && t.state != placed:
 		return 0
 	case t.it.Shape.Need.MaxGPUs == 0:
-		return size(t.it)
+		return lineup.Processors(t.it)
 	case t.state == stays:
 		return float64(t.run.GPUs)
 	}
@@ -120,19 +121,19 @@ func (t *task) has() float64 {
 }
 
 // next returns the next job of the user who has least, -1 after the last.
-func (d *deal) next(last *task) int32 {
+func (d *fairQueue) next(last *task) int32 {
 	if u := d.last; u != nil {
 		if last != nil {
 			u.size += last.has()
 		}
 		if u.queue = u.queue[1:]; len(u.queue) > 0 {
-			d.heap.push(d.entry(u.size, u.queue[0]))
+			d.heap.Push(d.entry(u.size, u.queue[0]))
 		}
 	}
 	if len(d.heap) == 0 {
 		return -1
 	}
-	n := d.heap.pop().at
+	n := d.heap.Pop().At
 	it, _ := d.p.job(n)
 	d.last = d.users[it.User]
 	return n

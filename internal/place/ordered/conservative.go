@@ -1,4 +1,4 @@
-package baseline
+package ordered
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/place/lineup"
 	"trainyard/internal/queue"
 )
 
@@ -21,7 +22,7 @@ import (
 type Conservative struct{}
 
 // mostReserved is how many waiting jobs get a time of their own.
-const mostReserved = 256
+const maxReserved = 256
 
 var _ place.Policy = Conservative{}
 
@@ -36,10 +37,10 @@ func (Conservative) Plan(v *place.View) place.Plan {
 	c := newCalendar(v)
 	walk := v.Line.Walk(v.Usage)
 	reserved := 0
-	open := func(s *queue.Shape) bool { return reserved < mostReserved || !c.shapes[s].closed }
+	open := func(s *queue.Shape) bool { return reserved < maxReserved || !c.shapes[s].closed }
 	for it := walk.Next(open); it != nil; it = walk.Next(open) {
-		if reserved++; reserved > mostReserved {
-			c.squeeze(it)
+		if reserved++; reserved > maxReserved {
+			c.backfill(it)
 			continue
 		}
 		// Of the rest none can start now: their times are of no use to anybody.
@@ -53,22 +54,22 @@ func (Conservative) Plan(v *place.View) place.Plan {
 // calendar is what will be free in each room as time goes on.
 type calendar struct {
 	view   *place.View
-	days   [][]day // of each room, by time; the last lasts for ever
+	days   [][]span // of each room, by time; the last lasts for ever
 	groups []int32
-	shapes map[*queue.Shape]*outlet
+	shapes map[*queue.Shape]*shapeNeed
 	open   int // shapes of the line that have room now
 	plan   place.Plan
 }
 
 // outlet is what is known of a shape.
-type outlet struct {
+type shapeNeed struct {
 	match  *fleet.Matcher
 	closed bool          // it has no room now
 	failed time.Duration // as long as this, and longer, finds no time now; 0 if none failed
 }
 
 // day is a stretch of time in which nothing changes in a room.
-type day struct {
+type span struct {
 	from   time.Time
 	free   uint64
 	cpus   job.CPUs
@@ -79,7 +80,7 @@ type day struct {
 func never(now time.Time) time.Time { return now.AddDate(1000, 0, 0) }
 
 func newCalendar(v *place.View) *calendar {
-	c := &calendar{view: v, days: make([][]day, len(v.Rooms)), groups: fleet.RankGroups(v.Rooms), shapes: map[*queue.Shape]*outlet{}}
+	c := &calendar{view: v, days: make([][]span, len(v.Rooms)), groups: fleet.RankGroups(v.Rooms), shapes: map[*queue.Shape]*shapeNeed{}}
 	for i := range v.Rooms {
 		c.days[i] = c.foresee(&v.Rooms[i])
 	}
@@ -87,7 +88,7 @@ func newCalendar(v *place.View) *calendar {
 		if c.shapes[it.Shape] != nil {
 			continue
 		}
-		o := &outlet{match: fleet.NewMatcher(it.Shape.Need)}
+		o := &shapeNeed{match: fleet.NewMatcher(it.Shape.Need)}
 		c.shapes[it.Shape] = o
 		if o.closed = !c.fitsNow(o); !o.closed {
 			c.open++
@@ -98,9 +99,9 @@ func newCalendar(v *place.View) *calendar {
 
 // foresee makes the days of a room from the expected ends of what holds it. A run
 // that is past its expected end is taken to last as long again as it is late.
-func (c *calendar) foresee(r *fleet.Room) []day {
+func (c *calendar) foresee(r *fleet.Room) []span {
 	now := c.view.Now
-	days := append(make([]day, 0, len(r.Holds)+1), day{now, r.Free, r.CPUs, r.Memory})
+	days := append(make([]span, 0, len(r.Holds)+1), span{now, r.Free, r.CPUs, r.Memory})
 	var held uint64 // by runs that never end
 	for i := range r.Holds {
 		if r.Holds[i].Ends.IsZero() {
@@ -145,7 +146,7 @@ func (c *calendar) reserve(it *queue.Item) {
 	}
 	start := c.book(it, o, at, rooms)
 	if at.Equal(c.view.Now) {
-		start.Reason = start.Reason + " has room for it, and no job ahead of it starts later for that"
+		start.Reason = start.Reason + ": fits and delays no job ahead of it"
 		c.plan.Starts = append(c.plan.Starts, start)
 	} else if c.plan.Held == nil {
 		c.plan.Held = &place.Reservation{Job: it.Job, At: at}
@@ -155,8 +156,8 @@ func (c *calendar) reserve(it *queue.Item) {
 	}
 }
 
-// squeeze starts a job far behind if it delays nobody who has a time.
-func (c *calendar) squeeze(it *queue.Item) {
+// backfill starts a job far behind in the queue if it delays no reserved start.
+func (c *calendar) backfill(it *queue.Item) {
 	o := c.shapes[it.Shape]
 	if o.failed > 0 && c.lasts(it) >= o.failed {
 		return
@@ -173,7 +174,7 @@ func (c *calendar) squeeze(it *queue.Item) {
 	}
 	slices.SortFunc(rooms, c.tighter)
 	start := c.book(it, o, c.view.Now, rooms[:o.match.Need.Nodes])
-	start.Reason = start.Reason + " has room for it, and nobody who has a time starts later for that"
+	start.Reason = start.Reason + ": fits and delays no reserved start"
 	c.plan.Starts = append(c.plan.Starts, start)
 }
 
@@ -187,13 +188,13 @@ func (c *calendar) lasts(it *queue.Item) time.Duration {
 
 // book takes a job's part out of rooms from a time on, and closes the shapes that
 // have no room now any more. The reason of what it returns says where.
-func (c *calendar) book(it *queue.Item, o *outlet, at time.Time, rooms []int) place.Start {
+func (c *calendar) book(it *queue.Item, o *shapeNeed, at time.Time, rooms []int) place.Start {
 	start := place.Start{Item: it}
 	for _, room := range rooms {
 		gpus := c.take(room, at, at.Add(c.lasts(it)), o)
 		start.Seats = append(start.Seats, place.Seat{Node: c.view.Rooms[room].Node.ID, GPUs: gpus})
 	}
-	start.Reason = where(start.Seats)
+	start.Reason = lineup.NodeNames(start.Seats)
 	if at.Equal(c.view.Now) {
 		for _, other := range c.shapes {
 			if !other.closed && !c.fitsNow(other) {
@@ -207,7 +208,7 @@ func (c *calendar) book(it *queue.Item, o *outlet, at time.Time, rooms []int) pl
 
 // fitsNow reports whether enough rooms have room for the shape now. What is free
 // now only gets less.
-func (c *calendar) fitsNow(o *outlet) bool {
+func (c *calendar) fitsNow(o *shapeNeed) bool {
 	found := 0
 	for i := range c.days {
 		if c.fits(i, &c.days[i][0], o) {
@@ -220,7 +221,7 @@ func (c *calendar) fitsNow(o *outlet) bool {
 }
 
 // fits reports whether a rank fits into so much of a room.
-func (c *calendar) fits(room int, d *day, o *outlet) bool {
+func (c *calendar) fits(room int, d *span, o *shapeNeed) bool {
 	r := c.view.Rooms[room]
 	r.Free, r.CPUs, r.Memory = d.free, d.cpus, d.memory
 	_, ok := o.match.Fits(&r)
@@ -230,7 +231,7 @@ func (c *calendar) fits(room int, d *day, o *outlet) bool {
 // earliest finds the first time at which the job can run on as many rooms as it
 // needs, and those rooms: each room says from when on it could, the last of the
 // best tells the time, and those that are taken again by then say a later one.
-func (c *calendar) earliest(it *queue.Item, o *outlet) (time.Time, []int) {
+func (c *calendar) earliest(it *queue.Item, o *shapeNeed) (time.Time, []int) {
 	need := &o.match.Need
 	from := c.view.Now
 	times := make([]time.Time, len(c.days))
@@ -278,9 +279,9 @@ func (c *calendar) tighter(a, b int) int {
 // roomFrom returns the first time from a given one on at which a rank of the job
 // can run in the room for as long as it lasts, zero if there is none, or if it is
 // later and only that one will do.
-func (c *calendar) roomFrom(room int, from time.Time, it *queue.Item, o *outlet, only bool) time.Time {
+func (c *calendar) roomFrom(room int, from time.Time, it *queue.Item, o *shapeNeed, only bool) time.Time {
 	days, lasts := c.days[room], c.lasts(it)
-	i, found := slices.BinarySearchFunc(days, from, func(d day, t time.Time) int { return d.from.Compare(t) })
+	i, found := slices.BinarySearchFunc(days, from, func(d span, t time.Time) int { return d.from.Compare(t) })
 	if !found {
 		i--
 	}
@@ -303,7 +304,7 @@ func (c *calendar) roomFrom(room int, from time.Time, it *queue.Item, o *outlet,
 
 // conflict returns -1 if a rank fits into the room from a day on until a time,
 // and else the first day from which on that may be different.
-func (c *calendar) conflict(room, first int, until time.Time, o *outlet) int {
+func (c *calendar) conflict(room, first int, until time.Time, o *shapeNeed) int {
 	days := c.days[room]
 	d := days[first]
 	for i := first; ; i++ {
@@ -323,18 +324,18 @@ func (c *calendar) conflict(room, first int, until time.Time, o *outlet) int {
 }
 
 // and keeps what is free on both days.
-func (d *day) and(o *day) {
+func (d *span) and(o *span) {
 	d.free &= o.free
 	d.cpus = min(d.cpus, o.cpus)
 	d.memory = min(d.memory, o.memory)
 }
 
 // take takes a rank's part out of a stretch of the room's time, and returns its GPUs.
-func (c *calendar) take(room int, from, until time.Time, o *outlet) uint64 {
+func (c *calendar) take(room int, from, until time.Time, o *shapeNeed) uint64 {
 	need := &o.match.Need
 	days := cut(cut(c.days[room], from), until)
 	c.days[room] = days
-	first := slices.IndexFunc(days, func(d day) bool { return d.from.Equal(from) })
+	first := slices.IndexFunc(days, func(d span) bool { return d.from.Equal(from) })
 	r := c.view.Rooms[room]
 	d := days[first]
 	for i := first; i < len(days) && days[i].from.Before(until); i++ {
@@ -356,8 +357,8 @@ func (c *calendar) take(room int, from, until time.Time, o *outlet) uint64 {
 }
 
 // cut lets a day begin at that time.
-func cut(days []day, at time.Time) []day {
-	i, found := slices.BinarySearchFunc(days, at, func(d day, t time.Time) int { return d.from.Compare(t) })
+func cut(days []span, at time.Time) []span {
+	i, found := slices.BinarySearchFunc(days, at, func(d span, t time.Time) int { return d.from.Compare(t) })
 	if found || i == 0 {
 		return days
 	}

@@ -1,4 +1,12 @@
-package baseline
+// Package elastic holds the policies that give each job a number of GPUs by a rule, and
+// change it while the job runs: equal shares, FfDL, AFS-L, Paddle EDL's autoscaler, and the
+// elastic variants of FIFO, SRJF and Tiresias. The rule decides how many GPUs each job gets;
+// package allocate decides which.
+//
+// They are baselines from published rules; where the public code of a rule has a known
+// defect it is corrected, and the comment of the rule says so. Like every policy they are
+// pure functions from a view to a plan. They learn nothing and know no money.
+package elastic
 
 import (
 	"cmp"
@@ -12,35 +20,36 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/place/lineup"
 	"trainyard/internal/place/seats"
 	"trainyard/internal/queue"
 )
 
-// Elastic gives each job a number of GPUs by a rule, and changes what runs when
+// Policy gives each job a number of GPUs by a rule, and changes what runs when
 // the numbers change. There is one pool for each kind of GPU, because a job on two
 // kinds goes as fast as on the slower; a waiting job belongs to the pool that has
 // least to do of those it may use, and one that no pool alone can hold waits. Jobs
 // without GPUs start where they fit.
-type Elastic struct {
+type Policy struct {
 	name string
 	why  string // the rule, said of a job that gets another number: "…, because …"
 	rule func(p *pool)
 	// gap is how long running jobs are left alone after some were changed. What
 	// waits may start meanwhile on what is free.
-	gap time.Duration
+	cooldown time.Duration
 	// eager asks the rule meanwhile, too. It is told that it is calm.
-	eager bool
+	reactive bool
 	// period lets running jobs be changed only at multiples of it.
 	period time.Duration
 }
 
-var _ place.Policy = Elastic{}
+var _ place.Policy = Policy{}
 
 // Name is what the policy is called in the configuration.
-func (e Elastic) Name() string { return e.name }
+func (e Policy) Name() string { return e.name }
 
 // Revises reports that it also changes what runs.
-func (e Elastic) Revises() bool { return true }
+func (e Policy) Revises() bool { return true }
 
 // pool is the GPUs of one kind and the jobs that share them.
 type pool struct {
@@ -64,7 +73,7 @@ type arrival struct {
 }
 
 // lately is for how long a job has come lately.
-const lately = time.Minute
+const arrivalWindow = time.Minute
 
 // member is a job that a rule gives GPUs to.
 type member struct {
@@ -80,25 +89,25 @@ type member struct {
 // Plan asks the rule and deals out. If there is a job for which the rule has GPUs
 // but no node has room, what is free in bits here and there is of no use to it: the
 // rule is asked again as if that were not there, and then without the job.
-func (e Elastic) Plan(v *place.View) place.Plan {
+func (e Policy) Plan(v *place.View) place.Plan {
 	pools, others := e.pools(v)
-	until, calm := e.calm(v)
+	until, calm := e.coolingDown(v)
 	var wants []seats.Want
 	var given []seats.Given
 	var again time.Time
-	for try := range mostTries {
+	for try := range maxTries {
 		wants, again = slices.Clone(others), time.Time{}
 		for _, p := range pools {
-			wants = append(wants, e.ask(p, calm)...)
+			wants = append(wants, e.wants(p, calm)...)
 			again = sooner(again, p.again)
 		}
-		given = seats.Deal(v, wants, seats.Options{Move: !calm || e.eager})
+		given = seats.Deal(v, wants, seats.Options{Move: !calm || e.reactive})
 		failed := failures(wants, given)
 		if len(failed) == 0 {
 			break
 		}
 		for _, p := range pools {
-			p.reckon(try, failed, wants, given)
+			p.retry(try, failed, wants, given)
 		}
 	}
 	plan := seats.Plan(wants, given, func(i int) string { return e.reason(&wants[i], &given[i]) })
@@ -109,7 +118,7 @@ func (e Elastic) Plan(v *place.View) place.Plan {
 }
 
 // mostTries is how often the rule is asked in one plan.
-const mostTries = 4
+const maxTries = 4
 
 // failures are the jobs that were to have GPUs and got none.
 func failures(wants []seats.Want, given []seats.Given) map[*queue.Item]bool {
@@ -124,7 +133,7 @@ func failures(wants []seats.Want, given []seats.Given) map[*queue.Item]bool {
 
 // reckon prepares a pool for another try: the first time what was left over does
 // not count, after that jobs for which there is no room are taken out.
-func (p *pool) reckon(try int, failed map[*queue.Item]bool, wants []seats.Want, given []seats.Given) {
+func (p *pool) retry(try int, failed map[*queue.Item]bool, wants []seats.Want, given []seats.Given) {
 	p.gpus += p.bits
 	p.bits = 0
 	mine := slices.ContainsFunc(p.jobs, func(m *member) bool { return failed[m.it] && m.run == nil })
@@ -147,15 +156,15 @@ func (p *pool) reckon(try int, failed map[*queue.Item]bool, wants []seats.Want, 
 }
 
 // ask lets the rule decide, and returns what is to be dealt.
-func (e Elastic) ask(p *pool, calm bool) []seats.Want {
+func (e Policy) wants(p *pool, calm bool) []seats.Want {
 	p.free = p.gpus
 	p.again = time.Time{}
 	p.calm = calm
 	for _, m := range p.jobs {
 		m.gets = 0
 	}
-	if calm && !e.eager {
-		p.wait()
+	if calm && !e.reactive {
+		p.settle()
 	} else {
 		e.rule(p)
 	}
@@ -177,13 +186,13 @@ func sooner(a, b time.Time) time.Time {
 }
 
 // calm reports whether running jobs are to be left alone, and until when.
-func (e Elastic) calm(v *place.View) (until time.Time, calm bool) {
+func (e Policy) coolingDown(v *place.View) (until time.Time, calm bool) {
 	if e.period > 0 {
 		last := v.Now.Truncate(e.period)
 		return last.Add(e.period), !last.Equal(v.Now)
 	}
 	for _, r := range v.Running {
-		if at := r.Ordered.Add(e.gap); r.Outlook.Stops > 0 && at.After(v.Now) && at.After(until) {
+		if at := r.Ordered.Add(e.cooldown); r.Outlook.Stops > 0 && at.After(v.Now) && at.After(until) {
 			until = at
 		}
 	}
@@ -191,7 +200,7 @@ func (e Elastic) calm(v *place.View) (until time.Time, calm bool) {
 }
 
 // wait lets what runs be, and gives those that wait their least from what is free.
-func (p *pool) wait() {
+func (p *pool) settle() {
 	for _, m := range p.jobs {
 		m.gets = m.has
 		p.free -= m.has
@@ -201,7 +210,7 @@ func (p *pool) wait() {
 
 // pools makes the pools, each with its jobs by priority and submission, and the
 // wants of jobs without GPUs.
-func (e Elastic) pools(v *place.View) ([]*pool, []seats.Want) {
+func (e Policy) pools(v *place.View) ([]*pool, []seats.Want) {
 	vacant := seats.Vacant(v)
 	var pools []*pool
 	for _, k := range seats.KindsOf(vacant) {
@@ -283,7 +292,7 @@ func (b *builder) waiting(it *queue.Item) {
 
 // note writes down when a job came, if that was lately.
 func (b *builder) note(to int, m *member) {
-	if at := m.it.Outlook.Submitted; b.view.Now.Sub(at) < lately {
+	if at := m.it.Outlook.Submitted; b.view.Now.Sub(at) < arrivalWindow {
 		b.pools[to].came = append(b.pools[to].came, arrival{at, m.least})
 	}
 }
@@ -375,25 +384,25 @@ func (m *member) left(now time.Time, gpus int) float64 {
 		return math.Inf(1)
 	}
 	// It was declared for as little as it asks for.
-	rest := math.Max(m.it.Lasts.Seconds()-served(now, m.it, m.run)/float64(m.least), 0)
+	rest := math.Max(m.it.Lasts.Seconds()-lineup.Served(now, m.it, m.run)/float64(m.least), 0)
 	return rest * m.rate(m.least) / math.Max(m.rate(gpus), 1e-12)
 }
 
 // reason says why a job gets what it gets.
-func (e Elastic) reason(w *seats.Want, g *seats.Given) string {
+func (e Policy) reason(w *seats.Want, g *seats.Given) string {
 	gpus := "1 GPU"
 	if g.GPUs != 1 {
 		gpus = fmt.Sprintf("%d GPUs", g.GPUs)
 	}
 	switch {
 	case w.Item.Shape.Need.MaxGPUs == 0:
-		return fmt.Sprintf("%s has room for it", g.Seats[0].Node)
+		return fmt.Sprintf("%s: fits", g.Seats[0].Node)
 	case w.Running == nil:
 		return fmt.Sprintf("starts on %s: %s", gpus, e.why)
 	case g.GPUs == 0:
-		return "makes room: " + e.why
+		return "preempted: " + e.why
 	case g.GPUs == w.Running.GPUs:
-		return "moves to make room for a larger job"
+		return "moved to make room for a larger job"
 	}
-	return fmt.Sprintf("goes on with %s instead of %d: %s", gpus, w.Running.GPUs, e.why)
+	return fmt.Sprintf("resized from %d to %s: %s", w.Running.GPUs, gpus, e.why)
 }

@@ -1,58 +1,49 @@
-package baseline
+package ordered
 
 import (
 	"math"
 	"time"
 
 	"trainyard/internal/place"
+	"trainyard/internal/place/lineup"
 	"trainyard/internal/queue"
 )
 
-// Ordered starts jobs in an order of its own, the smallest score first. It leaves
+// Policy starts jobs in an order of its own, the smallest score first. It leaves
 // alone what runs.
-type Ordered struct {
+type Policy struct {
 	name   string
 	score  func(v *place.View) score // nil for the order of the line
-	behind mode
+	behind backfillMode
 }
 
 // score ranks a job: the smallest goes first, and of two with the same the one
 // that was submitted first.
 type score func(it *queue.Item) float64
 
-var _ place.Policy = Ordered{}
+var _ place.Policy = Policy{}
 
 // Name is what the policy is called in the configuration.
-func (o Ordered) Name() string { return o.name }
+func (o Policy) Name() string { return o.name }
 
 // Revises reports that it leaves alone what runs.
-func (o Ordered) Revises() bool { return false }
+func (o Policy) Revises() bool { return false }
 
 // Plan starts what can start.
-func (o Ordered) Plan(v *place.View) place.Plan {
+func (o Policy) Plan(v *place.View) place.Plan {
 	if o.score == nil {
 		return inLine(v, o.behind)
 	}
-	f := newFIFO(v, o.behind)
-	items, by, l := v.Line.Items(), o.score(v), newLineup(v.Line)
+	f := newPlanner(v, o.behind)
+	items, by, l := v.Line.Items(), o.score(v), lineup.New(v.Line)
 	for i, it := range items {
-		l.waiting(it.Shape, entry{first: by(it), number: it.Number, at: int32(i)})
+		l.AddQueued(it.Shape, lineup.Entry{First: by(it), Number: it.Number, At: int32(i)})
 	}
-	l.ready()
-	for e, more := l.next(f.open); more && !f.over(); e, more = l.next(f.open) {
-		f.consider(items[e.at])
+	l.Sort()
+	for e, more := l.Next(f.open); more && !f.over(); e, more = l.Next(f.open) {
+		f.consider(items[e.At])
 	}
 	return f.plan
-}
-
-// size is how many processors a job wants in all: GPUs, or CPUs if it wants none.
-func size(it *queue.Item) float64 {
-	n := &it.Shape.Need
-	each := float64(n.GPUs)
-	if n.MaxGPUs == 0 {
-		each = float64(n.CPUs) / 1000
-	}
-	return math.Max(each*float64(n.Nodes), 1)
 }
 
 // takes is how long a job is expected to run, in seconds, and at least one. A
@@ -100,7 +91,7 @@ func byTime(*place.View) score { return takes }
 
 // byArea is smallest area first: expected time × processors.
 func byArea(*place.View) score {
-	return func(it *queue.Item) float64 { return takes(it) * size(it) }
+	return func(it *queue.Item) float64 { return takes(it) * lineup.Processors(it) }
 }
 
 // byWFP3 favours jobs that have waited long for what they are, and large ones:
@@ -110,7 +101,7 @@ func byArea(*place.View) score {
 // the time that the job has really waited.
 func byWFP3(v *place.View) score {
 	return func(it *queue.Item) float64 {
-		return -math.Pow(waited(v, it)/lastsAbout(it), 3) * size(it)
+		return -math.Pow(waited(v, it)/lastsAbout(it), 3) * lineup.Processors(it)
 	}
 }
 
@@ -121,7 +112,7 @@ func byWFP3(v *place.View) score {
 func byUNICEP(v *place.View) score {
 	const one = 1e-9 // instead of the logarithm of 1
 	return func(it *queue.Item) float64 {
-		return -waited(v, it) / (math.Max(math.Log2(size(it)), one) * lastsAbout(it))
+		return -waited(v, it) / (math.Max(math.Log2(lineup.Processors(it)), one) * lastsAbout(it))
 	}
 }
 
@@ -141,7 +132,7 @@ func byF1(origin time.Time) func(v *place.View) score {
 		}
 		return func(it *queue.Item) float64 {
 			since := math.Max(it.Outlook.Submitted.Sub(from).Seconds(), 1)
-			return math.Log10(lastsAbout(it))*size(it) + 870*math.Log10(since)
+			return math.Log10(lastsAbout(it))*lineup.Processors(it) + 870*math.Log10(since)
 		}
 	}
 }
@@ -160,8 +151,8 @@ func oldest(v *place.View) time.Time {
 
 // F1 is the rule F1 with a beginning of time, for logs that have one. With
 // backfill jobs behind the first that cannot start go where they do not delay it.
-func F1(origin time.Time, backfill bool) Ordered {
-	o := Ordered{name: "f1", score: byF1(origin), behind: block}
+func F1(origin time.Time, backfill bool) Policy {
+	o := Policy{name: "f1", score: byF1(origin), behind: block}
 	if backfill {
 		o.name, o.behind = "f1-easy", easy
 	}

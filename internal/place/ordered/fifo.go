@@ -1,25 +1,25 @@
-// Package baseline holds the plain policies that every scheduler is measured
-// against, each from its published rule; where the public code of a rule has a
-// known defect it is corrected, and the comment of the rule says so.
+// Package ordered holds the policies that start jobs of fixed size in an order and leave
+// running jobs alone: first come first served (FIFO), orders by deadline, length or age
+// (Policy), and Conservative, in which every queued job has a reservation. What jobs behind
+// the first that cannot start may do is the same for all orders: nothing, start wherever
+// they fit, or start where they do not delay it (EASY backfill).
 //
-// There are three families. Jobs of fixed size are started in an order (FIFO,
-// Ordered, Conservative), or in an order that also stops jobs (Preemptive,
-// FairShare). Elastic jobs get a number of GPUs by a rule (Elastic), and their
-// seats from place/seats. Policies lists them all; the yardmaster asks one by the
-// name in its configuration, the simulator any. Like every policy they are pure
-// functions from a view to a plan. They learn nothing and know no money.
-package baseline
+// They are the baselines that other schedulers are measured against, each from its
+// published rule; where the public code of a rule has a known defect it is corrected, and
+// the comment of the rule says so. Like every policy they are pure functions from a view to
+// a plan. They learn nothing and know no money.
+package ordered
 
 import (
 	"fmt"
 	"math/bits"
 	"slices"
 	"strings"
-	"time"
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/place"
+	"trainyard/internal/place/lineup"
 	"trainyard/internal/queue"
 )
 
@@ -42,8 +42,8 @@ func (FIFO) Revises() bool { return false }
 func (FIFO) Plan(v *place.View) place.Plan { return inLine(v, easy) }
 
 // inLine starts jobs in the order of the line.
-func inLine(v *place.View, behind mode) place.Plan {
-	f := newFIFO(v, behind)
+func inLine(v *place.View, behind backfillMode) place.Plan {
+	f := newPlanner(v, behind)
 	walk := v.Line.Walk(v.Usage)
 	for it := walk.Next(f.open); it != nil; it = walk.Next(f.open) {
 		if f.consider(it); f.over() {
@@ -54,22 +54,22 @@ func inLine(v *place.View, behind mode) place.Plan {
 }
 
 // mode is what becomes of the jobs behind the first that cannot start.
-type mode int
+type backfillMode int
 
 const (
-	easy  mode = iota // they start where they do not delay it
-	block             // they wait
-	fit               // they start wherever they fit, and nothing is kept
+	easy  backfillMode = iota // they start where they do not delay it
+	block                     // they wait
+	fit                       // they start wherever they fit, and nothing is kept
 )
 
 // fifo tries jobs one after the other.
-type fifo struct {
+type planner struct {
 	view   *place.View
-	behind mode
+	behind backfillMode
 	trial  *trial
 	shapes map[*queue.Shape]*shapeState
 	closed int // shapes that cannot be started any more
-	held   *heldBack
+	held   *reservation
 	passed bool // a job was passed over that no open nodes could run
 	plan   place.Plan
 	rooms  [][]int32 // of each start of the plan
@@ -90,21 +90,21 @@ type shapeState struct {
 	closed bool // no room at all
 }
 
-func newFIFO(v *place.View, behind mode) *fifo {
-	return &fifo{view: v, behind: behind, trial: newTrial(v), shapes: map[*queue.Shape]*shapeState{}}
+func newPlanner(v *place.View, behind backfillMode) *planner {
+	return &planner{view: v, behind: behind, trial: newTrial(v), shapes: map[*queue.Shape]*shapeState{}}
 }
 
 // over reports whether nothing more can start: with the first job held back and every shape tried.
-func (f *fifo) over() bool {
+func (f *planner) over() bool {
 	return f.closed == f.view.Line.Shapes() || f.behind == block && f.held != nil
 }
 
-func (f *fifo) open(s *queue.Shape) bool {
+func (f *planner) open(s *queue.Shape) bool {
 	st := f.shapes[s]
 	return st == nil || !st.closed
 }
 
-func (f *fifo) consider(it *queue.Item) {
+func (f *planner) consider(it *queue.Item) {
 	st := f.shapes[it.Shape]
 	if st == nil {
 		st = &shapeState{match: fleet.NewMatcher(it.Shape.Need)}
@@ -123,10 +123,10 @@ func (f *fifo) consider(it *queue.Item) {
 	}
 	if f.held == nil {
 		if f.behind != fit {
-			f.held = f.hold(it, st)
+			f.held = f.reserve(it, st)
 		}
 		if f.held != nil {
-			f.plan.Held = f.held.reservation()
+			f.plan.Held = f.held.report()
 		} else {
 			f.passed = true
 		}
@@ -134,7 +134,7 @@ func (f *fifo) consider(it *queue.Item) {
 		f.start(it, seats)
 		return
 	}
-	if !f.held.mayLet(st) {
+	if !f.held.mayBackfill(st) {
 		st.closed = true
 		f.closed++
 	}
@@ -142,7 +142,7 @@ func (f *fifo) consider(it *queue.Item) {
 
 // before returns the room where a job of one node ran before, if it has room
 // and is not kept: its checkpoints are there.
-func (f *fifo) before(it *queue.Item, st *shapeState) []int32 {
+func (f *planner) before(it *queue.Item, st *shapeState) []int32 {
 	if it.Prefer == "" || st.match.Need.MaxNodes > 1 {
 		return nil
 	}
@@ -159,7 +159,7 @@ func (f *fifo) before(it *queue.Item, st *shapeState) []int32 {
 }
 
 // find looks for rooms outside the kept nodes, the tightest first.
-func (f *fifo) find(st *shapeState) []int32 {
+func (f *planner) find(st *shapeState) []int32 {
 	need := &st.match.Need
 	var seats []int32
 	c := st.cursor
@@ -188,7 +188,7 @@ func (f *fifo) find(st *shapeState) []int32 {
 }
 
 // start puts the job onto the rooms.
-func (f *fifo) start(it *queue.Item, rooms []int32) {
+func (f *planner) start(it *queue.Item, rooms []int32) {
 	need := &it.Shape.Need
 	st := f.shapes[it.Shape]
 	s := place.Start{Item: it, Seats: make([]place.Seat, 0, len(rooms))}
@@ -199,7 +199,7 @@ func (f *fifo) start(it *queue.Item, rooms []int32) {
 		room.Free &^= gpus
 		room.CPUs -= need.CPUs
 		room.Memory -= need.Memory
-		f.held.booked(f, it, at, bits.OnesCount64(gpus))
+		f.held.take(f, it, at, bits.OnesCount64(gpus))
 		s.Seats = append(s.Seats, place.Seat{Node: room.Node.ID, GPUs: gpus})
 	}
 	s.Reason = f.reason(&s, rooms)
@@ -207,31 +207,23 @@ func (f *fifo) start(it *queue.Item, rooms []int32) {
 	f.rooms = append(f.rooms, rooms)
 }
 
-// where names the nodes of seats.
-func where(seats []place.Seat) string {
-	if len(seats) > 1 {
-		return fmt.Sprintf("%s and %d more", seats[0].Node, len(seats)-1)
-	}
-	return string(seats[0].Node)
-}
-
-func (f *fifo) reason(s *place.Start, rooms []int32) string {
-	it, where := s.Item, where(s.Seats)
+func (f *planner) reason(s *place.Start, rooms []int32) string {
+	it, where := s.Item, lineup.NodeNames(s.Seats)
 	if where == string(it.Prefer) {
-		where += ", where it ran before,"
+		where += " (ran there before)"
 	}
 	if f.held == nil && f.passed {
-		return where + " has room for it, and no job ahead of it can run now"
+		return where + ": fits; no job ahead of it can start now"
 	}
 	if f.held == nil {
-		return "first in line, and " + where + " has room for it"
+		return where + ": first in the queue and fits"
 	}
 	if f.held.keeps(rooms[0]) {
 		if f.held.inTime(f, it.Lasts) {
-			return fmt.Sprintf("%s is kept for %s but not needed before %s, and this job is expected to end before that",
-				where, f.held.job, f.held.at.Format(time.RFC3339))
+			return fmt.Sprintf("%s: reserved for %s from %s; this job is expected to end before that",
+				where, f.held.job, f.held.at.UTC().Format("Jan 2 15:04 UTC"))
 		}
-		return fmt.Sprintf("%s has more room than is kept there for %s", where, f.held.job)
+		return fmt.Sprintf("%s: fits beside the reservation of %s", where, f.held.job)
 	}
-	return fmt.Sprintf("%s has room for it and is of no use to %s, which is ahead in line", where, f.held.job)
+	return fmt.Sprintf("%s: fits; cannot be used by %s, which is ahead in the queue", where, f.held.job)
 }

@@ -1,4 +1,4 @@
-package baseline
+package elastic
 
 import (
 	"cmp"
@@ -50,11 +50,11 @@ const maxKept = 256
 // allocator; here only those grow that have their least.
 func elasticFIFO(p *pool) {
 	p.grant(p.jobs)
-	p.turns(p.jobs)
+	p.roundRobin(p.jobs)
 }
 
 // turns hands out what is left, a step for each job in turn.
-func (p *pool) turns(jobs []*member) {
+func (p *pool) roundRobin(jobs []*member) {
 	for more := true; more && p.free > 0; {
 		more = false
 		for _, m := range jobs {
@@ -222,8 +222,8 @@ func edl(p *pool) {
 			p.give(m, n)
 		}
 	}
-	if last := p.lastArrival(); p.now.Sub(last) < calmAfter {
-		p.again = sooner(p.again, last.Add(calmAfter))
+	if last := p.lastArrival(); p.now.Sub(last) < cooldown {
+		p.again = sooner(p.again, last.Add(cooldown))
 	} else if !p.calm {
 		p.grow(keep)
 	}
@@ -316,7 +316,7 @@ func (p *pool) expected() int {
 		}
 	}
 	if sum > 0 {
-		p.again = sooner(p.again, p.came[0].at.Add(lately))
+		p.again = sooner(p.again, p.came[0].at.Add(arrivalWindow))
 	}
 	return sum
 }

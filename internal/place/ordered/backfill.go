@@ -1,4 +1,4 @@
-package baseline
+package ordered
 
 import (
 	"math/bits"
@@ -14,7 +14,7 @@ import (
 )
 
 // heldBack is the first job in line that cannot start, and the nodes kept for it.
-type heldBack struct {
+type reservation struct {
 	job   id.Job
 	at    time.Time        // when it is expected to start; zero if unknown
 	rooms map[int32]*spare // kept rooms
@@ -52,7 +52,7 @@ func (c *candidate) before(o *candidate) bool {
 // hold keeps the nodes on which the job can start soonest. It returns nil if
 // there are not enough open nodes that could run it: keeping some would help
 // nobody, and a job behind it may need them more.
-func (f *fifo) hold(it *queue.Item, st *shapeState) *heldBack {
+func (f *planner) reserve(it *queue.Item, st *shapeState) *reservation {
 	f.bookStarts()
 	need := &st.match.Need
 	best := make([]candidate, 0, need.Nodes+1)
@@ -77,7 +77,7 @@ func (f *fifo) hold(it *queue.Item, st *shapeState) *heldBack {
 	if len(best) < need.Nodes {
 		return nil
 	}
-	h := &heldBack{job: it.Job, rooms: map[int32]*spare{}}
+	h := &reservation{job: it.Job, rooms: map[int32]*spare{}}
 	sure := true
 	for _, c := range best {
 		sure = sure && c.sure
@@ -100,7 +100,7 @@ func (f *fifo) hold(it *queue.Item, st *shapeState) *heldBack {
 
 // bookStarts adds what this round has started to the holds of the trial's
 // rooms: it will end too, and that may be where the held-back job goes.
-func (f *fifo) bookStarts() {
+func (f *planner) bookStarts() {
 	if f.holds == nil {
 		f.holds = make([]bool, len(f.trial.view))
 	}
@@ -135,7 +135,7 @@ func (f *fifo) bookStarts() {
 // expected end is taken to last as long again as it is late: the node stays
 // the first choice for a while, and not for ever. The search is given up where
 // the room cannot become better than the worst that will do.
-func (f *fifo) freeAt(room *fleet.Room, m *fleet.Matcher, worst *candidate) (when time.Time, sure bool) {
+func (f *planner) freeAt(room *fleet.Room, m *fleet.Matcher, worst *candidate) (when time.Time, sure bool) {
 	need := &m.Need
 	wanted := m.Wanted(room)
 	free, cpus, memory := room.Free&wanted, room.CPUs, room.Memory
@@ -166,7 +166,7 @@ func (f *fifo) freeAt(room *fleet.Room, m *fleet.Matcher, worst *candidate) (whe
 
 // spareAt returns what the room has over at that time with the job on it.
 // Where the time is unknown, or the GPUs are of several kinds, there is nothing to spare.
-func (f *fifo) spareAt(room *fleet.Room, m *fleet.Matcher, at time.Time) *spare {
+func (f *planner) spareAt(room *fleet.Room, m *fleet.Matcher, at time.Time) *spare {
 	if at.IsZero() || room.Kind < 0 && room.Sound != 0 {
 		return &spare{}
 	}
@@ -186,12 +186,12 @@ func (f *fifo) spareAt(room *fleet.Room, m *fleet.Matcher, at time.Time) *spare 
 	return s
 }
 
-func (h *heldBack) reservation() *place.Reservation {
+func (h *reservation) report() *place.Reservation {
 	return &place.Reservation{Job: h.job, Nodes: h.ids, At: h.at}
 }
 
 // keeps reports whether the room is kept. Nothing is kept before a job is held back.
-func (h *heldBack) keeps(at int32) bool {
+func (h *reservation) keeps(at int32) bool {
 	if h == nil {
 		return false
 	}
@@ -202,13 +202,13 @@ func (h *heldBack) keeps(at int32) bool {
 // mayLet reports whether a job of a shape with no room elsewhere might still
 // go onto a kept node: then each such job must be looked at, because they last
 // differently long.
-func (h *heldBack) mayLet(st *shapeState) bool {
+func (h *reservation) mayBackfill(st *shapeState) bool {
 	return h != nil && len(h.rooms) >= st.match.Need.Nodes && !h.at.IsZero() && !st.full
 }
 
 // backfill finds kept rooms that the job may use without delaying the one they are kept for.
-func (h *heldBack) backfill(f *fifo, it *queue.Item, st *shapeState) []int32 {
-	if !h.mayLet(st) {
+func (h *reservation) backfill(f *planner, it *queue.Item, st *shapeState) []int32 {
+	if !h.mayBackfill(st) {
 		return nil
 	}
 	need := &st.match.Need
@@ -242,13 +242,13 @@ func (h *heldBack) backfill(f *fifo, it *queue.Item, st *shapeState) []int32 {
 }
 
 // inTime reports whether a job that starts now and lasts so long will have ended when the kept nodes are needed.
-func (h *heldBack) inTime(f *fifo, lasts time.Duration) bool {
+func (h *reservation) inTime(f *planner, lasts time.Duration) bool {
 	return lasts > 0 && !h.at.IsZero() && !f.view.Now.Add(lasts).After(h.at)
 }
 
 // booked takes what was placed on a kept room off what it has to spare. A job
 // that will have ended by then takes nothing.
-func (h *heldBack) booked(f *fifo, it *queue.Item, at int32, gpus int) {
+func (h *reservation) take(f *planner, it *queue.Item, at int32, gpus int) {
 	if !h.keeps(at) || h.inTime(f, it.Lasts) {
 		return
 	}

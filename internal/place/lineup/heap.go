@@ -1,41 +1,41 @@
-package baseline
+package lineup
 
 // entry is a job's place in an order: by first, then second, then submission.
-type entry struct {
-	first, second float64
-	number        uint64
-	at            int32 // where the job is in the list it came from
+type Entry struct {
+	First, Second float64
+	Number        uint64
+	At            int32 // where the job is in the list it came from
 }
 
-func (e *entry) before(o *entry) bool {
+func (e *Entry) Before(o *Entry) bool {
 	switch {
-	case e.first != o.first:
-		return e.first < o.first
-	case e.second != o.second:
-		return e.second < o.second
+	case e.First != o.First:
+		return e.First < o.First
+	case e.Second != o.Second:
+		return e.Second < o.Second
 	}
-	return e.number < o.number
+	return e.Number < o.Number
 }
 
 // heap hands out entries in order.
-type heap []entry
+type Heap []Entry
 
-func (h heap) init() {
+func (h Heap) Init() {
 	for i := len(h)/2 - 1; i >= 0; i-- {
 		h.down(i)
 	}
 }
 
-func (h heap) down(i int) {
+func (h Heap) down(i int) {
 	for {
 		c := 2*i + 1
 		if c >= len(h) {
 			return
 		}
-		if c+1 < len(h) && h[c+1].before(&h[c]) {
+		if c+1 < len(h) && h[c+1].Before(&h[c]) {
 			c++
 		}
-		if !h[c].before(&h[i]) {
+		if !h[c].Before(&h[i]) {
 			return
 		}
 		h[i], h[c] = h[c], h[i]
@@ -43,7 +43,7 @@ func (h heap) down(i int) {
 	}
 }
 
-func (h *heap) pop() entry {
+func (h *Heap) Pop() Entry {
 	old := *h
 	top, last := old[0], len(old)-1
 	old[0] = old[last]
@@ -52,11 +52,11 @@ func (h *heap) pop() entry {
 	return top
 }
 
-func (h *heap) push(e entry) {
+func (h *Heap) Push(e Entry) {
 	*h = append(*h, e)
 	for i := len(*h) - 1; i > 0; {
 		up := (i - 1) / 2
-		if !(*h)[i].before(&(*h)[up]) {
+		if !(*h)[i].Before(&(*h)[up]) {
 			return
 		}
 		(*h)[i], (*h)[up] = (*h)[up], (*h)[i]

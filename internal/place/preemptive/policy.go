@@ -1,4 +1,10 @@
-package baseline
+// Package preemptive holds the policies that run the first jobs of an order and preempt the
+// others: by remaining time or service (Policy), and by equal shares of the yard for all
+// users (FairShare). Jobs have a fixed size; an elastic job gets what is free when it starts.
+//
+// They are baselines from published rules. Like every policy they are pure functions from a
+// view to a plan. They learn nothing and know no money.
+package preemptive
 
 import (
 	"math"
@@ -6,13 +12,14 @@ import (
 
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/place/lineup"
 	"trainyard/internal/queue"
 )
 
-// Preemptive lets those jobs run that come first in an order over running and
+// Policy lets those jobs run that come first in an order over running and
 // waiting ones, and stops others for them. Jobs that save no checkpoint are never
 // stopped.
-type Preemptive struct {
+type Policy struct {
 	name string
 	why  string // what is said of a job that goes before another: "which …"
 	// rank is a job's place: the smallest first, then the second number, then submission.
@@ -22,37 +29,37 @@ type Preemptive struct {
 	again func(now time.Time, t *task) time.Duration
 }
 
-var _ place.Policy = Preemptive{}
+var _ place.Policy = Policy{}
 
 // Name is what the policy is called in the configuration.
-func (o Preemptive) Name() string { return o.name }
+func (o Policy) Name() string { return o.name }
 
 // Revises reports that it also changes what runs.
-func (o Preemptive) Revises() bool { return true }
+func (o Policy) Revises() bool { return true }
 
 // Plan lets run what comes first.
-func (o Preemptive) Plan(v *place.View) place.Plan {
+func (o Policy) Plan(v *place.View) place.Plan {
 	if v.Line.Len() == 0 { // nobody is in anybody's way
 		return place.Plan{}
 	}
 	p := newPreemptor(v, o.why)
-	l := newLineup(v.Line)
+	l := lineup.New(v.Line)
 	for n := range int32(p.count()) {
 		it, run := p.job(n)
 		first, second := o.rank(v.Now, it, run)
-		e := entry{first: first, second: second, number: it.Number, at: n}
+		e := lineup.Entry{First: first, Second: second, Number: it.Number, At: n}
 		if run != nil {
 			p.tasks[n].rank = e
-			l.running(e)
+			l.AddRunning(e)
 		} else {
-			l.waiting(it.Shape, e)
+			l.AddQueued(it.Shape, e)
 		}
 	}
-	l.ready()
+	l.Sort()
 	p.sortHolders()
 	p.run(func(*task) int32 {
-		if e, more := l.next(p.mayFit); more {
-			return e.at
+		if e, more := l.Next(p.mayFit); more {
+			return e.At
 		}
 		return -1
 	})
@@ -64,7 +71,7 @@ func (o Preemptive) Plan(v *place.View) place.Plan {
 }
 
 // next is when the first of the running jobs falls back in the order.
-func (o Preemptive) next(now time.Time, p *preemptor) time.Time {
+func (o Policy) next(now time.Time, p *preemptor) time.Time {
 	var soonest time.Duration
 	for i := range p.tasks {
 		if d := o.again(now, &p.tasks[i]); d > 0 && (soonest == 0 || d < soonest) {
@@ -92,7 +99,7 @@ func timeLeft(now time.Time, it *queue.Item, run *place.Running) float64 {
 	if it.Lasts == 0 {
 		return math.Inf(1)
 	}
-	return math.Max(it.Lasts.Seconds()-served(now, it, run)/size(it), 0)
+	return math.Max(it.Lasts.Seconds()-lineup.Served(now, it, run)/lineup.Processors(it), 0)
 }
 
 // slowest is how fast a job is on as little as it asks for, of the kind on which
@@ -108,14 +115,6 @@ func slowest(it *queue.Item) float64 {
 	return rate
 }
 
-// served is the GPU-seconds that a job has had.
-func served(now time.Time, it *queue.Item, run *place.Running) float64 {
-	if run != nil {
-		return run.Served(now)
-	}
-	return it.Outlook.Served
-}
-
 // byTimeLeft is shortest remaining time first.
 func byTimeLeft(now time.Time, it *queue.Item, run *place.Running) (float64, float64) {
 	return timeLeft(now, it, run), 0
@@ -123,7 +122,7 @@ func byTimeLeft(now time.Time, it *queue.Item, run *place.Running) (float64, flo
 
 // byServiceLeft is shortest remaining time × GPUs first.
 func byServiceLeft(now time.Time, it *queue.Item, run *place.Running) (float64, float64) {
-	return timeLeft(now, it, run) * size(it), 0
+	return timeLeft(now, it, run) * lineup.Processors(it), 0
 }
 
 // lasLimits are the GPU-seconds at which a job falls into the next queue, as
@@ -134,7 +133,7 @@ func lasLimits() []float64 { return []float64{3250, 7200} }
 func queueOf(served float64) int {
 	q := 0
 	for _, limit := range lasLimits() {
-		if served >= limit-slack {
+		if served >= limit-tolerance {
 			q++
 		}
 	}
@@ -142,7 +141,7 @@ func queueOf(served float64) int {
 }
 
 // slack is by how much a sum of GPU-seconds may be off.
-const slack = 1e-6
+const tolerance = 1e-6
 
 // byService is two-dimensional least attained service with discrete queues: by
 // queue, within a queue those that run before those that wait, then who has had
@@ -151,7 +150,7 @@ const slack = 1e-6
 // GPU-seconds count, and who waits in a queue is there in the order of being
 // stopped, whatever it has had.
 func byService(now time.Time, it *queue.Item, run *place.Running) (float64, float64) {
-	had := served(now, it, run)
+	had := lineup.Served(now, it, run)
 	if run != nil {
 		return float64(queueOf(had)), -1
 	}
@@ -171,9 +170,9 @@ func nextFall(now time.Time, t *task) time.Duration {
 	if gpus == 0 {
 		return 0
 	}
-	had := served(now, t.it, t.run)
+	had := lineup.Served(now, t.it, t.run)
 	for _, limit := range lasLimits() {
-		if had < limit-slack {
+		if had < limit-tolerance {
 			return job.Seconds((limit-had)/float64(gpus)) + time.Nanosecond
 		}
 	}

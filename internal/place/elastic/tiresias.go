@@ -1,4 +1,4 @@
-package baseline
+package elastic
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"trainyard/internal/job"
+	"trainyard/internal/place/lineup"
 )
 
 // What the elastic Tiresias of the Voda scheduler goes by.
@@ -73,7 +74,7 @@ func (p *pool) byGain() {
 				continue
 			}
 			n := m.nextStep()
-			if gain := (m.speedup(m.gets+n) - m.speedup(m.gets)) / float64(n); gain > most+slack {
+			if gain := (m.speedup(m.gets+n) - m.speedup(m.gets)) / float64(n); gain > most+tolerance {
 				best, most = m, gain
 			}
 		}
@@ -87,7 +88,7 @@ func (p *pool) byGain() {
 // byQueue orders the jobs by queue, then those that have run before, then by submission.
 func (p *pool) byQueue() {
 	slices.SortStableFunc(p.jobs, func(a, b *member) int {
-		return cmp.Or(first(p.second(b), p.second(a)), first(a.hasRun(), b.hasRun()))
+		return cmp.Or(lineup.TrueFirst(p.second(b), p.second(a)), lineup.TrueFirst(a.hasRun(), b.hasRun()))
 	})
 }
 
@@ -107,10 +108,10 @@ func (m *member) allotments(now time.Time) (used, earned float64) {
 	if m.run != nil {
 		gpus = m.run.GPUs
 	}
-	had := served(now, m.it, m.run)
+	had := lineup.Served(now, m.it, m.run)
 	gpus = max(gpus, 1)
 	waited := now.Sub(m.it.Outlook.Submitted).Seconds() - had/float64(gpus)
-	return (had + slack) / allotment, (math.Max(waited, 0) + slack) * float64(gpus) / (promoteAfter * allotment)
+	return (had + tolerance) / allotment, (math.Max(waited, 0) + tolerance) * float64(gpus) / (promoteAfter * allotment)
 }
 
 // wanted is the number of GPUs that a job of a range would ask for if it had to
@@ -149,3 +150,6 @@ func (p *pool) nextTurn() {
 		}
 	}
 }
+
+// tolerance is by how much a sum of GPU-seconds may be off.
+const tolerance = 1e-6

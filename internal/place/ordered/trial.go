@@ -1,4 +1,4 @@
-package baseline
+package ordered
 
 import (
 	"trainyard/internal/fleet"
