@@ -312,7 +312,7 @@ func TestWithoutDeadlines(t *testing.T) {
 		c.wait(want{spec: job.Resources{GPUs: job.Range{Min: 2, Max: 2}}})
 		c.wait(want{spec: job.Resources{GPUs: job.Range{Min: 1, Max: 1}}})
 		p := c.plan(t, policy())
-		if len(p.Starts) != 1 || p.Starts[0].Item.Job != "j1" || !strings.Contains(p.Starts[0].Reason, "first in line") {
+		if len(p.Starts) != 1 || p.Starts[0].Item.Job != "j1" || !strings.Contains(p.Starts[0].Reason, "first in the queue") {
 			t.Errorf("starts %+v, want j1 as fifo would", p.Starts)
 		}
 	})

@@ -7,13 +7,18 @@
 // of papers: every job may run on several kinds and numbers of GPUs, each with a
 // price and a time; a node's price depends on how many of its GPUs are in use; a
 // job past its deadline costs money for every second. What the published model
-// leaves out is reckoned with by andreas alone: what stopping and starting again
+// leaves out is taken into account by andreas alone: what stopping and starting again
 // costs, nodes that must be switched on first, memory and place, jobs on several
 // nodes, jobs that may end early and jobs that share a GPU.
 //
-// A job that was measured on a part of a GPU is offered that too, and shares the
-// GPU with others. It knows nothing of hiring nodes, and where there is nothing to
-// reckon with it does what fifo does.
+// A job that was measured on a share of a GPU may get that too, and shares the GPU with
+// others. The policy does not provision nodes. Where nothing is known of the jobs (no
+// deadline, no measured speed) it does what fifo does.
+//
+// The files fall into three groups. The model, which all rules use: yard.go, task.go,
+// index.go (free GPUs by node), allocate.go and relabel.go (which GPUs), plan.go. Ours:
+// policy.go, cost.go, survival.go, greedy.go, search.go, relink.go, consolidate.go,
+// reason.go. The published rules: published.go and published_orders.go.
 package andreas
 
 import (
@@ -23,7 +28,7 @@ import (
 	"trainyard/internal/place/ordered"
 )
 
-// Search is how the policy looks for something better than its first answer.
+// Search is how the policy looks for something better than its first solution.
 type Search string
 
 // The searches, each with what the ones before it find.
@@ -36,7 +41,7 @@ const (
 
 // Options are the parameters of the policy.
 type Options struct {
-	// Search improves on the first answer. Rounds is how many attempts it makes at
+	// Search improves on the first solution. Rounds is how many attempts it makes at
 	// most; 0 means as many as the view's time allows, or a hundred if it has no limit.
 	Search Search
 	Rounds int
@@ -98,15 +103,15 @@ func (*Policy) Revises() bool { return true }
 // Plan finds the cheapest way to go on that it can find in its time.
 func (p *Policy) Plan(v *place.View) place.Plan {
 	y := newYard(v, &p.o, false)
-	if !y.priced {
+	if !y.hasEstimates {
 		return ordered.FIFO{}.Plan(v)
 	}
-	y.offer()
+	y.listCandidates()
 	y.price()
-	y.begin()
+	y.greedy()
 	y.improve()
-	y.seat()
+	y.allocate()
 	plan := y.plan(y.reason)
-	plan.Again = y.again()
+	plan.Again = y.wakeAt()
 	return plan
 }

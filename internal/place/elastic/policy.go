@@ -72,7 +72,7 @@ type arrival struct {
 	least int // GPUs
 }
 
-// lately is for how long a job has come lately.
+// arrivalWindow is for how long a job has come lately.
 const arrivalWindow = time.Minute
 
 // member is a job that a rule gives GPUs to.
@@ -117,7 +117,7 @@ func (e Policy) Plan(v *place.View) place.Plan {
 	return plan
 }
 
-// mostTries is how often the rule is asked in one plan.
+// maxTries is how often the rule is asked in one plan.
 const maxTries = 4
 
 // failures are the jobs that were to have GPUs and got none.
@@ -131,7 +131,7 @@ func failures(wants []seats.Want, given []seats.Given) map[*queue.Item]bool {
 	return failed
 }
 
-// reckon prepares a pool for another try: the first time what was left over does
+// retry prepares a pool for another try: the first time what was left over does
 // not count, after that jobs for which there is no room are taken out.
 func (p *pool) retry(try int, failed map[*queue.Item]bool, wants []seats.Want, given []seats.Given) {
 	p.gpus += p.bits
@@ -155,7 +155,7 @@ func (p *pool) retry(try int, failed map[*queue.Item]bool, wants []seats.Want, g
 	p.out = true
 }
 
-// ask lets the rule decide, and returns what is to be dealt.
+// wants lets the rule decide, and returns what is to be dealt.
 func (e Policy) wants(p *pool, calm bool) []seats.Want {
 	p.free = p.gpus
 	p.again = time.Time{}
@@ -185,7 +185,7 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// calm reports whether running jobs are to be left alone, and until when.
+// coolingDown reports whether running jobs are to be left alone, and until when.
 func (e Policy) coolingDown(v *place.View) (until time.Time, calm bool) {
 	if e.period > 0 {
 		last := v.Now.Truncate(e.period)
@@ -199,7 +199,7 @@ func (e Policy) coolingDown(v *place.View) (until time.Time, calm bool) {
 	return until, !until.IsZero()
 }
 
-// wait lets what runs be, and gives those that wait their least from what is free.
+// settle lets what runs be, and gives those that wait their least from what is free.
 func (p *pool) settle() {
 	for _, m := range p.jobs {
 		m.gets = m.has

@@ -53,7 +53,7 @@ func elasticFIFO(p *pool) {
 	p.roundRobin(p.jobs)
 }
 
-// turns hands out what is left, a step for each job in turn.
+// roundRobin hands out what is left, a step for each job in turn.
 func (p *pool) roundRobin(jobs []*member) {
 	for more := true; more && p.free > 0; {
 		more = false

@@ -1,6 +1,6 @@
 package lineup
 
-// entry is a job's place in an order: by first, then second, then submission.
+// Entry is a job's place in an order: by first, then second, then submission.
 type Entry struct {
 	First, Second float64
 	Number        uint64
@@ -17,7 +17,7 @@ func (e *Entry) Before(o *Entry) bool {
 	return e.Number < o.Number
 }
 
-// heap hands out entries in order.
+// Heap hands out entries in order.
 type Heap []Entry
 
 func (h Heap) Init() {

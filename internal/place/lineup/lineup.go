@@ -7,7 +7,7 @@ import (
 	"trainyard/internal/queue"
 )
 
-// lineup hands out jobs in an order. They are kept apart by shape: one that fits
+// Lineup hands out jobs in an order. They are kept apart by shape: one that fits
 // nowhere any more is put away whole, and of the others mostly a few are wanted,
 // so that sorting all of them would be a waste.
 type Lineup struct {
@@ -22,15 +22,15 @@ type group struct {
 	jobs  Heap
 }
 
-// newLineup returns an empty one.
+// New returns an empty one.
 func New(l *queue.Line) *Lineup {
 	return &Lineup{groups: make([]group, 1, l.Shapes()+1), shapes: make(map[*queue.Shape]int, l.Shapes())}
 }
 
-// running adds a job that runs.
+// AddRunning adds a job that runs.
 func (l *Lineup) AddRunning(e Entry) { l.groups[0].jobs = append(l.groups[0].jobs, e) }
 
-// waiting adds a job that waits.
+// AddQueued adds a job that waits.
 func (l *Lineup) AddQueued(s *queue.Shape, e Entry) {
 	at, known := l.shapes[s]
 	if !known {
@@ -41,7 +41,7 @@ func (l *Lineup) AddQueued(s *queue.Shape, e Entry) {
 	l.groups[at].jobs = append(l.groups[at].jobs, e)
 }
 
-// ready puts the groups in order, when all jobs are there.
+// Sort puts the groups in order, when all jobs are there.
 func (l *Lineup) Sort() {
 	for i := range l.groups {
 		if g := &l.groups[i]; len(g.jobs) > 0 {
@@ -57,7 +57,7 @@ func (l *Lineup) push(group int) {
 	l.top.Push(e)
 }
 
-// next returns the next job of a shape that is open, and false after the last.
+// Next returns the next job of a shape that is open, and false after the last.
 func (l *Lineup) Next(open func(*queue.Shape) bool) (Entry, bool) {
 	for len(l.top) > 0 {
 		at := int(l.top.Pop().At)

@@ -13,7 +13,7 @@ import (
 	"trainyard/internal/queue"
 )
 
-// heldBack is the first job in line that cannot start, and the nodes kept for it.
+// reservation is the first job in line that cannot start, and the nodes kept for it.
 type reservation struct {
 	job   id.Job
 	at    time.Time        // when it is expected to start; zero if unknown
@@ -49,7 +49,7 @@ func (c *candidate) before(o *candidate) bool {
 	return c.holds < o.holds
 }
 
-// hold keeps the nodes on which the job can start soonest. It returns nil if
+// reserve keeps the nodes on which the job can start soonest. It returns nil if
 // there are not enough open nodes that could run it: keeping some would help
 // nobody, and a job behind it may need them more.
 func (f *planner) reserve(it *queue.Item, st *shapeState) *reservation {
@@ -199,7 +199,7 @@ func (h *reservation) keeps(at int32) bool {
 	return ok
 }
 
-// mayLet reports whether a job of a shape with no room elsewhere might still
+// mayBackfill reports whether a job of a shape with no room elsewhere might still
 // go onto a kept node: then each such job must be looked at, because they last
 // differently long.
 func (h *reservation) mayBackfill(st *shapeState) bool {
@@ -246,7 +246,7 @@ func (h *reservation) inTime(f *planner, lasts time.Duration) bool {
 	return lasts > 0 && !h.at.IsZero() && !f.view.Now.Add(lasts).After(h.at)
 }
 
-// booked takes what was placed on a kept room off what it has to spare. A job
+// take takes what was placed on a kept room off what it has to spare. A job
 // that will have ended by then takes nothing.
 func (h *reservation) take(f *planner, it *queue.Item, at int32, gpus int) {
 	if !h.keeps(at) || h.inTime(f, it.Lasts) {

@@ -21,7 +21,7 @@ import (
 // these.
 type Conservative struct{}
 
-// mostReserved is how many waiting jobs get a time of their own.
+// maxReserved is how many waiting jobs get a time of their own.
 const maxReserved = 256
 
 var _ place.Policy = Conservative{}
@@ -61,14 +61,14 @@ type calendar struct {
 	plan   place.Plan
 }
 
-// outlet is what is known of a shape.
+// shapeNeed is what is known of a shape.
 type shapeNeed struct {
 	match  *fleet.Matcher
 	closed bool          // it has no room now
 	failed time.Duration // as long as this, and longer, finds no time now; 0 if none failed
 }
 
-// day is a stretch of time in which nothing changes in a room.
+// span is a stretch of time in which nothing changes in a room.
 type span struct {
 	from   time.Time
 	free   uint64

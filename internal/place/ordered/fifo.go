@@ -53,7 +53,7 @@ func inLine(v *place.View, behind backfillMode) place.Plan {
 	return f.plan
 }
 
-// mode is what becomes of the jobs behind the first that cannot start.
+// backfillMode is what becomes of the jobs behind the first that cannot start.
 type backfillMode int
 
 const (
@@ -62,7 +62,7 @@ const (
 	fit                       // they start wherever they fit, and nothing is kept
 )
 
-// fifo tries jobs one after the other.
+// planner tries jobs one after the other.
 type planner struct {
 	view   *place.View
 	behind backfillMode

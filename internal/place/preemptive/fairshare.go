@@ -37,13 +37,13 @@ func (FairShare) Plan(v *place.View) place.Plan {
 	return p.plan()
 }
 
-// portion is what one user has been dealt.
+// userShare is what one user has been dealt.
 type userShare struct {
 	queue []int32 // jobs: by priority, those that run first, then by submission
 	size  float64 // dealt so far, in GPUs, or CPUs of jobs without
 }
 
-// deal hands out the jobs of the user who has least. What cannot be stopped
+// fairQueue hands out the jobs of the user who has least. What cannot be stopped
 // counts as dealt from the beginning, what found no room does not count. Between
 // users who have the same, one whose next job runs already goes first, so that
 // nobody is stopped for nothing.

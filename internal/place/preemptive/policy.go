@@ -140,7 +140,7 @@ func queueOf(served float64) int {
 	return q
 }
 
-// slack is by how much a sum of GPU-seconds may be off.
+// tolerance is by how much a sum of GPU-seconds may be off.
 const tolerance = 1e-6
 
 // byService is two-dimensional least attained service with discrete queues: by

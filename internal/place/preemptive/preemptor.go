@@ -174,7 +174,7 @@ func (p *preemptor) run(next func(last *task) int32) {
 	}
 }
 
-// turn decides about one job.
+// consider decides about one job.
 func (p *preemptor) consider(n int32) *task {
 	if int(n) >= p.running { // it waits
 		it := p.items[int(n)-p.running]
@@ -273,7 +273,7 @@ func (p *preemptor) clear(room int32, st *search, who id.Job) uint64 {
 	return gpus
 }
 
-// offer is a room that a task could have.
+// candidateRoom is a room that a task could have.
 type candidateRoom struct {
 	room  int32
 	stops bool         // somebody must be stopped for it
@@ -320,7 +320,7 @@ func (p *preemptor) choose(t *task, st *search) []int32 {
 	return rooms
 }
 
-// offer says what it takes to have a room.
+// rate says what it takes to have a room.
 func (p *preemptor) rate(t *task, st *search, room int32) candidateRoom {
 	r := p.idle[room]
 	o := candidateRoom{room: room, group: p.groups[r.Group], here: r.Node.ID == t.it.Prefer || slices.Contains(t.rooms, room)}

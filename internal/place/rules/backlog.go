@@ -142,7 +142,7 @@ func (l *backlog) dropProvisioning() {
 	}
 }
 
-// run compares the running jobs with those that ran.
+// updateRunning compares the running jobs with those that ran.
 func (l *backlog) updateRunning(list []*place.Running) {
 	old, rest := l.running, list
 	for len(old) > 0 && len(rest) > 0 {

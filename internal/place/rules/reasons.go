@@ -26,7 +26,7 @@ func (e *engine) clockTime(d time.Duration) string {
 	return at.Format("Jan 2 15:04")
 }
 
-// what names what a job would have.
+// describeOption names what a job would have.
 func (e *engine) describeOption(o *option) string {
 	if o.provisions() {
 		f := o.offer.Offer

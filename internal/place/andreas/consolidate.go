@@ -20,24 +20,24 @@ type moved struct {
 func (y *yard) undo(list []moved) {
 	for _, m := range list {
 		if len(y.tasks[m.task].seats) > 0 {
-			y.rise(m.task)
+			y.removeSeats(m.task)
 		}
 	}
 	for _, m := range list {
-		y.back(m.task, m.seats, m.rooms)
+		y.restoreSeats(m.task, m.seats, m.rooms)
 	}
 }
 
-// restart is what it costs to stop a task and to start it again elsewhere, nothing
+// restartCost is what it costs to stop a task and to start it again elsewhere, nothing
 // if it is not running on its seats. Time that it loses makes it late, and its
 // GPUs cost money meanwhile.
-func (y *yard) restart(i int32) float64 {
+func (y *yard) restartCost(i int32) float64 {
 	t := &y.tasks[i]
-	if t.run == nil || t.at != t.now || !slices.Equal(t.seats, t.run.Seats) {
+	if t.running == nil || t.assigned != t.current || !slices.Equal(t.seats, t.running.Seats) {
 		return 0
 	}
-	o := &t.offers[t.at]
-	return y.rent(o)*t.again + y.miss(t, o.time+t.again, o.time) - y.miss(t, o.time, o.time)
+	o := &t.candidates[t.assigned]
+	return y.costPerSecond(o)*t.restartTime + y.lateCostAt(t, o.duration+t.restartTime, o.duration) - y.lateCostAt(t, o.duration, o.duration)
 }
 
 // makeRoom moves smaller tasks out of the way of one that finds no node with
@@ -45,29 +45,29 @@ func (y *yard) restart(i int32) float64 {
 // elsewhere and what the moves cost is less than what the task would lose.
 func (y *yard) makeRoom(i int32) bool {
 	t := &y.tasks[i]
-	o := &t.offers[t.at]
+	o := &t.candidates[t.assigned]
 	if !o.plain() {
 		return false
 	}
 	other := 0.0
-	for k := range t.offers {
-		if k != t.at && y.fits(i, k) {
-			other = max(other, t.offers[k].gain)
+	for k := range t.candidates {
+		if k != t.assigned && y.fits(i, k) {
+			other = max(other, t.candidates[k].gain)
 		}
 	}
 	worth := (o.gain - other) * y.horizon(t)
-	if t.dated {
-		worth *= t.offers[t.base].time / y.mean
+	if t.hasDeadline {
+		worth *= t.candidates[t.leanest].duration / y.meanDuration
 	}
-	s := &y.shelf[o.kind]
+	s := &y.indexes[o.kind]
 	for _, room := range y.kinds[o.kind].rooms {
-		free := int(s.free[y.spots[room].at])
+		free := int(s.free[y.positions[room].at])
 		list, cost := y.smaller(room, int(o.gpus)-free, int(o.gpus))
 		if list == nil || cost >= worth {
 			continue
 		}
 		if y.relocate(list, []int32{room}) {
-			if y.place(i, nil) {
+			if y.tryAllocate(i, nil) {
 				return true
 			}
 			y.undo(list)
@@ -79,15 +79,15 @@ func (y *yard) makeRoom(i int32) bool {
 // smaller chooses tasks of a room, each with less than so many GPUs there, that
 // together have at least some GPUs, and returns what moving them costs.
 func (y *yard) smaller(room int32, gpus, below int) (list []moved, cost float64) {
-	there := slices.Clone(y.there[room])
+	there := slices.Clone(y.tasksIn[room])
 	slices.SortFunc(there, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(y.restart(a), y.restart(b)), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(y.restartCost(a), y.restartCost(b)), cmp.Compare(a, b))
 	})
 	for _, i := range there {
 		t := &y.tasks[i]
-		if n := t.offers[t.at].gpus; t.offers[t.at].plain() && int(n) < below && gpus > 0 {
+		if n := t.candidates[t.assigned].gpus; t.candidates[t.assigned].plain() && int(n) < below && gpus > 0 {
 			list = append(list, moved{task: i})
-			cost += y.restart(i)
+			cost += y.restartCost(i)
 			gpus -= int(n)
 		}
 	}
@@ -102,10 +102,10 @@ func (y *yard) smaller(room int32, gpus, below int) (list []moved, cost float64)
 func (y *yard) relocate(list []moved, avoid []int32) bool {
 	for k := range list {
 		m := &list[k]
-		m.seats, m.rooms = y.rise(m.task)
+		m.seats, m.rooms = y.removeSeats(m.task)
 	}
 	for k := range list {
-		if !y.place(list[k].task, avoid) {
+		if !y.tryAllocate(list[k].task, avoid) {
 			y.undo(list)
 			return false
 		}
@@ -113,27 +113,27 @@ func (y *yard) relocate(list []moved, avoid []int32) bool {
 	return true
 }
 
-// pack empties nodes: the tasks of a node that is little used move to others that
+// consolidate empties nodes: the tasks of a node that is little used move to others that
 // are in use anyway, and the node is switched off.
-func (y *yard) pack() {
+func (y *yard) consolidate() {
 	for k := range y.kinds {
-		for y.kinds[k].off && y.vacateOne(k) {
+		for y.kinds[k].powersOff && y.vacateOne(k) {
 			continue
 		}
 	}
 }
 
-// mostVacated is how many nodes of a kind are tried before it is left at that.
-const mostVacated = 3
+// maxVacated is how many nodes of a kind are tried before it is left at that.
+const maxVacated = 3
 
 // vacateOne empties a node of a kind, one of those that are used least, and
 // reports whether it found one.
 func (y *yard) vacateOne(k int) bool {
-	s := &y.shelf[k]
+	s := &y.indexes[k]
 	var list []int32
 	free := 0
 	for _, room := range y.kinds[k].rooms {
-		at := y.spots[room].at
+		at := y.positions[room].at
 		if s.used[at] == 0 {
 			continue
 		}
@@ -142,29 +142,29 @@ func (y *yard) vacateOne(k int) bool {
 			list = append(list, room)
 		}
 	}
-	used := func(room int32) int8 { return s.used[y.spots[room].at] }
+	used := func(room int32) int8 { return s.used[y.positions[room].at] }
 	slices.SortStableFunc(list, func(a, b int32) int { return cmp.Compare(used(a), used(b)) })
-	for _, room := range list[:min(len(list), mostVacated)] {
-		if free-int(s.free[y.spots[room].at]) >= int(used(room)) && y.vacate(k, room) {
+	for _, room := range list[:min(len(list), maxVacated)] {
+		if free-int(s.free[y.positions[room].at]) >= int(used(room)) && y.vacate(k, room) {
 			return true
 		}
 	}
 	return false
 }
 
-// stays is how long, of the time that they have left, jobs are taken to stay where
+// stayShare is how long, of the time that they have left, jobs are assumed to stay where
 // they are before something else would move them anyway.
-const stays = 0.5
+const stayShare = 0.5
 
 // vacate moves the tasks of a node to others that are in use, if that saves more
 // than the moves cost.
 func (y *yard) vacate(k int, room int32) bool {
 	before := y.power(k)
-	list := make([]moved, 0, len(y.there[room]))
+	list := make([]moved, 0, len(y.tasksIn[room]))
 	cost := 0.0
-	for _, i := range y.there[room] {
+	for _, i := range y.tasksIn[room] {
 		list = append(list, moved{task: i})
-		cost += y.restart(i)
+		cost += y.restartCost(i)
 	}
 	lasts := y.busy(room)
 	slices.SortStableFunc(list, func(a, b moved) int {
@@ -174,15 +174,15 @@ func (y *yard) vacate(k int, room int32) bool {
 	for at, other := range y.kinds[k].rooms {
 		until[at] = y.busy(other)
 	}
-	if !y.relocate(list, y.closed(k, room)) {
+	if !y.relocate(list, y.excluded(k, room)) {
 		return false
 	}
 	// It saves something only as long as both nodes would have been in use.
 	others := 0.0
 	for _, m := range list {
-		others = max(others, until[y.spots[y.tasks[m.task].pos[0]].at])
+		others = max(others, until[y.positions[y.tasks[m.task].positions[0]].at])
 	}
-	if (before-y.power(k))*min(lasts, others)*stays <= cost {
+	if (before-y.power(k))*min(lasts, others)*stayShare <= cost {
 		y.undo(list)
 		return false
 	}
@@ -191,14 +191,14 @@ func (y *yard) vacate(k int, room int32) bool {
 
 // busy is how long a room will be in use, for ever if others than the tasks use it.
 func (y *yard) busy(room int32) float64 {
-	sp := y.spots[room]
+	sp := y.positions[room]
 	longest, gpus := 0.0, 0
-	for _, i := range y.there[room] {
+	for _, i := range y.tasksIn[room] {
 		t := &y.tasks[i]
-		longest = max(longest, t.offers[t.at].time)
-		gpus += bits.OnesCount64(t.seats[slices.Index(t.pos, room)].GPUs)
+		longest = max(longest, t.candidates[t.assigned].duration)
+		gpus += bits.OnesCount64(t.seats[slices.Index(t.positions, room)].GPUs)
 	}
-	if gpus < int(y.shelf[sp.kind].used[sp.at]) {
+	if gpus < int(y.indexes[sp.kind].used[sp.at]) {
 		return math.Inf(1)
 	}
 	return longest
@@ -207,23 +207,23 @@ func (y *yard) busy(room int32) float64 {
 // movable reports whether all that is on a room are tasks that can be moved alone.
 func (y *yard) movable(room int32) bool {
 	gpus := int8(0)
-	for _, i := range y.there[room] {
+	for _, i := range y.tasksIn[room] {
 		t := &y.tasks[i]
-		if !t.offers[t.at].plain() {
+		if !t.candidates[t.assigned].plain() {
 			return false
 		}
-		gpus += int8(t.offers[t.at].gpus)
+		gpus += int8(t.candidates[t.assigned].gpus)
 	}
-	sp := y.spots[room]
-	return gpus > 0 && gpus == y.shelf[sp.kind].used[sp.at]
+	sp := y.positions[room]
+	return gpus > 0 && gpus == y.indexes[sp.kind].used[sp.at]
 }
 
-// closed lists the rooms of a kind that tasks may not move to when a room is
+// excluded lists the rooms of a kind that tasks may not move to when a room is
 // emptied: that one, and those that are not in use.
-func (y *yard) closed(k int, room int32) []int32 {
+func (y *yard) excluded(k int, room int32) []int32 {
 	list := []int32{room}
 	for _, at := range y.kinds[k].rooms {
-		if y.shelf[k].used[y.spots[at].at] == 0 {
+		if y.indexes[k].used[y.positions[at].at] == 0 {
 			list = append(list, at)
 		}
 	}
@@ -233,7 +233,7 @@ func (y *yard) closed(k int, room int32) []int32 {
 // power is what the nodes of a kind cost in a second.
 func (y *yard) power(k int) float64 {
 	sum := 0.0
-	for _, u := range y.shelf[k].used {
+	for _, u := range y.indexes[k].used {
 		sum += y.kinds[k].cost[u]
 	}
 	return sum

@@ -12,7 +12,7 @@ func TestTheShelfFindsTheTightestNode(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		nodes, size := rapid.IntRange(1, 130).Draw(t, "nodes"), rapid.IntRange(1, 8).Draw(t, "size")
-		s := newShelf(nodes, size)
+		s := newNodeIndex(nodes, size)
 		for i := range nodes {
 			free := rapid.IntRange(0, size).Draw(t, "free")
 			s.put(int32(i), free, rapid.IntRange(0, size-free).Draw(t, "used"))
@@ -37,11 +37,11 @@ func TestTheShelfFindsTheTightestNode(t *testing.T) {
 	})
 }
 
-// TestPartsOfGPUs takes and gives back parts: in the end the shelf is as it was.
+// TestPartsOfGPUs takes and gives back parts: in the end the index is as it was.
 func TestPartsOfGPUs(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		s := newShelf(3, 2)
+		s := newNodeIndex(3, 2)
 		for i := range 3 {
 			s.put(int32(i), 2, 0)
 		}
@@ -63,7 +63,7 @@ func TestPartsOfGPUs(t *testing.T) {
 			for i := range s.used {
 				used += int(s.used[i])
 			}
-			if sum > float64(used)+tiny {
+			if sum > float64(used)+epsilon {
 				t.Fatalf("%g GPUs are held of %d in use", sum, used)
 			}
 		}
@@ -83,7 +83,7 @@ func TestOverdue(t *testing.T) {
 	for _, tc := range []struct{ by, spread, want float64 }{
 		{10, 0, 10}, {-10, 0, 0}, {10, 5, 15}, {0, 5, 5}, {-5, 5, 5 / math.E}, {-1e6, 5, 0},
 	} {
-		if got := overdue(tc.by, tc.spread); math.Abs(got-tc.want) > 1e-9 {
+		if got := expectedLateness(tc.by, tc.spread); math.Abs(got-tc.want) > 1e-9 {
 			t.Errorf("overdue(%g, %g) = %g, want %g", tc.by, tc.spread, got, tc.want)
 		}
 	}
@@ -94,7 +94,7 @@ func TestEndings(t *testing.T) {
 	t.Parallel()
 	y := &yard{o: &Options{Survival: []float64{0.8, 0.4}}}
 	for done, want := range map[float64]float64{0: 1, 0.25: 0.9, 0.5: 0.8, 0.75: 0.6, 1: 0.4, 2: 0.4} {
-		if got := y.alive(done); math.Abs(got-want) > 1e-12 {
+		if got := y.survival(done); math.Abs(got-want) > 1e-12 {
 			t.Errorf("when %g is done %g live on, want %g", done, got, want)
 		}
 	}

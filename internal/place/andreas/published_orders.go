@@ -8,7 +8,7 @@ import (
 	"trainyard/internal/place/ordered"
 )
 
-// Order is the order in which a first-principle rule serves the jobs that wait.
+// Order is the order in which a first-principle rule serves the jobs that are queued.
 type Order string
 
 // The orders.
@@ -37,11 +37,11 @@ func (First) Revises() bool { return false }
 
 // Plan starts what can start.
 func (p First) Plan(v *place.View) place.Plan {
-	y := newYard(v, free(), true)
-	if !y.priced {
+	y := newYard(v, noRestartCost(), true)
+	if !y.hasEstimates {
 		return ordered.FIFO{}.Plan(v)
 	}
-	y.offer()
+	y.listCandidates()
 	r := newRule(y)
 	for i := range r.order {
 		r.order[i] = int32(i)
@@ -52,7 +52,7 @@ func (p First) Plan(v *place.View) place.Plan {
 		case EDF:
 			return cmp.Or(cmp.Compare(s.slack, t.slack), cmp.Compare(s.item.Number, t.item.Number))
 		case Priority:
-			return cmp.Or(cmp.Compare(t.late, s.late), cmp.Compare(s.item.Number, t.item.Number))
+			return cmp.Or(cmp.Compare(t.lateCost, s.lateCost), cmp.Compare(s.item.Number, t.item.Number))
 		case FIFO:
 		}
 		return cmp.Compare(s.item.Number, t.item.Number)
