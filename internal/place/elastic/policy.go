@@ -20,8 +20,8 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/place/allocate"
 	"trainyard/internal/place/lineup"
-	"trainyard/internal/place/seats"
 	"trainyard/internal/queue"
 )
 
@@ -54,7 +54,7 @@ func (e Policy) Revises() bool { return true }
 // pool is the GPUs of one kind and the jobs that share them.
 type pool struct {
 	now  time.Time
-	kind seats.Kind
+	kind allocate.Kind
 	gpus int // that can be given
 	bits int // that are free and of no use
 	free int // of gpus, that nobody has been given yet
@@ -92,8 +92,8 @@ type member struct {
 func (e Policy) Plan(v *place.View) place.Plan {
 	pools, others := e.pools(v)
 	until, calm := e.coolingDown(v)
-	var wants []seats.Want
-	var given []seats.Given
+	var wants []allocate.Request
+	var given []allocate.Allocation
 	var again time.Time
 	for try := range maxTries {
 		wants, again = slices.Clone(others), time.Time{}
@@ -101,7 +101,7 @@ func (e Policy) Plan(v *place.View) place.Plan {
 			wants = append(wants, e.wants(p, calm)...)
 			again = sooner(again, p.again)
 		}
-		given = seats.Deal(v, wants, seats.Options{Move: !calm || e.reactive})
+		given = allocate.Assign(v, wants, allocate.Options{Move: !calm || e.reactive})
 		failed := failures(wants, given)
 		if len(failed) == 0 {
 			break
@@ -110,7 +110,7 @@ func (e Policy) Plan(v *place.View) place.Plan {
 			p.retry(try, failed, wants, given)
 		}
 	}
-	plan := seats.Plan(wants, given, func(i int) string { return e.reason(&wants[i], &given[i]) })
+	plan := allocate.Plan(wants, given, func(i int) string { return e.reason(&wants[i], &given[i]) })
 	if plan.Again = again; calm {
 		plan.Again = sooner(plan.Again, until)
 	}
@@ -121,7 +121,7 @@ func (e Policy) Plan(v *place.View) place.Plan {
 const maxTries = 4
 
 // failures are the jobs that were to have GPUs and got none.
-func failures(wants []seats.Want, given []seats.Given) map[*queue.Item]bool {
+func failures(wants []allocate.Request, given []allocate.Allocation) map[*queue.Item]bool {
 	failed := map[*queue.Item]bool{}
 	for i := range wants {
 		if wants[i].GPUs > 0 && len(given[i].Seats) == 0 && wants[i].Item.Shape.Need.MaxGPUs > 0 {
@@ -133,7 +133,7 @@ func failures(wants []seats.Want, given []seats.Given) map[*queue.Item]bool {
 
 // retry prepares a pool for another try: the first time what was left over does
 // not count, after that jobs for which there is no room are taken out.
-func (p *pool) retry(try int, failed map[*queue.Item]bool, wants []seats.Want, given []seats.Given) {
+func (p *pool) retry(try int, failed map[*queue.Item]bool, wants []allocate.Request, given []allocate.Allocation) {
 	p.gpus += p.bits
 	p.bits = 0
 	mine := slices.ContainsFunc(p.jobs, func(m *member) bool { return failed[m.it] && m.run == nil })
@@ -156,7 +156,7 @@ func (p *pool) retry(try int, failed map[*queue.Item]bool, wants []seats.Want, g
 }
 
 // wants lets the rule decide, and returns what is to be dealt.
-func (e Policy) wants(p *pool, calm bool) []seats.Want {
+func (e Policy) wants(p *pool, calm bool) []allocate.Request {
 	p.free = p.gpus
 	p.again = time.Time{}
 	p.calm = calm
@@ -168,10 +168,10 @@ func (e Policy) wants(p *pool, calm bool) []seats.Want {
 	} else {
 		e.rule(p)
 	}
-	var wants []seats.Want
+	var wants []allocate.Request
 	for _, m := range p.jobs {
 		if m.run != nil || m.gets > 0 {
-			wants = append(wants, seats.Want{Item: m.it, Running: m.run, GPUs: m.gets, Least: min(m.least, m.gets), Kinds: []int32{p.kind.ID}})
+			wants = append(wants, allocate.Request{Item: m.it, Running: m.run, GPUs: m.gets, Min: min(m.least, m.gets), Kinds: []int32{p.kind.ID}})
 		}
 	}
 	return wants
@@ -210,10 +210,10 @@ func (p *pool) settle() {
 
 // pools makes the pools, each with its jobs by priority and submission, and the
 // wants of jobs without GPUs.
-func (e Policy) pools(v *place.View) ([]*pool, []seats.Want) {
-	vacant := seats.Vacant(v)
+func (e Policy) pools(v *place.View) ([]*pool, []allocate.Request) {
+	vacant := allocate.Vacant(v)
 	var pools []*pool
-	for _, k := range seats.KindsOf(vacant) {
+	for _, k := range allocate.KindsOf(vacant) {
 		if k.GPU != nil {
 			pools = append(pools, &pool{now: v.Now, kind: k, gpus: k.GPUs})
 		}
@@ -226,10 +226,10 @@ func (e Policy) pools(v *place.View) ([]*pool, []seats.Want) {
 			b.running(r)
 		}
 	}
-	var others []seats.Want
+	var others []allocate.Request
 	for _, it := range items {
 		if it.Shape.Need.MaxGPUs == 0 {
-			others = append(others, seats.Want{Item: it, GPUs: it.Shape.Need.Nodes})
+			others = append(others, allocate.Request{Item: it, GPUs: it.Shape.Need.Nodes})
 		} else {
 			b.waiting(it)
 		}
@@ -263,7 +263,7 @@ func (b *builder) running(r *place.Running) {
 	}
 	m, ok := newMember(r.Item, r, &b.pools[i].kind, max(b.most(r.Shape, i), r.GPUs))
 	switch {
-	case !seats.Loose(r):
+	case !allocate.Movable(r):
 		b.note(i, &m)
 	case !ok: // what is known of it does not fit where it is; let it be
 		b.pools[i].gpus -= r.GPUs
@@ -333,7 +333,7 @@ func (b *builder) most(s *queue.Shape, pool int) int {
 }
 
 // newMember says what a job can have of a kind, and whether it can have anything.
-func newMember(it *queue.Item, run *place.Running, kind *seats.Kind, most int) (m member, ok bool) {
+func newMember(it *queue.Item, run *place.Running, kind *allocate.Kind, most int) (m member, ok bool) {
 	need := &it.Shape.Need
 	m = member{it: it, run: run, step: 1, perNode: max(min(need.MaxGPUs, kind.Largest), 1), most: most}
 	m.least = max(need.Nodes*need.GPUs, 1)
@@ -389,7 +389,7 @@ func (m *member) left(now time.Time, gpus int) float64 {
 }
 
 // reason says why a job gets what it gets.
-func (e Policy) reason(w *seats.Want, g *seats.Given) string {
+func (e Policy) reason(w *allocate.Request, g *allocate.Allocation) string {
 	gpus := "1 GPU"
 	if g.GPUs != 1 {
 		gpus = fmt.Sprintf("%d GPUs", g.GPUs)

@@ -11,7 +11,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/place/seats"
+	"trainyard/internal/place/allocate"
 	"trainyard/internal/queue"
 )
 
@@ -19,7 +19,7 @@ import (
 type market struct {
 	view   *place.View
 	policy Policy
-	kinds  []seats.Kind
+	kinds  []allocate.Kind
 	rooms  []float64 // GPUs of each kind, as a number to reckon with
 	price  []float64 // of a GPU of each kind, job-seconds per second
 	tasks  []task
@@ -63,12 +63,12 @@ type source struct {
 }
 
 func newMarket(v *place.View, p Policy) *market {
-	m := &market{view: v, policy: p, kinds: seats.Kinds(v), shapes: map[*queue.Shape][]reach{}, known: map[source][]option{}}
+	m := &market{view: v, policy: p, kinds: allocate.Kinds(v), shapes: map[*queue.Shape][]reach{}, known: map[source][]option{}}
 	for _, k := range m.kinds {
 		m.rooms = append(m.rooms, float64(k.GPUs))
 	}
 	for _, r := range v.Running {
-		if seats.Loose(r) && r.GPUs > 0 {
+		if allocate.Movable(r) && r.GPUs > 0 {
 			m.add(r.Item, r)
 		}
 	}
@@ -138,7 +138,7 @@ func (m *market) room(n id.Node) (int, bool) {
 
 // kind returns the index of a kind of open rooms.
 func (m *market) kind(number int32) int {
-	return slices.IndexFunc(m.kinds, func(k seats.Kind) bool { return k.ID == number })
+	return slices.IndexFunc(m.kinds, func(k allocate.Kind) bool { return k.ID == number })
 }
 
 // briefly is the least, in seconds, that a change is taken to cost a job: what

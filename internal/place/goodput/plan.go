@@ -9,7 +9,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/place/seats"
+	"trainyard/internal/place/allocate"
 )
 
 // plan chooses who has what and finds the seats. The choice is made in counts;
@@ -38,7 +38,7 @@ func (m *market) plan() place.Plan {
 		}
 	}
 	m.topUp(wants, given)
-	p := seats.Plan(wants, given, func(i int) string {
+	p := allocate.Plan(wants, given, func(i int) string {
 		if i >= len(m.tasks) {
 			return "it asks for no GPU, and there is room for it"
 		}
@@ -49,11 +49,11 @@ func (m *market) plan() place.Plan {
 }
 
 // deal finds the seats of a choice.
-func (m *market) deal(c *choice, move bool) ([]seats.Want, []seats.Given) {
-	wants := make([]seats.Want, 0, len(m.tasks)+len(m.plain))
+func (m *market) deal(c *choice, move bool) ([]allocate.Request, []allocate.Allocation) {
+	wants := make([]allocate.Request, 0, len(m.tasks)+len(m.plain))
 	for i := range m.tasks {
 		t := &m.tasks[i]
-		w := seats.Want{Item: t.item, Running: t.run}
+		w := allocate.Request{Item: t.item, Running: t.run}
 		if p := c.picks[i]; p >= 0 {
 			o := &t.opts[p]
 			w.GPUs, w.Kinds = o.gpus, []int32{m.kinds[o.kind].ID}
@@ -61,18 +61,18 @@ func (m *market) deal(c *choice, move bool) ([]seats.Want, []seats.Given) {
 		wants = append(wants, w)
 	}
 	for _, it := range m.plain {
-		wants = append(wants, seats.Want{Item: it, GPUs: it.Shape.Need.Nodes})
+		wants = append(wants, allocate.Request{Item: it, GPUs: it.Shape.Need.Nodes})
 	}
-	return wants, seats.Deal(m.view, wants, seats.Options{Move: move})
+	return wants, allocate.Assign(m.view, wants, allocate.Options{Move: move})
 }
 
 // worthOf is what seats are worth a second.
-func (m *market) worthOf(given []seats.Given) float64 {
+func (m *market) worthOf(given []allocate.Allocation) float64 {
 	sum := 0.0
 	for i := range m.tasks {
 		t, g := &m.tasks[i], &given[i]
 		switch {
-		case g.Stays:
+		case g.Unchanged:
 			sum += t.worth[t.held+1]
 		case len(g.Seats) > 0:
 			sum += t.after(m.rate(t, g.Seats), m.policy.patience())
@@ -98,7 +98,7 @@ func (m *market) rate(t *task, list []place.Seat) float64 {
 }
 
 // why says why a job gets what it gets.
-func (m *market) why(t *task, g *seats.Given) string {
+func (m *market) why(t *task, g *allocate.Allocation) string {
 	if len(g.Seats) == 0 {
 		return fmt.Sprintf("waits: its %s bring other jobs forward by more than it is held up", m.amount(t.run.Seats, t.run.GPUs))
 	}

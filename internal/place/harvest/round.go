@@ -10,7 +10,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/place"
-	"trainyard/internal/place/seats"
+	"trainyard/internal/place/allocate"
 	"trainyard/internal/queue"
 )
 
@@ -85,7 +85,7 @@ func newRound(h *Policy, v *place.View) *round {
 // stopped, asks for a range, and all its nodes could be its own again.
 func (r *round) resizable(run *place.Running) bool {
 	n := &run.Shape.Need
-	if !seats.Loose(run) || n.MaxGPUs == 0 || n.MaxNodes == n.Nodes && n.MaxGPUs == n.GPUs {
+	if !allocate.Movable(run) || n.MaxGPUs == 0 || n.MaxNodes == n.Nodes && n.MaxGPUs == n.GPUs {
 		return false
 	}
 	return !slices.ContainsFunc(run.Seats, func(s place.Seat) bool {

@@ -6,8 +6,8 @@ import (
 
 	"trainyard/internal/id"
 	"trainyard/internal/place"
+	"trainyard/internal/place/allocate"
 	"trainyard/internal/place/lineup"
-	"trainyard/internal/place/seats"
 )
 
 // FairShare gives users equal parts of the yard at each moment: it deals out to
@@ -57,7 +57,7 @@ type fairQueue struct {
 func newFairQueue(p *preemptor) *fairQueue {
 	d := &fairQueue{p: p, users: map[id.User]*userShare{}}
 	for _, r := range p.view.Running {
-		if !seats.Loose(r) {
+		if !allocate.Movable(r) {
 			d.of(r.User).size += float64(max(r.GPUs, 1))
 		}
 	}

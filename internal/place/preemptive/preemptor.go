@@ -10,8 +10,8 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/place"
+	"trainyard/internal/place/allocate"
 	"trainyard/internal/place/lineup"
-	"trainyard/internal/place/seats"
 	"trainyard/internal/queue"
 )
 
@@ -83,7 +83,7 @@ func newPreemptor(v *place.View, why string) *preemptor {
 	}
 	p.tasks = make([]task, 0, len(v.Running)+8)
 	for _, r := range v.Running {
-		if !seats.Loose(r) {
+		if !allocate.Movable(r) {
 			continue
 		}
 		at := int32(len(p.tasks))

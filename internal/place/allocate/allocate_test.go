@@ -1,4 +1,4 @@
-package seats_test
+package allocate_test
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/place/seats"
+	"trainyard/internal/place/allocate"
 	"trainyard/internal/queue"
 )
 
@@ -108,220 +108,222 @@ func TestDeal(t *testing.T) {
 		}
 		return y
 	}
-	waits := func(y *yard, r job.Resources, n int) seats.Want { return seats.Want{Item: y.item(r), GPUs: n} }
-	runs := func(y *yard, r job.Resources, at string, n int) seats.Want {
+	waits := func(y *yard, r job.Resources, n int) allocate.Request {
+		return allocate.Request{Item: y.item(r), GPUs: n}
+	}
+	runs := func(y *yard, r job.Resources, at string, n int) allocate.Request {
 		it := y.item(r)
-		return seats.Want{Item: it, Running: y.run(it, at), GPUs: n}
+		return allocate.Request{Item: it, Running: y.run(it, at), GPUs: n}
 	}
 	for name, tc := range map[string]struct {
-		deal func() (*yard, []seats.Want)
+		deal func() (*yard, []allocate.Request)
 		move bool
 		want []string
 	}{
 		"a job that fits on one node gets one, the tightest": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := boxes("a", "b")
-				return y, []seats.Want{runs(y, elastic, "b:0", 1), waits(y, elastic, 3)}
+				return y, []allocate.Request{runs(y, elastic, "b:0", 1), waits(y, elastic, 3)}
 			},
 			want: []string{"=b:0", "b:1,2,3"},
 		},
 		"a large one gets the fewest nodes, and its rest the tightest": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := boxes("a", "b", "c", "d")
-				return y, []seats.Want{runs(y, elastic, "c:0,1", 2), waits(y, elastic, 10)}
+				return y, []allocate.Request{runs(y, elastic, "c:0,1", 2), waits(y, elastic, 10)}
 			},
 			want: []string{"=c:0,1", "a:0,1,2,3 b:0,1,2,3 c:2,3"},
 		},
 		"who keeps the count keeps the seats, however spread": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := boxes("a", "b", "c")
-				return y, []seats.Want{runs(y, elastic, "a:0 b:0", 2)}
+				return y, []allocate.Request{runs(y, elastic, "a:0 b:0", 2)}
 			},
 			want: []string{"=a:0 b:0"},
 		},
 		"who grows stays on its nodes": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := boxes("a", "b")
-				return y, []seats.Want{runs(y, elastic, "b:1,2", 4)}
+				return y, []allocate.Request{runs(y, elastic, "b:1,2", 4)}
 			},
 			want: []string{"b:0,1,2,3"},
 		},
 		"who grows and starts again anyway goes where it fits on one": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := boxes("a", "b", "c")
-				return y, []seats.Want{runs(y, elastic, "a:0 b:0", 4)}
+				return y, []allocate.Request{runs(y, elastic, "a:0 b:0", 4)}
 			},
 			want: []string{"a:0,1,2,3"},
 		},
 		"who shrinks lets go of whole nodes": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := boxes("a", "b")
-				return y, []seats.Want{runs(y, elastic, "a:0 b:0,1,2,3", 3)}
+				return y, []allocate.Request{runs(y, elastic, "a:0 b:0,1,2,3", 3)}
 			},
 			want: []string{"b:0,1,2"},
 		},
 		"what one lets go another gets": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := boxes("a")
-				return y, []seats.Want{runs(y, elastic, "a:0,1,2,3", 1), waits(y, elastic, 3)}
+				return y, []allocate.Request{runs(y, elastic, "a:0,1,2,3", 1), waits(y, elastic, 3)}
 			},
 			want: []string{"a:0", "a:1,2,3"},
 		},
 		"what is free is given before what others must leave": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := boxes("a", "b")
-				return y, []seats.Want{runs(y, elastic, "a:0,1,2,3", 0), waits(y, elastic, 4), runs(y, elastic, "b:0,1", 1), waits(y, elastic, 1)}
+				return y, []allocate.Request{runs(y, elastic, "a:0,1,2,3", 0), waits(y, elastic, 4), runs(y, elastic, "b:0,1", 1), waits(y, elastic, 1)}
 			},
 			want: []string{"", "a:0,1,2,3", "b:0", "b:2"},
 		},
 		"and so are free nodes": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := boxes("a", "b")
-				return y, []seats.Want{runs(y, elastic, "a:0,1,2,3", 0), waits(y, elastic, 4)}
+				return y, []allocate.Request{runs(y, elastic, "a:0,1,2,3", 0), waits(y, elastic, 4)}
 			},
 			want: []string{"", "b:0,1,2,3"},
 		},
 		"and for the rest of a large one": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := boxes("a", "b", "c")
-				return y, []seats.Want{runs(y, elastic, "a:0,1,2,3", 3), waits(y, elastic, 5)}
+				return y, []allocate.Request{runs(y, elastic, "a:0,1,2,3", 3), waits(y, elastic, 5)}
 			},
 			want: []string{"a:0,1,2", "b:0,1,2,3 c:0"},
 		},
 		"nothing wanted is nothing given": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := boxes("a")
-				return y, []seats.Want{runs(y, elastic, "a:0,1,2,3", 0), waits(y, elastic, 0), waits(y, elastic, 2)}
+				return y, []allocate.Request{runs(y, elastic, "a:0,1,2,3", 0), waits(y, elastic, 0), waits(y, elastic, 2)}
 			},
 			want: []string{"", "", "a:0,1"},
 		},
 		"seats of who is not asked about stay theirs": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := boxes("a")
 				runs(y, elastic, "a:0,1", 0)
-				return y, []seats.Want{waits(y, elastic, 4)}
+				return y, []allocate.Request{waits(y, elastic, 4)}
 			},
 			want: []string{"a:2,3"},
 		},
 		"who saves nothing and who is being stopped stay as they are": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := boxes("a", "b")
 				one, two := runs(y, elastic, "a:0,1,2", 0), runs(y, elastic, "b:0,1,2", 1)
 				one.Item.Outlook.Resumes, two.Running.Stopping = false, true
-				return y, []seats.Want{one, two, waits(y, elastic, 4)}
+				return y, []allocate.Request{one, two, waits(y, elastic, 4)}
 			},
 			want: []string{"=a:0,1,2", "=b:0,1,2", "a:3 b:3"},
 		},
 		"too little for its need is nothing": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := boxes("a")
-				return y, []seats.Want{runs(y, elastic, "a:0,1", 2), waits(y, ask(1, 2, 3, 4), 3)}
+				return y, []allocate.Request{runs(y, elastic, "a:0,1", 2), waits(y, ask(1, 2, 3, 4), 3)}
 			},
 			want: []string{"=a:0,1", ""},
 		},
 		"too little for it is nothing": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := boxes("a")
 				w := waits(y, elastic, 4)
-				w.Least = 3
-				return y, []seats.Want{runs(y, elastic, "a:0,1", 2), w}
+				w.Min = 3
+				return y, []allocate.Request{runs(y, elastic, "a:0,1", 2), w}
 			},
 			want: []string{"=a:0,1", ""},
 		},
 		"who cannot grow enough stays": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := boxes("a")
 				w := runs(y, elastic, "a:0", 4)
-				w.Least = 4
-				return y, []seats.Want{runs(y, elastic, "a:1,2", 2), w}
+				w.Min = 4
+				return y, []allocate.Request{runs(y, elastic, "a:1,2", 2), w}
 			},
 			want: []string{"=a:1,2", "=a:0"},
 		},
 		"no seat is smaller than the need allows": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := boxes("a", "b")
-				return y, []seats.Want{waits(y, ask(1, 4, 2, 4), 5)}
+				return y, []allocate.Request{waits(y, ask(1, 4, 2, 4), 5)}
 			},
 			want: []string{"a:0,1,2 b:0,1"},
 		},
 		"one node too many for so little": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := boxes("a", "b")
-				return y, []seats.Want{waits(y, ask(1, 4, 3, 4), 5)}
+				return y, []allocate.Request{waits(y, ask(1, 4, 3, 4), 5)}
 			},
 			want: []string{"a:0,1,2,3"},
 		},
 		"as many nodes as it must have": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := boxes("a", "b", "c")
-				return y, []seats.Want{waits(y, ask(3, 3, 1, 4), 4)}
+				return y, []allocate.Request{waits(y, ask(3, 3, 1, 4), 4)}
 			},
 			want: []string{"a:0,1 b:0 c:0"},
 		},
 		"no more nodes than it may have": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := boxes("a", "b", "c")
-				return y, []seats.Want{waits(y, ask(1, 2, 1, 4), 12)}
+				return y, []allocate.Request{waits(y, ask(1, 2, 1, 4), 12)}
 			},
 			want: []string{"a:0,1,2,3 b:0,1,2,3"},
 		},
 		"a closed node keeps who stays and gets nobody": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := newYard()
 				y.node("a", "A100", 4, func(n *fleet.Node) { n.Drained = true })
 				y.node("b", "A100", 4, nil)
-				return y, []seats.Want{runs(y, elastic, "a:0", 1), runs(y, elastic, "a:1", 2), waits(y, elastic, 3)}
+				return y, []allocate.Request{runs(y, elastic, "a:0", 1), runs(y, elastic, "a:1", 2), waits(y, elastic, 3)}
 			},
 			want: []string{"=a:0", "b:3", "b:0,1,2"},
 		},
 		"all seats on one kind": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := newYard()
 				y.node("a", "A100", 2, nil)
 				y.node("b", "V100", 4, nil)
-				return y, []seats.Want{waits(y, elastic, 6)}
+				return y, []allocate.Request{waits(y, elastic, 6)}
 			},
 			want: []string{"b:0,1,2,3"},
 		},
 		"the kind that is wanted": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := newYard()
 				y.node("a", "A100", 4, nil)
 				y.node("b", "V100", 4, nil)
 				w, v := waits(y, elastic, 2), runs(y, elastic, "b:0,1", 2)
 				rooms := y.table.Rooms()
 				w.Kinds, v.Kinds = []int32{rooms[1].Kind}, []int32{rooms[0].Kind}
-				return y, []seats.Want{w, v}
+				return y, []allocate.Request{w, v}
 			},
 			want: []string{"b:2,3", "a:0,1"},
 		},
 		"nodes of a job without GPUs": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := boxes("a", "b", "c")
 				r := ask(1, 3, 0, 0)
-				return y, []seats.Want{runs(y, r, "a: b:", 1), runs(y, r, "c:", 2), waits(y, r, 1)}
+				return y, []allocate.Request{runs(y, r, "a: b:", 1), runs(y, r, "c:", 2), waits(y, r, 1)}
 			},
 			want: []string{"a:", "c: a:", "a:"},
 		},
 		"without moving the great one gets what is free": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := boxes("a", "b")
-				return y, []seats.Want{runs(y, elastic, "a:0", 1), runs(y, elastic, "b:0,1", 2), waits(y, ask(1, 1, 1, 4), 4)}
+				return y, []allocate.Request{runs(y, elastic, "a:0", 1), runs(y, elastic, "b:0,1", 2), waits(y, ask(1, 1, 1, 4), 4)}
 			},
 			want: []string{"=a:0", "=b:0,1", "a:1,2,3"},
 		},
 		"with moving a smaller one makes room": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := boxes("a", "b")
-				return y, []seats.Want{runs(y, elastic, "a:0", 1), runs(y, elastic, "b:0,1", 2), waits(y, ask(1, 1, 1, 4), 4)}
+				return y, []allocate.Request{runs(y, elastic, "a:0", 1), runs(y, elastic, "b:0,1", 2), waits(y, ask(1, 1, 1, 4), 4)}
 			},
 			move: true,
 			want: []string{"b:2", "=b:0,1", "a:0,1,2,3"},
 		},
 		"nobody is moved for nothing": {
-			deal: func() (*yard, []seats.Want) {
+			deal: func() (*yard, []allocate.Request) {
 				y := boxes("a", "b")
-				return y, []seats.Want{runs(y, ask(1, 1, 3, 3), "a:0,1,2", 3), runs(y, ask(1, 1, 3, 3), "b:0,1,2", 3), waits(y, ask(1, 1, 1, 4), 4)}
+				return y, []allocate.Request{runs(y, ask(1, 1, 3, 3), "a:0,1,2", 3), runs(y, ask(1, 1, 3, 3), "b:0,1,2", 3), waits(y, ask(1, 1, 1, 4), 4)}
 			},
 			move: true,
 			want: []string{"=a:0,1,2", "=b:0,1,2", "a:3"},
@@ -331,17 +333,17 @@ func TestDeal(t *testing.T) {
 			t.Parallel()
 			y, wants := tc.deal()
 			v := y.view()
-			given := seats.Deal(v, wants, seats.Options{Move: tc.move})
+			given := allocate.Assign(v, wants, allocate.Options{Move: tc.move})
 			got := make([]string, len(given))
 			for i, g := range given {
-				if got[i] = text(g.Seats); g.Stays {
+				if got[i] = text(g.Seats); g.Unchanged {
 					got[i] = "=" + got[i]
 				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Error(diff)
 			}
-			p := seats.Plan(wants, given, func(int) string { return "why not" })
+			p := allocate.Plan(wants, given, func(int) string { return "why not" })
 			if _, bad := place.Check(v, p); len(bad) > 0 {
 				t.Error(bad)
 			}
@@ -360,7 +362,7 @@ func TestKinds(t *testing.T) {
 	y.run(y.item(ask(1, 1, 2, 2)), "a:0,1")
 	y.run(y.item(ask(1, 1, 2, 2)), "c:0,1").Outlook.Resumes = false
 	var got []string
-	for _, k := range seats.Kinds(y.view()) {
+	for _, k := range allocate.Kinds(y.view()) {
 		model := "none"
 		if k.GPU != nil {
 			model = k.GPU.Model
@@ -374,7 +376,7 @@ func TestKinds(t *testing.T) {
 }
 
 // drawDeal draws a yard in which some jobs run, and what each shall have.
-func drawDeal(t *rapid.T) (*yard, []seats.Want) {
+func drawDeal(t *rapid.T) (*yard, []allocate.Request) {
 	y := newYard()
 	for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
 		y.node(fmt.Sprintf("n%d", i), rapid.SampledFrom([]string{"A100", "A100", "V100"}).Draw(t, "model"), rapid.IntRange(0, 4).Draw(t, "GPUs"), func(n *fleet.Node) {
@@ -382,21 +384,21 @@ func drawDeal(t *rapid.T) (*yard, []seats.Want) {
 			n.Inventory.CPUs = job.CPUs(rapid.IntRange(1, 8).Draw(t, "CPUs")) * 1000
 		})
 	}
-	var wants []seats.Want
+	var wants []allocate.Request
 	for range rapid.IntRange(1, 6).Draw(t, "jobs") {
 		lo, nodes := rapid.IntRange(0, 3).Draw(t, "lo"), rapid.IntRange(1, 2).Draw(t, "nodes")
 		r := ask(nodes, nodes+rapid.IntRange(0, 3).Draw(t, "more nodes"), lo, 0)
 		if r.GPUs.Max = lo; lo > 0 {
 			r.GPUs.Max += rapid.IntRange(0, 2).Draw(t, "hi")
 		}
-		w := seats.Want{Item: y.item(r)}
+		w := allocate.Request{Item: y.item(r)}
 		// What it holds comes from a deal of its own, with the others as they are.
-		if g := seats.Deal(y.view(), []seats.Want{{Item: w.Item, GPUs: rapid.IntRange(0, 6).Draw(t, "held")}}, seats.Options{}); len(g[0].Seats) > 0 {
+		if g := allocate.Assign(y.view(), []allocate.Request{{Item: w.Item, GPUs: rapid.IntRange(0, 6).Draw(t, "held")}}, allocate.Options{}); len(g[0].Seats) > 0 {
 			w.Running = y.run(w.Item, text(g[0].Seats))
 			w.Item.Outlook.Resumes = rapid.IntRange(0, 4).Draw(t, "resumes") > 0
 		}
 		w.GPUs = rapid.IntRange(0, 8).Draw(t, "wanted")
-		w.Least = rapid.IntRange(0, w.GPUs).Draw(t, "least")
+		w.Min = rapid.IntRange(0, w.GPUs).Draw(t, "least")
 		if rapid.IntRange(0, 2).Draw(t, "asked") > 0 || len(wants) == 0 {
 			wants = append(wants, w)
 		}
@@ -410,16 +412,16 @@ func TestDealCanBeCarriedOut(t *testing.T) {
 		y, wants := drawDeal(t)
 		v := y.view()
 		before := slices.Clone(v.Rooms)
-		o := seats.Options{Move: rapid.Bool().Draw(t, "move")}
-		given := seats.Deal(v, wants, o)
-		p := seats.Plan(wants, given, func(int) string { return "why not" })
+		o := allocate.Options{Move: rapid.Bool().Draw(t, "move")}
+		given := allocate.Assign(v, wants, o)
+		p := allocate.Plan(wants, given, func(int) string { return "why not" })
 		if good, bad := place.Check(v, p); len(bad) > 0 || len(good.Starts) != len(p.Starts) || len(good.Stops) != len(p.Stops) {
 			t.Fatalf("the plan does not pass the check: %v", bad)
 		}
 		if !cmp.Equal(before, v.Rooms) {
 			t.Fatal("the deal changed its view")
 		}
-		if again := seats.Deal(v, wants, o); !cmp.Equal(given, again) {
+		if again := allocate.Assign(v, wants, o); !cmp.Equal(given, again) {
 			t.Fatalf("same wants, another deal: %s", cmp.Diff(given, again))
 		}
 		for i, g := range given {
@@ -429,7 +431,7 @@ func TestDealCanBeCarriedOut(t *testing.T) {
 }
 
 // soundGiven checks what one job was given.
-func soundGiven(t *rapid.T, y *yard, w *seats.Want, g *seats.Given, o seats.Options) {
+func soundGiven(t *rapid.T, y *yard, w *allocate.Request, g *allocate.Allocation, o allocate.Options) {
 	need := &w.Item.Shape.Need
 	n := len(g.Seats)
 	if need.MaxGPUs > 0 {
@@ -444,19 +446,19 @@ func soundGiven(t *rapid.T, y *yard, w *seats.Want, g *seats.Given, o seats.Opti
 			held = len(w.Running.Seats)
 		}
 	}
-	loose := w.Running != nil && seats.Loose(w.Running)
+	loose := w.Running != nil && allocate.Movable(w.Running)
 	switch {
 	case g.GPUs != n:
 		t.Fatalf("%s has %d and is said to have %d", w.Item.Job, n, g.GPUs)
-	case g.Stays && (w.Running == nil || !slices.Equal(g.Seats, w.Running.Seats)):
+	case g.Unchanged && (w.Running == nil || !slices.Equal(g.Seats, w.Running.Seats)):
 		t.Fatalf("%s stays and has %v", w.Item.Job, g.Seats)
-	case w.Running != nil && !loose && !g.Stays:
+	case w.Running != nil && !loose && !g.Unchanged:
 		t.Fatalf("%s cannot be stopped and is given %v", w.Item.Job, g.Seats)
-	case !g.Stays && n > w.GPUs:
+	case !g.Unchanged && n > w.GPUs:
 		t.Fatalf("%s wants %d and gets %d", w.Item.Job, w.GPUs, n)
-	case !g.Stays && n > 0 && n < w.Least:
-		t.Fatalf("%s wants at least %d and gets %d", w.Item.Job, w.Least, n)
-	case loose && w.GPUs == held && !g.Stays && !o.Move:
+	case !g.Unchanged && n > 0 && n < w.Min:
+		t.Fatalf("%s wants at least %d and gets %d", w.Item.Job, w.Min, n)
+	case loose && w.GPUs == held && !g.Unchanged && !o.Move:
 		t.Fatalf("%s keeps its count and is moved from %v to %v", w.Item.Job, w.Running.Seats, g.Seats)
 	case loose && w.GPUs > held && n < held && !o.Move && y.open(w.Running):
 		t.Fatalf("%s is to grow from %d to %d and gets %d", w.Item.Job, held, w.GPUs, n)
@@ -483,15 +485,15 @@ func TestEverythingFitsThatIsFine(t *testing.T) {
 			total += n
 			y.node(fmt.Sprintf("n%d", i), "A100", n, nil)
 		}
-		var wants []seats.Want
+		var wants []allocate.Request
 		left := total
 		for left > 0 && len(wants) < 8 {
 			n := rapid.IntRange(1, left).Draw(t, "count")
-			wants = append(wants, seats.Want{Item: y.item(ask(1, 16, 1, 4)), GPUs: n})
+			wants = append(wants, allocate.Request{Item: y.item(ask(1, 16, 1, 4)), GPUs: n})
 			left -= n
 		}
 		for range 3 { // and again with other counts, as they run
-			given := seats.Deal(y.view(), wants, seats.Options{})
+			given := allocate.Assign(y.view(), wants, allocate.Options{})
 			for i, g := range given {
 				if g.GPUs != wants[i].GPUs {
 					t.Fatalf("%s gets %d of %d", wants[i].Item.Job, g.GPUs, wants[i].GPUs)
@@ -523,11 +525,11 @@ func BenchmarkDeal(b *testing.B) {
 	for i := range 1024 {
 		y.node(fmt.Sprintf("n%04d", i), "V100", 6, nil)
 	}
-	var wants []seats.Want
+	var wants []allocate.Request
 	for range 30 {
-		wants = append(wants, seats.Want{Item: y.item(ask(1, 64, 6, 6)), GPUs: 6 * 34})
+		wants = append(wants, allocate.Request{Item: y.item(ask(1, 64, 6, 6)), GPUs: 6 * 34})
 	}
-	for i, g := range seats.Deal(y.view(), wants, seats.Options{}) {
+	for i, g := range allocate.Assign(y.view(), wants, allocate.Options{}) {
 		wants[i].Running = y.run(wants[i].Item, text(g.Seats))
 	}
 	for i := range 5 {
@@ -536,6 +538,6 @@ func BenchmarkDeal(b *testing.B) {
 	v := y.view()
 	b.ReportAllocs()
 	for b.Loop() {
-		seats.Deal(v, wants, seats.Options{})
+		allocate.Assign(v, wants, allocate.Options{})
 	}
 }
