@@ -20,12 +20,13 @@ import (
 	"trainyard/internal/place/baseline"
 	"trainyard/internal/place/goodput"
 	"trainyard/internal/place/harvest"
+	"trainyard/internal/place/lp"
 	"trainyard/internal/place/rules"
 )
 
 // All returns the policies. solve is what harvest's constraints across jobs are
 // solved by; nil if there is no solver.
-func All(solve harvest.Solve) place.Registry {
+func All(solve lp.Solve) place.Registry {
 	all := place.Registry{
 		{Name: "andreas", Rule: "the cheapest in energy, rent and lateness together; stops, moves and resizes jobs where that saves more than it costs", New: newAndreas},
 		{Name: "andreas-published", Rule: "the published randomised greedy rule for energy and lateness, for comparison; takes restarts for free", New: newPublished},
@@ -112,7 +113,7 @@ func newGoodput(makespan bool) func(*place.Settings) (place.Policy, error) {
 	}
 }
 
-func newHarvest(solve harvest.Solve) func(*place.Settings) (place.Policy, error) {
+func newHarvest(solve lp.Solve) func(*place.Settings) (place.Policy, error) {
 	return func(s *place.Settings) (place.Policy, error) {
 		names := make([]string, 0, len(harvest.Objectives()))
 		for _, o := range harvest.Objectives() {

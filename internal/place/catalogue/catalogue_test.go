@@ -6,7 +6,7 @@ import (
 
 	"trainyard/internal/place"
 	"trainyard/internal/place/catalogue"
-	"trainyard/internal/place/harvest"
+	"trainyard/internal/place/lp"
 	"trainyard/internal/queue"
 )
 
@@ -46,7 +46,7 @@ func TestEveryPolicyCanBeMadeAndAsked(t *testing.T) {
 
 func TestParametersAreReadOrRefused(t *testing.T) {
 	t.Parallel()
-	solve := func(*harvest.Model) (*harvest.Solution, error) { return &harvest.Solution{}, nil }
+	solve := func(*lp.Model) (*lp.Solution, error) { return &lp.Solution{}, nil }
 	for _, text := range []string{
 		"andreas:search=relink:rounds=20:margin=2", "andreas:survival=0.9/0.5/0.1", "andreas-published:rounds=-1", "goodput:gap=30s",
 		`harvest:ahead=60s:parallel=10:objective="n > 2 ? throughput : 0"`, "harvest:probe=yes", `harvest:at_most="alice,bob: 1 <= 8"`,

@@ -1,17 +1,17 @@
 // Package harvest is the policy that runs elastic jobs on whatever nodes are open
 // and idle, as FreeTrain (BFTrainer) does on the holes of a supercomputer.
 //
-// Each time something changes it asks what every size of every job is worth over
-// the next minutes, less what changing to it costs, and chooses the sizes that are
-// worth most together. Over one kind of node that is exact (allocate.go); over
-// several kinds, or under conditions across jobs, it is a search with a proven
-// bound (search.go) or, for those who want it, a linear programme for an external
-// solver (model.go, instance.go; nodemodel.go is the published one). What a job is
-// worth is an objective: a formula over its speed, weight, price and so on.
+// Each time something changes it computes what every size of every job is worth over the
+// next minutes, less what changing to it costs, and chooses the sizes that are worth most
+// together. Over one kind of node that is exact; over several kinds, or under conditions
+// across jobs, it is a search with a proven bound (both in package knapsack) or, for those
+// who want it, a linear program (package lp) for an external solver. instance.go writes a
+// decision as either; nodemodel.go is the published program. What a job is worth is an
+// objective: a formula over its speed, weight, price and so on.
 //
-// The yardmaster asks the policy, the simulator measures it. Like every policy it
-// is a pure function from a view to a plan. It leaves alone jobs that cannot be
-// resized or stopped, once they run, and nodes with several kinds of GPU.
+// Like every policy it is a pure function from a view to a plan: it never runs a solver
+// itself. Running jobs that cannot be resized or stopped, and nodes with several kinds of
+// GPU, are left alone.
 package harvest
 
 import (
@@ -21,6 +21,8 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/formula"
 	"trainyard/internal/place"
+	"trainyard/internal/place/knapsack"
+	"trainyard/internal/place/lp"
 )
 
 // Params say how the policy decides. The zero value of each means the usual.
@@ -47,9 +49,9 @@ type Params struct {
 	// Constraints are conditions across jobs. They need a solver.
 	Constraints []Constraint
 	// Solve solves a linear programme; nil if there is no solver.
-	Solve Solve
+	Solve lp.Solve
 	// Effort is how hard to search where the allocator is not exact.
-	Effort Effort
+	Effort knapsack.Effort
 }
 
 // Policy is the harvest policy.

@@ -16,6 +16,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/place/harvest"
+	"trainyard/internal/place/lp"
 )
 
 const work = 130e6
@@ -467,7 +468,7 @@ func TestParametersAreChecked(t *testing.T) {
 	}
 }
 
-func never(*harvest.Model) (*harvest.Solution, error) { return nil, errors.New("not today") }
+func never(*lp.Model) (*lp.Solution, error) { return nil, errors.New("not today") }
 
 func TestAFailedSolverIsNotHidden(t *testing.T) {
 	t.Parallel()

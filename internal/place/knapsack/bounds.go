@@ -1,4 +1,4 @@
-package harvest
+package knapsack
 
 import (
 	"cmp"
@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// slope is a stretch of nodes that bring a job equally much each, on the line that
+// segment is a stretch of nodes that bring a job equally much each, on the line that
 // is drawn over its choices so that gains only fall.
-type slope struct {
+type segment struct {
 	gain  float64
 	nodes int
-	step  int // whose
+	stage int // whose
 	rung  int // with which the stretch ends
 }
 
 // hull returns the stretches of the line over a ladder, the steepest first.
-func (l *ladder) hull(step int) []slope {
+func (l *ladder) hull(step int) []segment {
 	top := []int{0} // rungs on the line
 	steep := func(a, b int) float64 {
 		return (l.rungs[b].value - l.rungs[a].value) / float64(l.rungs[b].count-l.rungs[a].count)
@@ -27,57 +27,57 @@ func (l *ladder) hull(step int) []slope {
 		}
 		top = append(top, i)
 	}
-	list := make([]slope, 0, len(top)-1)
+	list := make([]segment, 0, len(top)-1)
 	for i := 1; i < len(top); i++ {
-		list = append(list, slope{steep(top[i-1], top[i]), l.rungs[top[i]].count - l.rungs[top[i-1]].count, step, top[i]})
+		list = append(list, segment{steep(top[i-1], top[i]), l.rungs[top[i]].count - l.rungs[top[i-1]].count, step, top[i]})
 	}
 	return list
 }
 
-// window finds which rows each step must work out. With the lines over the choices
+// boundRows finds which rows each step must work out. With the lines over the choices
 // in place of the choices the best answer is easily found, and is worth more: so
 // what the first jobs can be worth with m nodes and the others with the rest is
 // bounded. Where the bound is below what some answer is known to be worth, m need
 // not be looked at.
-func (a *allocator) window() {
-	hulls := make([][]slope, len(a.steps))
-	for s := range a.steps {
-		hulls[s] = a.steps[s].ladder.hull(s)
+func (a *allocator) boundRows() {
+	hulls := make([][]segment, len(a.stages))
+	for s := range a.stages {
+		hulls[s] = a.stages[s].ladder.hull(s)
 	}
-	known := a.quick(hulls)
+	known := a.greedyValue(hulls)
 	known -= 1e-9 * math.Max(1, math.Abs(known))
-	after := make([][]float64, len(a.steps)+1) // what the steps from s on are worth at most
-	rest := newLine(a.nodes)
-	after[len(a.steps)] = rest.values()
-	for s := len(a.steps) - 1; s >= 0; s-- {
+	after := make([][]float64, len(a.stages)+1) // what the steps from s on are worth at most
+	rest := newHull(a.nodes)
+	after[len(a.stages)] = rest.values()
+	for s := len(a.stages) - 1; s >= 0; s-- {
 		rest.add(hulls[s])
 		after[s] = rest.values()
 	}
-	done := newLine(a.nodes)
+	done := newHull(a.nodes)
 	low := 0
-	for s := range a.steps {
+	for s := range a.stages {
 		done.add(hulls[s])
-		st := &a.steps[s]
-		st.low, st.high = a.reach(done, after[s+1], known-a.base(), low)
+		st := &a.stages[s]
+		st.low, st.high = a.feasibleRows(done, after[s+1], known-a.base(), low)
 		low = st.low
 	}
-	for s := len(a.steps) - 2; s >= 0; s-- {
-		a.steps[s].high = max(a.steps[s].low, min(a.steps[s].high, a.steps[s+1].high))
+	for s := len(a.stages) - 2; s >= 0; s-- {
+		a.stages[s].high = max(a.stages[s].low, min(a.stages[s].high, a.stages[s+1].high))
 	}
 }
 
 // base is what all steps are worth with nothing but their least.
 func (a *allocator) base() float64 {
 	v := 0.0
-	for s := range a.steps {
-		v += a.steps[s].ladder.rungs[0].value
+	for s := range a.stages {
+		v += a.stages[s].ladder.rungs[0].value
 	}
 	return v
 }
 
-// reach returns the rows in which the bound reaches what is known. The bound rises
+// feasibleRows returns the rows in which the bound reaches what is known. The bound rises
 // and then falls with the row.
-func (a *allocator) reach(done *line, after []float64, known float64, from int) (low, high int) {
+func (a *allocator) feasibleRows(done *hull, after []float64, known float64, from int) (low, high int) {
 	before := done.values()
 	low, high = a.nodes, from
 	for m := from; m <= a.nodes; m++ {
@@ -91,24 +91,24 @@ func (a *allocator) reach(done *line, after []float64, known float64, from int) 
 	return low, high
 }
 
-// quick returns what a simple answer is worth: stretches of the lines, the steepest
+// greedyValue returns what a simple answer is worth: stretches of the lines, the steepest
 // first, as long as they fit whole; then for what is left the choices that bring most.
-func (a *allocator) quick(hulls [][]slope) float64 {
+func (a *allocator) greedyValue(hulls [][]segment) float64 {
 	all := slices.Concat(hulls...)
-	slices.SortStableFunc(all, func(x, y slope) int { return cmp.Compare(y.gain, x.gain) })
-	at := make([]int, len(a.steps))
+	slices.SortStableFunc(all, func(x, y segment) int { return cmp.Compare(y.gain, x.gain) })
+	at := make([]int, len(a.stages))
 	left := a.nodes
-	stuck := make([]bool, len(a.steps))
+	stuck := make([]bool, len(a.stages))
 	for _, h := range all {
-		if stuck[h.step] = stuck[h.step] || h.nodes > left; !stuck[h.step] {
+		if stuck[h.stage] = stuck[h.stage] || h.nodes > left; !stuck[h.stage] {
 			left -= h.nodes
-			at[h.step] = h.rung
+			at[h.stage] = h.rung
 		}
 	}
 	for {
 		step, rung, most := -1, 0, 0.0
-		for s := range a.steps {
-			r := a.steps[s].ladder.rungs
+		for s := range a.stages {
+			r := a.stages[s].ladder.rungs
 			for i := at[s] + 1; i < len(r) && r[i].count-r[at[s]].count <= left; i++ {
 				if more := r[i].value - r[at[s]].value; more > most {
 					step, rung, most = s, i, more
@@ -118,29 +118,29 @@ func (a *allocator) quick(hulls [][]slope) float64 {
 		if step < 0 {
 			break
 		}
-		r := a.steps[step].ladder.rungs
+		r := a.stages[step].ladder.rungs
 		left -= r[rung].count - r[at[step]].count
 		at[step] = rung
 	}
 	value := 0.0
 	for s, i := range at {
-		value += a.steps[s].ladder.rungs[i].value
+		value += a.stages[s].ladder.rungs[i].value
 	}
 	return value
 }
 
-// line is the lines over the choices of several jobs, merged: by number of nodes,
+// hull is the lines over the choices of several jobs, merged: by number of nodes,
 // what they bring over the jobs' least.
-type line struct {
-	slopes []slope // the steepest first
+type hull struct {
+	slopes []segment // the steepest first
 	nodes  int
 }
 
-func newLine(nodes int) *line { return &line{nodes: nodes} }
+func newHull(nodes int) *hull { return &hull{nodes: nodes} }
 
 // add merges another job's line in.
-func (l *line) add(more []slope) {
-	merged := make([]slope, 0, len(l.slopes)+len(more))
+func (l *hull) add(more []segment) {
+	merged := make([]segment, 0, len(l.slopes)+len(more))
 	i := 0
 	for _, h := range more {
 		for i < len(l.slopes) && l.slopes[i].gain >= h.gain {
@@ -153,7 +153,7 @@ func (l *line) add(more []slope) {
 }
 
 // values returns what m nodes bring, for every m.
-func (l *line) values() []float64 {
+func (l *hull) values() []float64 {
 	list := make([]float64, l.nodes+1)
 	m := 0
 	for _, h := range l.slopes {

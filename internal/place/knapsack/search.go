@@ -1,4 +1,4 @@
-package harvest
+package knapsack
 
 import (
 	"math"
@@ -49,9 +49,9 @@ type Found struct {
 // no answer that fits.
 func Search(p *Problem, e Effort) (Found, bool) {
 	s := newSearch(p, e)
-	s.modest()
-	s.prices()
-	s.neighbourhoods()
+	s.startSmall()
+	s.adjustPrices()
+	s.improve()
 	if s.best == nil {
 		return Found{Bound: s.bound}, false
 	}
@@ -60,15 +60,15 @@ func Search(p *Problem, e Effort) (Found, bool) {
 
 type search struct {
 	*Problem
-	effort Effort
-	price  []float64 // of the rows, now
-	cheap  []float64 // the prices at which the bound was lowest
-	bound  float64
-	best   []int // nil as long as nothing fits
-	value  float64
-	slack  []float64 // space to reckon in
-	tiny   []float64 // what a row may be overdrawn by rounding
-	picks  []int
+	effort     Effort
+	prices     []float64 // of the rows, now
+	bestPrices []float64 // the prices at which the bound was lowest
+	bound      float64
+	best       []int // nil as long as nothing fits
+	value      float64
+	slack      []float64 // space to reckon in
+	tolerance  []float64 // what a row may be overdrawn by rounding
+	picks      []int
 }
 
 func newSearch(p *Problem, e Effort) *search {
@@ -83,12 +83,12 @@ func newSearch(p *Problem, e Effort) *search {
 		tiny[r] = 1e-9 * math.Max(1, math.Abs(l))
 	}
 	return &search{
-		Problem: p, effort: e, price: make([]float64, len(p.Limits)), cheap: make([]float64, len(p.Limits)),
-		bound: math.Inf(1), value: math.Inf(-1), slack: make([]float64, len(p.Limits)), picks: make([]int, len(p.Jobs)), tiny: tiny,
+		Problem: p, effort: e, prices: make([]float64, len(p.Limits)), bestPrices: make([]float64, len(p.Limits)),
+		bound: math.Inf(1), value: math.Inf(-1), slack: make([]float64, len(p.Limits)), picks: make([]int, len(p.Jobs)), tolerance: tiny,
 	}
 }
 
-func (s *search) enough() bool { return s.effort.Enough != nil && s.effort.Enough() }
+func (s *search) timeUp() bool { return s.effort.Enough != nil && s.effort.Enough() }
 
 // gain is what an option is worth over the prices of what it draws.
 func (s *search) gain(o *Option, price []float64) float64 {
@@ -99,9 +99,9 @@ func (s *search) gain(o *Option, price []float64) float64 {
 	return v
 }
 
-// modest offers the answer in which every job has the option that draws least, so
+// startSmall offers the answer in which every job has the option that draws least, so
 // that there is one as soon as possible.
-func (s *search) modest() {
+func (s *search) startSmall() {
 	copy(s.slack, s.Limits)
 	for j, options := range s.Jobs {
 		least := math.Inf(1)
@@ -112,7 +112,7 @@ func (s *search) modest() {
 		}
 		s.draw(&options[s.picks[j]], -1)
 	}
-	s.offer()
+	s.round()
 }
 
 // share is what an option draws, each row as a share of its limit.
@@ -124,8 +124,8 @@ func (s *search) share(o *Option) float64 {
 	return d
 }
 
-// prices moves the prices by what is overdrawn or left over, in ever smaller steps.
-func (s *search) prices() {
+// adjustPrices moves the prices by what is overdrawn or left over, in ever smaller steps.
+func (s *search) adjustPrices() {
 	pace, since := 1.0, 0
 	for round := range s.effort.Prices {
 		total := 0.0
@@ -133,7 +133,7 @@ func (s *search) prices() {
 		for j, options := range s.Jobs {
 			best := math.Inf(-1)
 			for k := range options {
-				if g := s.gain(&options[k], s.price); g > best {
+				if g := s.gain(&options[k], s.prices); g > best {
 					best, s.picks[j] = g, k
 				}
 			}
@@ -141,7 +141,7 @@ func (s *search) prices() {
 			s.draw(&options[s.picks[j]], -1)
 		}
 		for r, l := range s.Limits {
-			total += s.price[r] * l
+			total += s.prices[r] * l
 		}
 		since++
 		if total < s.bound {
@@ -149,36 +149,36 @@ func (s *search) prices() {
 				since = 0
 			}
 			s.bound = total
-			copy(s.cheap, s.price)
+			copy(s.bestPrices, s.prices)
 		}
 		if since == 10 {
 			pace, since = pace/2, 0
 		}
-		if round%offers == offers-1 {
-			s.offer()
+		if round%roundEvery == roundEvery-1 {
+			s.round()
 		}
-		if s.proven() || pace < 1e-4 || s.enough() || !s.move(total, pace) {
+		if s.nearBound() || pace < 1e-4 || s.timeUp() || !s.step(total, pace) {
 			return
 		}
 	}
 }
 
-// offers is after how many changes of the prices an answer is made of the choices.
+// roundEvery is after how many changes of the prices an answer is made of the choices.
 // At the first prices, which are 0, there would be far too much to repair.
-const offers = 12
+const roundEvery = 12
 
-// near is the share of the bound that is not worth searching for.
-const near = 1e-5
+// optimalityGap is the share of the bound that is not worth searching for.
+const optimalityGap = 1e-5
 
-// proven reports that nothing better can be found that would be worth while.
-func (s *search) proven() bool { return s.value >= s.bound-near*math.Abs(s.bound) }
+// nearBound reports that nothing better can be found that would be worth while.
+func (s *search) nearBound() bool { return s.value >= s.bound-optimalityGap*math.Abs(s.bound) }
 
-// move changes the prices, and reports whether anything is left to change.
-func (s *search) move(total, pace float64) bool {
+// step changes the prices, and reports whether anything is left to change.
+func (s *search) step(total, pace float64) bool {
 	square := 0.0
 	over := s.overdraft() // the slack may have been used to repair
 	for r, d := range over {
-		if s.price[r] > 0 || d > 0 {
+		if s.prices[r] > 0 || d > 0 {
 			square += d * d
 		}
 	}
@@ -191,7 +191,7 @@ func (s *search) move(total, pace float64) bool {
 	}
 	step := pace * math.Max(total-aim, 1e-6*math.Abs(total)) / square
 	for r, d := range over {
-		s.price[r] = math.Max(0, s.price[r]+step*d)
+		s.prices[r] = math.Max(0, s.prices[r]+step*d)
 	}
 	return true
 }
@@ -227,10 +227,10 @@ func (s *search) fits(next, now *Option) bool {
 	}
 	ok := true
 	for _, u := range next.Uses {
-		ok = ok && s.slack[u.Row] >= -s.tiny[u.Row]
+		ok = ok && s.slack[u.Row] >= -s.tolerance[u.Row]
 	}
 	for _, u := range now.Uses {
-		ok = ok && s.slack[u.Row] >= -s.tiny[u.Row]
+		ok = ok && s.slack[u.Row] >= -s.tolerance[u.Row]
 	}
 	for _, u := range next.Uses {
 		s.slack[u.Row] += u.Amount
@@ -241,18 +241,18 @@ func (s *search) fits(next, now *Option) bool {
 	return ok
 }
 
-// offer makes an answer of the relaxed choices: repaired until it fits, then filled up.
-func (s *search) offer() {
+// round makes an answer of the relaxed choices: repaired until it fits, then filled up.
+func (s *search) round() {
 	now := slices.Clone(s.picks)
 	if !s.repair(now) {
 		return
 	}
 	s.fill(now)
-	s.take(now)
+	s.record(now)
 }
 
-// take keeps an answer that is better than the best so far.
-func (s *search) take(picks []int) {
+// record keeps an answer that is better than the best so far.
+func (s *search) record(picks []int) {
 	value := 0.0
 	for j, k := range picks {
 		value += s.Jobs[j][k].Value
@@ -278,7 +278,7 @@ func (s *search) repair(picks []int) bool {
 				if i == k || back <= 0 {
 					continue
 				}
-				if loss := (s.gain(now, s.price) - s.gain(next, s.price)) / back; loss < bestLoss {
+				if loss := (s.gain(now, s.prices) - s.gain(next, s.prices)) / back; loss < bestLoss {
 					bestJob, bestOption, bestLoss = j, i, loss
 				}
 			}
@@ -296,7 +296,7 @@ func (s *search) repair(picks []int) bool {
 // overdrawn reports whether any row is.
 func (s *search) overdrawn() bool {
 	for r, v := range s.slack {
-		if v < -s.tiny[r] {
+		if v < -s.tolerance[r] {
 			return true
 		}
 	}

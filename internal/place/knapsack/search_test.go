@@ -1,4 +1,4 @@
-package harvest_test
+package knapsack_test
 
 import (
 	"math"
@@ -8,11 +8,11 @@ import (
 
 	"pgregory.net/rapid"
 
-	"trainyard/internal/place/harvest"
+	"trainyard/internal/place/knapsack"
 )
 
 // exhaust tries every answer.
-func exhaust(p *harvest.Problem) (float64, bool) {
+func exhaust(p *knapsack.Problem) (float64, bool) {
 	best, found := math.Inf(-1), false
 	slack := slices.Clone(p.Limits)
 	var try func(j int, value float64)
@@ -41,24 +41,24 @@ func TestSearchFitsAndItsBoundHolds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		rows := rapid.IntRange(1, 3).Draw(t, "rows")
-		p := &harvest.Problem{}
+		p := &knapsack.Problem{}
 		for range rows {
 			p.Limits = append(p.Limits, float64(rapid.IntRange(0, 12).Draw(t, "limit")))
 		}
 		for range rapid.IntRange(0, 5).Draw(t, "jobs") {
-			options := []harvest.Option{{}}
+			options := []knapsack.Option{{}}
 			for range rapid.IntRange(0, 5).Draw(t, "options") {
-				o := harvest.Option{Value: float64(rapid.IntRange(0, 50).Draw(t, "value"))}
+				o := knapsack.Option{Value: float64(rapid.IntRange(0, 50).Draw(t, "value"))}
 				for r := range rows {
 					if rapid.Bool().Draw(t, "uses") {
-						o.Uses = append(o.Uses, harvest.Use{Row: r, Amount: float64(rapid.IntRange(0, 8).Draw(t, "amount"))})
+						o.Uses = append(o.Uses, knapsack.Use{Row: r, Amount: float64(rapid.IntRange(0, 8).Draw(t, "amount"))})
 					}
 				}
 				options = append(options, o)
 			}
 			p.Jobs = append(p.Jobs, options)
 		}
-		got, ok := harvest.Search(p, harvest.Effort{})
+		got, ok := knapsack.Search(p, knapsack.Effort{})
 		want, _ := exhaust(p) // nothing for anyone always fits
 		if !ok {
 			t.Fatal("found nothing that fits")
@@ -76,7 +76,7 @@ func TestSearchFitsAndItsBoundHolds(t *testing.T) {
 func checkFound(t interface {
 	Helper()
 	Errorf(string, ...any)
-}, p *harvest.Problem, got harvest.Found,
+}, p *knapsack.Problem, got knapsack.Found,
 ) {
 	t.Helper()
 	value, slack := 0.0, slices.Clone(p.Limits)
@@ -97,9 +97,9 @@ func checkFound(t interface {
 }
 
 // mixed is a yard with four kinds of nodes, a budget and five tenants with quotas.
-func mixed(jobs, nodes int, seed uint64) *harvest.Problem {
+func mixed(jobs, nodes int, seed uint64) *knapsack.Problem {
 	r := rand.New(rand.NewPCG(seed, 11))
-	p := &harvest.Problem{}
+	p := &knapsack.Problem{}
 	price := []float64{1, 1.7, 2.6, 4.5}
 	full := 0.0
 	for k := range 4 {
@@ -112,7 +112,7 @@ func mixed(jobs, nodes int, seed uint64) *harvest.Problem {
 		p.Limits = append(p.Limits, 0.3*float64(nodes))
 	}
 	for j := range jobs {
-		options := []harvest.Option{{}}
+		options := []knapsack.Option{{}}
 		serial := 0.002 + 0.03*r.Float64()
 		now, most := r.IntN(4), 8+r.IntN(57)
 		for k := range 4 {
@@ -122,7 +122,7 @@ func mixed(jobs, nodes int, seed uint64) *harvest.Problem {
 				if k != now {
 					v *= 80.0 / 120
 				}
-				options = append(options, harvest.Option{Value: v, Uses: []harvest.Use{
+				options = append(options, knapsack.Option{Value: v, Uses: []knapsack.Use{
 					{Row: k, Amount: float64(n)}, {Row: 4, Amount: price[k] * float64(n)}, {Row: 5 + j%5, Amount: float64(n)},
 				}})
 			}
@@ -137,8 +137,8 @@ func TestSearchIsNearItsBoundWithSeveralKinds(t *testing.T) {
 	for _, size := range [][2]int{{10, 100}, {20, 200}} {
 		for seed := range uint64(2) {
 			p := mixed(size[0], size[1], seed)
-			effort := harvest.Effort{Prices: 150, Rounds: 100}
-			got, ok := harvest.Search(p, effort)
+			effort := knapsack.Effort{Prices: 150, Rounds: 100}
+			got, ok := knapsack.Search(p, effort)
 			if !ok {
 				t.Fatal("found nothing that fits")
 			}
@@ -146,7 +146,7 @@ func TestSearchIsNearItsBoundWithSeveralKinds(t *testing.T) {
 			if gap := 1 - got.Value/got.Bound; gap > 0.01 {
 				t.Errorf("%v, seed %d: found %g and proved %g, %.2f %% apart", size, seed, got.Value, got.Bound, 100*gap)
 			}
-			again, _ := harvest.Search(p, effort)
+			again, _ := knapsack.Search(p, effort)
 			if !slices.Equal(again.Picks, got.Picks) || again.Bound != got.Bound {
 				t.Errorf("%v, seed %d: two searches differ", size, seed)
 			}
@@ -158,7 +158,7 @@ func TestSearchStopsWhenItIsToldTo(t *testing.T) {
 	t.Parallel()
 	p := mixed(10, 100, 1)
 	asked := 0
-	got, ok := harvest.Search(p, harvest.Effort{Enough: func() bool { asked++; return asked > 3 }})
+	got, ok := knapsack.Search(p, knapsack.Effort{Enough: func() bool { asked++; return asked > 3 }})
 	if !ok || asked > 6 {
 		t.Errorf("asked %d times whether it is enough; found %v", asked, ok)
 	}
@@ -167,8 +167,8 @@ func TestSearchStopsWhenItIsToldTo(t *testing.T) {
 
 func TestSearchSaysWhenNothingFits(t *testing.T) {
 	t.Parallel()
-	p := &harvest.Problem{Limits: []float64{1}, Jobs: [][]harvest.Option{{{Uses: []harvest.Use{{Row: 0, Amount: 2}}}}}}
-	if got, ok := harvest.Search(p, harvest.Effort{}); ok {
+	p := &knapsack.Problem{Limits: []float64{1}, Jobs: [][]knapsack.Option{{{Uses: []knapsack.Use{{Row: 0, Amount: 2}}}}}}
+	if got, ok := knapsack.Search(p, knapsack.Effort{}); ok {
 		t.Errorf("found %+v, which does not fit", got)
 	}
 }
@@ -176,16 +176,16 @@ func TestSearchSaysWhenNothingFits(t *testing.T) {
 func TestARowMayBeGivenBackTo(t *testing.T) {
 	t.Parallel()
 	// The second job may only run together with the first: it draws what the first gives.
-	p := &harvest.Problem{Limits: []float64{0, 10}, Jobs: [][]harvest.Option{
-		{{}, {Value: 1, Uses: []harvest.Use{{Row: 0, Amount: -1}, {Row: 1, Amount: 6}}}, {Value: 3, Uses: []harvest.Use{{Row: 0, Amount: -1}, {Row: 1, Amount: 8}}}},
-		{{}, {Value: 9, Uses: []harvest.Use{{Row: 0, Amount: 1}, {Row: 1, Amount: 4}}}},
+	p := &knapsack.Problem{Limits: []float64{0, 10}, Jobs: [][]knapsack.Option{
+		{{}, {Value: 1, Uses: []knapsack.Use{{Row: 0, Amount: -1}, {Row: 1, Amount: 6}}}, {Value: 3, Uses: []knapsack.Use{{Row: 0, Amount: -1}, {Row: 1, Amount: 8}}}},
+		{{}, {Value: 9, Uses: []knapsack.Use{{Row: 0, Amount: 1}, {Row: 1, Amount: 4}}}},
 	}}
-	got, ok := harvest.Search(p, harvest.Effort{})
+	got, ok := knapsack.Search(p, knapsack.Effort{})
 	if !ok || got.Value != 10 {
 		t.Errorf("found %+v, want both with 6 and 4 nodes", got)
 	}
 	p.Jobs[0] = p.Jobs[0][:1]
-	if got, ok = harvest.Search(p, harvest.Effort{}); !ok || got.Value != 0 {
+	if got, ok = knapsack.Search(p, knapsack.Effort{}); !ok || got.Value != 0 {
 		t.Errorf("found %+v, want nothing: the first job cannot run", got)
 	}
 }

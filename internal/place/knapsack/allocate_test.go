@@ -1,4 +1,4 @@
-package harvest_test
+package knapsack_test
 
 import (
 	"fmt"
@@ -9,11 +9,11 @@ import (
 
 	"pgregory.net/rapid"
 
-	"trainyard/internal/place/harvest"
+	"trainyard/internal/place/knapsack"
 )
 
 // plain is the same programme without any trick.
-func plain(jobs [][]harvest.Choice, nodes int) (float64, bool) {
+func plain(jobs [][]knapsack.Choice, nodes int) (float64, bool) {
 	best := make([]float64, nodes+1)
 	for _, choices := range jobs {
 		next := make([]float64, nodes+1)
@@ -34,10 +34,10 @@ func plain(jobs [][]harvest.Choice, nodes int) (float64, bool) {
 func verify(t interface {
 	Helper()
 	Fatalf(string, ...any)
-}, jobs [][]harvest.Choice, nodes int,
+}, jobs [][]knapsack.Choice, nodes int,
 ) {
 	t.Helper()
-	got, ok := harvest.Allocate(jobs, nodes)
+	got, ok := knapsack.Allocate(jobs, nodes)
 	want, can := plain(jobs, nodes)
 	if ok != can {
 		t.Fatalf("found an allocation: %v, there is one: %v", ok, can)
@@ -59,7 +59,7 @@ func verify(t interface {
 }
 
 // drawChoices draws a job's choices of one of several shapes.
-func drawChoices(t *rapid.T, most int) []harvest.Choice {
+func drawChoices(t *rapid.T, most int) []knapsack.Choice {
 	n := rapid.IntRange(1, most).Draw(t, "most")
 	step := 1
 	if rapid.IntRange(0, 3).Draw(t, "by steps") == 0 {
@@ -86,9 +86,9 @@ func drawChoices(t *rapid.T, most int) []harvest.Choice {
 	if rapid.IntRange(0, 5).Draw(t, "must have some") == 0 {
 		least = rapid.IntRange(1, 3).Draw(t, "least")
 	}
-	var choices []harvest.Choice
+	var choices []knapsack.Choice
 	for c := 0; c <= n; c++ {
-		choices = append(choices, harvest.Choice{Count: least + c*step, Value: value(c)})
+		choices = append(choices, knapsack.Choice{Count: least + c*step, Value: value(c)})
 	}
 	return choices
 }
@@ -96,7 +96,7 @@ func drawChoices(t *rapid.T, most int) []harvest.Choice {
 func TestAllocationIsTheBest(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		jobs := make([][]harvest.Choice, rapid.IntRange(0, 7).Draw(t, "jobs"))
+		jobs := make([][]knapsack.Choice, rapid.IntRange(0, 7).Draw(t, "jobs"))
 		for i := range jobs {
 			jobs[i] = drawChoices(t, 80)
 		}
@@ -108,7 +108,7 @@ func TestAllocationOfManyJobsIsTheBest(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(3) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		jobs := make([][]harvest.Choice, 12)
+		jobs := make([][]knapsack.Choice, 12)
 		for i := range jobs {
 			most, power, now := 40+r.IntN(160), 0.5+r.Float64()*0.6, r.IntN(60)
 			for c := range most {
@@ -116,7 +116,7 @@ func TestAllocationOfManyJobsIsTheBest(t *testing.T) {
 				if c != now {
 					v *= 0.85
 				}
-				jobs[i] = append(jobs[i], harvest.Choice{Count: c, Value: v})
+				jobs[i] = append(jobs[i], knapsack.Choice{Count: c, Value: v})
 			}
 			r.Shuffle(len(jobs[i]), func(a, b int) { jobs[i][a], jobs[i][b] = jobs[i][b], jobs[i][a] })
 		}
@@ -128,7 +128,7 @@ func TestAllocationOfManyJobsIsTheBest(t *testing.T) {
 
 func TestAllocationsThatAreClear(t *testing.T) {
 	t.Parallel()
-	type c = harvest.Choice
+	type c = knapsack.Choice
 	none := c{0, 0}
 	for name, tc := range map[string]struct {
 		jobs  [][]c
@@ -147,7 +147,7 @@ func TestAllocationsThatAreClear(t *testing.T) {
 		"more for nothing is not taken": {[][]c{{none, {1, 5}, {2, 5}, {3, 4}}}, 3, []int{1}},
 		"without any choice":            {[][]c{{}}, 3, nil},
 	} {
-		got, ok := harvest.Allocate(tc.jobs, tc.nodes)
+		got, ok := knapsack.Allocate(tc.jobs, tc.nodes)
 		if ok != (tc.want != nil) {
 			t.Errorf("%s: found %v", name, ok)
 			continue
@@ -165,7 +165,7 @@ func TestAllocationsThatAreClear(t *testing.T) {
 func BenchmarkAllocate(b *testing.B) {
 	for _, size := range [][2]int{{10, 200}, {30, 1000}, {50, 4000}} {
 		r := rand.New(rand.NewPCG(1, 2))
-		jobs := make([][]harvest.Choice, size[0])
+		jobs := make([][]knapsack.Choice, size[0])
 		for i := range jobs {
 			most, now := 64+r.IntN(448), r.IntN(100)
 			a := 0.9 + 0.09*r.Float64()
@@ -174,12 +174,12 @@ func BenchmarkAllocate(b *testing.B) {
 				if c != now {
 					v *= 0.85
 				}
-				jobs[i] = append(jobs[i], harvest.Choice{Count: c, Value: v + float64(c)/3})
+				jobs[i] = append(jobs[i], knapsack.Choice{Count: c, Value: v + float64(c)/3})
 			}
 		}
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			for b.Loop() {
-				harvest.Allocate(jobs, size[1])
+				knapsack.Allocate(jobs, size[1])
 			}
 		})
 	}

@@ -1,4 +1,47 @@
-package harvest
+// Package knapsack chooses one option for each of many jobs so that all together fit and are
+// worth most: the multiple-choice knapsack problem. Policy harvest decides with it how many
+// nodes each job gets. It knows nothing of jobs beyond their options, and does no I/O.
+//
+// # Allocate: one resource, exact
+//
+// Allocate solves the problem for nodes of one kind by dynamic programming: best(j, m) = max
+// over the choices of job j of best(j-1, m-count) + value. Each shortcut keeps it exact:
+//
+//   - A choice that needs more nodes and is worth no more than another is dropped: replacing
+//     it by the other keeps every solution feasible and makes none worse.
+//   - Jobs whose gains only fall (concave values) are merged into one, each node going to the
+//     job to which it brings most: for concave functions the greedy distribution is optimal
+//     for every number of nodes.
+//   - Within a concave run of choices g, the matrix before[k] + g(m-k) is inverse Monge, so
+//     the best k does not fall as m grows, and the rows are found by divide and conquer.
+//   - Rows that no optimal solution passes through are not computed. The upper concave hull
+//     of a job's values is at least its values, so the merged hulls of the first jobs with m
+//     nodes and of the others with the rest bound from above every solution that gives the
+//     first jobs m nodes. If that is less than what a feasible solution is known to be
+//     worth, m cannot be part of an optimum. The bound is concave in m, so the rows that
+//     remain are an interval.
+//
+// # Search: several resources, a solution and a bound
+//
+// With several kinds of nodes or side conditions, Search returns a feasible solution and a
+// bound that no solution exceeds. For prices p >= 0 of the rows, and any choice x that fits,
+//
+//	value(x) <= value(x) + p·(limits - use(x)) <= sum over jobs of max(value - p·use) + p·limits
+//
+// because what is left of each row is not negative. The right side needs no search, and the
+// smallest one seen while the prices are adjusted (a subgradient method) is the bound; it
+// holds whenever the search is stopped.
+//
+// The solution is then improved by branch and bound over a few jobs at a time, while the
+// others stay. A branch is cut only if it cannot contain a better solution of that
+// neighbourhood: if its value and the greatest values of the jobs still open are no more than
+// the best known; if, by the inequality above for the open jobs and the slack that is left,
+// they are not; or if a row is overdrawn by more than the open jobs could release. So no
+// neighbourhood is left with something better in it, among the options that are listed for
+// each job. Which neighbourhoods are tried is random (with a fixed seed), so the solution
+// need not be optimal: optimal <= Bound is what is proven, and Value is within Bound of it.
+// Comparisons allow for rounding errors of about 1e-9.
+package knapsack
 
 import (
 	"cmp"
@@ -22,13 +65,7 @@ type Allocation struct {
 // more than so many nodes and are worth most. It is exact for any values, and
 // false if even the least counts do not fit.
 //
-// Nodes are alike, so this is a knapsack with one choice for each job: best(j, m)
-// = max over the choices of best(j-1, m-count) + value. Four things make it fast.
-// Choices that need more and are worth no more are dropped. Stretches of a job's
-// choices whose gains only fall are folded in at once: the best split then only
-// moves up as m grows, so it is found by halving. And jobs whose gains fall all the
-// way are merged beforehand, each node to whom it brings most. How many nodes the
-// first jobs can have in a best answer is bounded beforehand as well (bounds.go).
+// The package comment says how, and why that is exact.
 func Allocate(jobs [][]Choice, nodes int) (Allocation, bool) {
 	a := &allocator{jobs: make([]ladder, len(jobs)), nodes: nodes}
 	for i, choices := range jobs {
@@ -84,11 +121,11 @@ func newLadder(choices []Choice) ladder {
 	return l
 }
 
-// most is the count of the greatest choice that is of use.
-func (l *ladder) most() int { return l.rungs[len(l.rungs)-1].count }
+// max is the count of the greatest choice that is of use.
+func (l *ladder) max() int { return l.rungs[len(l.rungs)-1].count }
 
-// stretch splits the rungs into runs. A single rung is a run of its own.
-func (l *ladder) stretch() {
+// splitRuns splits the rungs into runs. A single rung is a run of its own.
+func (l *ladder) splitRuns() {
 	l.runs = l.runs[:0]
 	first := 0
 	for i := 1; i <= len(l.rungs); i++ {
@@ -103,20 +140,20 @@ func (l *ladder) stretch() {
 
 func (l *ladder) gain(i int) float64 { return l.rungs[i].value - l.rungs[i-1].value }
 
-// falls reports whether the gains fall all the way.
-func (l *ladder) falls() bool { return len(l.runs) == 1 }
+// concave reports whether the gains fall all the way.
+func (l *ladder) concave() bool { return len(l.runs) == 1 }
 
 type allocator struct {
-	jobs  []ladder
-	nodes int
-	steps []stage
+	jobs   []ladder
+	nodes  int
+	stages []stage
 }
 
 // stage is one step of the programme: a job, or all jobs whose gains fall, merged.
 type stage struct {
 	ladder *ladder
 	job    int     // -1 for the merged ones
-	back   []int32 // chosen rung by number of nodes, from low on
+	chosen []int32 // chosen rung by number of nodes, from low on
 	low    int     // rows below are never asked for
 	high   int     // rows above are like this one
 }
@@ -127,7 +164,7 @@ func (a *allocator) solve() []int {
 	total := 0
 	for i := range a.jobs {
 		picks[i] = len(a.jobs[i].rungs) - 1
-		total += a.jobs[i].most()
+		total += a.jobs[i].max()
 	}
 	if total <= a.nodes { // there is enough for everyone
 		return picks
@@ -139,27 +176,27 @@ func (a *allocator) solve() []int {
 		if len(l.rungs) == 1 {
 			continue
 		}
-		if l.stretch(); l.falls() {
+		if l.splitRuns(); l.concave() {
 			for k := 1; k < len(l.rungs); k++ {
 				merged = append(merged, unit{i, l.gain(k)})
 			}
 			picks[i] = 0
 			continue
 		}
-		a.steps = append(a.steps, stage{ladder: l, job: i})
+		a.stages = append(a.stages, stage{ladder: l, job: i})
 	}
 	var one *ladder
 	if len(merged) > 0 {
 		one = merge(merged)
-		a.steps = append(a.steps, stage{ladder: one, job: -1})
+		a.stages = append(a.stages, stage{ladder: one, job: -1})
 	}
-	a.window()
+	a.boundRows()
 	a.run()
 	m := a.nodes
-	for s := len(a.steps) - 1; s >= 0; s-- {
-		st := &a.steps[s]
+	for s := len(a.stages) - 1; s >= 0; s-- {
+		st := &a.stages[s]
 		m = min(m, st.high)
-		p := int(st.back[m-st.low])
+		p := int(st.chosen[m-st.low])
 		m -= st.ladder.rungs[p].count
 		if st.job >= 0 {
 			picks[st.job] = p
@@ -220,9 +257,9 @@ func gcd(a, b int) int {
 func (a *allocator) run() {
 	before, after := make([]float64, a.nodes+1), make([]float64, a.nodes+1)
 	low := 0
-	for s := range a.steps {
-		st := &a.steps[s]
-		st.back = make([]int32, st.high-st.low+1)
+	for s := range a.stages {
+		st := &a.stages[s]
+		st.chosen = make([]int32, st.high-st.low+1)
 		st.fold(before, after, low)
 		for m := st.high + 1; m <= a.nodes; m++ {
 			after[m] = after[st.high]
@@ -231,8 +268,8 @@ func (a *allocator) run() {
 	}
 }
 
-// halving is from how long a run on it is worth while.
-const halving = 32
+// minHalving is from how long a run on it is worth while.
+const minHalving = 32
 
 // fold works out after from before, which is known from a row on: with this step's
 // job as well.
@@ -241,14 +278,14 @@ func (st *stage) fold(before, after []float64, from int) {
 		after[m] = math.Inf(-1)
 	}
 	for _, run := range st.ladder.runs {
-		if run[1]-run[0] < halving {
+		if run[1]-run[0] < minHalving {
 			for r := run[0]; r <= run[1]; r++ {
 				st.add(r, before, after, from)
 			}
 			continue
 		}
 		first, last := st.ladder.rungs[run[0]].count, st.ladder.rungs[run[1]].count
-		f := folding{stage: st, before: before, after: after, first: run[0], least: first, most: last}
+		f := foldRange{stage: st, before: before, after: after, first: run[0], least: first, most: last}
 		if low := max(st.low, from+first); low <= st.high {
 			f.half(low, st.high, from, st.high-first)
 		}
@@ -262,7 +299,7 @@ func (st *stage) add(r int, before, after []float64, from int) {
 	if low > st.high {
 		return
 	}
-	old, now, back := before[low-count:st.high-count+1], after[low:st.high+1], st.back[low-st.low:]
+	old, now, back := before[low-count:st.high-count+1], after[low:st.high+1], st.chosen[low-st.low:]
 	for i, v := range old {
 		if v += value; v > now[i] {
 			now[i], back[i] = v, int32(r)
@@ -270,8 +307,8 @@ func (st *stage) add(r int, before, after []float64, from int) {
 	}
 }
 
-// folding folds in one run by halving.
-type folding struct {
+// foldRange folds in one run by halving.
+type foldRange struct {
 	*stage
 	before, after []float64
 	first         int // rung with which the run begins
@@ -280,7 +317,7 @@ type folding struct {
 
 // half works out the rows from low to high, knowing that the nodes left to the
 // jobs before are between from and to: the best number of them rises with the row.
-func (f *folding) half(low, high, from, to int) {
+func (f *foldRange) half(low, high, from, to int) {
 	for low <= high {
 		m := (low + high) / 2
 		lo, hi := max(from, m-f.most), min(to, m-f.least)
@@ -292,7 +329,7 @@ func (f *folding) half(low, high, from, to int) {
 			}
 		}
 		if best > f.after[m] {
-			f.after[m], f.back[m-f.low] = best, int32(f.first+m-at-f.least)
+			f.after[m], f.chosen[m-f.low] = best, int32(f.first+m-at-f.least)
 		}
 		f.half(low, m-1, from, at)
 		low, from = m+1, at

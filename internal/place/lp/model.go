@@ -1,13 +1,15 @@
-package harvest
+// Package lp describes linear programs with whole-number variables. Policy harvest writes
+// its decision as one, and package solver has an external program solve it. The package
+// solves nothing itself; it checks what a solver returns.
+package lp
 
 import (
 	"fmt"
 	"math"
 )
 
-// Model is a linear programme in which some variables are whole: find the values
-// that make the gain greatest and keep to every row. It is what an external solver
-// is given.
+// Model is a mixed-integer linear program: find the values of the variables with the greatest
+// gain that satisfy every row.
 type Model struct {
 	Vars []Var
 	Rows []Row
@@ -35,6 +37,9 @@ type Term struct {
 	Factor float64
 }
 
+// Times returns the term of a variable times a factor.
+func Times(variable int, factor float64) Term { return Term{variable, factor} }
+
 // Op is how a row's sum compares with its limit.
 type Op int8
 
@@ -51,18 +56,18 @@ type Solution struct {
 	Proven bool      // nothing is better, within the solver's gap
 }
 
-// Solve is how a model is solved: a function that is given to the policy, because
-// running a program is none of its business.
+// Solve solves a model. It is a function that the policy is given, because policies run no
+// programs.
 type Solve func(*Model) (*Solution, error)
 
-// add adds a variable and returns its place.
-func (m *Model) add(v Var) int {
+// Add adds a variable and returns its index.
+func (m *Model) Add(v Var) int {
 	m.Vars = append(m.Vars, v)
 	return len(m.Vars) - 1
 }
 
-// row adds a row.
-func (m *Model) row(name string, op Op, limit float64, terms ...Term) {
+// AddRow adds a row.
+func (m *Model) AddRow(name string, op Op, limit float64, terms ...Term) {
 	m.Rows = append(m.Rows, Row{Name: name, Terms: terms, Op: op, Limit: limit})
 }
 
@@ -75,9 +80,9 @@ func (m *Model) Gain(values []float64) float64 {
 	return total
 }
 
-// Check reports what is wrong with values: nobody believes a program that was
-// found on some machine without looking. Solvers keep to whole numbers and limits
-// within a tolerance, and so does this.
+// Check reports what is wrong with values. The solver is an external program, so its answer is
+// not trusted unchecked. Solvers keep to whole numbers and limits within a tolerance, and so
+// does this.
 func (m *Model) Check(values []float64) error {
 	const slack = 1e-5
 	if len(values) != len(m.Vars) {
