@@ -239,9 +239,9 @@ func (r *rule) cost(worst float64) float64 {
 func (r *rule) reason(t *task) string {
 	switch {
 	case t.assigned < 0:
-		return "jobs under more pressure take all GPUs that it could have"
+		return "preempted: jobs under more pressure get all GPUs that it could use"
 	case t.candidates[t.assigned].duration <= t.slack:
-		return "the cheapest that meets its deadline: " + r.y.where(t) + " for " + money(t.candidates[t.assigned].cost)
+		return r.y.where(t) + ", est. cost " + money(t.candidates[t.assigned].cost) + "; cheapest configuration that meets the deadline"
 	}
-	return "it will be late in any case, and this is the fastest that is free: " + r.y.where(t)
+	return r.y.where(t) + "; late in any case, fastest free configuration"
 }

@@ -14,7 +14,7 @@ func (y *yard) reason(t *task) string {
 	if t.assigned < 0 {
 		return y.stopped(t)
 	}
-	text := y.where(t) + ": " + y.costs(t, t.assigned)
+	text := y.where(t) + ", " + y.costs(t, t.assigned)
 	if t.running != nil {
 		text = y.changed(t) + text
 	}
@@ -25,25 +25,26 @@ func (y *yard) reason(t *task) string {
 		}
 	}
 	if best != t.assigned {
-		return fmt.Sprintf("%s, if it stays there; other jobs need %s more, where it would be %s", text, y.gpus(&t.candidates[best]), y.costs(t, best))
+		return fmt.Sprintf("%s; its best configuration, %s (%s), goes to other jobs",
+			text, y.gpus(&t.candidates[best]), y.costs(t, best))
 	}
 	if other := y.other(t); other >= 0 {
-		return fmt.Sprintf("%s; on %s it would be %s", text, y.gpus(&t.candidates[other]), y.costs(t, other))
+		return fmt.Sprintf("%s; alternative: %s, %s", text, y.gpus(&t.candidates[other]), y.costs(t, other))
 	}
 	return text
 }
 
 // stopped says why a running task has to wait.
 func (y *yard) stopped(t *task) string {
-	text := "stopped for jobs that would lose more by waiting"
+	text := "preempted for jobs that would lose more by waiting"
 	if !t.hasDeadline {
 		return text
 	}
 	o := &t.candidates[t.cheapest]
 	if spare := t.slack - o.duration - t.restartTime; spare > 0 {
-		return fmt.Sprintf("%s: it can wait for %s and still be done in time", text, span(spare))
+		return fmt.Sprintf("%s: it can wait %s and still meet its deadline", text, span(spare))
 	}
-	return fmt.Sprintf("%s: each hour costs it %s", text, money(t.lateCost*3600))
+	return fmt.Sprintf("%s: each hour of delay costs %s", text, money(t.lateCost*3600))
 }
 
 // changed says what happens to a running task.
@@ -51,22 +52,22 @@ func (y *yard) changed(t *task) string {
 	was, is := &t.candidates[t.current], &t.candidates[t.assigned]
 	switch {
 	case was.amount() < is.amount() && was.kind == is.kind:
-		return fmt.Sprintf("grows from %g to %g GPUs, ", was.amount(), is.amount())
+		return fmt.Sprintf("resized from %g to %g GPUs; ", was.amount(), is.amount())
 	case was.amount() > is.amount() && was.kind == is.kind:
-		return fmt.Sprintf("shrinks from %g to %g GPUs, ", was.amount(), is.amount())
+		return fmt.Sprintf("resized from %g to %g GPUs; ", was.amount(), is.amount())
 	case t.assigned == t.current:
-		return fmt.Sprintf("moves from %s to make room or let a node be switched off, ", t.running.Seats[0].Node)
+		return fmt.Sprintf("moved from %s to make room or to switch a node off; ", t.running.Seats[0].Node)
 	}
-	return fmt.Sprintf("moves from %s, ", y.gpus(was))
+	return fmt.Sprintf("moved from %s; ", y.gpus(was))
 }
 
 // where says what a task is given.
 func (y *yard) where(t *task) string {
-	text := "on " + y.gpus(&t.candidates[t.assigned])
+	gpus := y.gpus(&t.candidates[t.assigned])
 	if len(t.seats) == 1 {
-		return text + " of " + string(t.seats[0].Node)
+		return string(t.seats[0].Node) + ": " + gpus
 	}
-	return fmt.Sprintf("%s of %d nodes", text, len(t.seats))
+	return fmt.Sprintf("%d nodes: %s", len(t.seats), gpus)
 }
 
 // gpus names what a candidate has.
@@ -84,15 +85,15 @@ func (y *yard) gpus(o *candidate) string {
 // costs says what a candidate costs and when the task would be done.
 func (y *yard) costs(t *task, at int) string {
 	o := &t.candidates[at]
-	text := y.bill(o.cost)
+	text := "est. cost " + y.bill(o.cost)
 	if !t.hasDeadline {
-		return text + ", done in about " + span(o.duration)
+		return text + ", est. finish in " + span(o.duration)
 	}
 	spare := t.slack - o.duration
 	if spare >= 0 {
-		return fmt.Sprintf("%s, done %s before its deadline", text, span(spare))
+		return fmt.Sprintf("%s, est. finish %s before the deadline", text, span(spare))
 	}
-	return fmt.Sprintf("%s and %s late (%s)", text, span(-spare), money(-spare*t.lateCost))
+	return fmt.Sprintf("%s, est. finish %s after the deadline (late cost %s)", text, span(-spare), money(-spare*t.lateCost))
 }
 
 // bill says what GPUs cost.

@@ -72,7 +72,7 @@ func newAndreas(s *place.Settings) (place.Policy, error) {
 	for text := range strings.SplitSeq(survival, "/") {
 		f, err := strconv.ParseFloat(text, 64)
 		if n := len(o.Survival); err != nil || !(f >= 0 && f <= 1) || n > 0 && f > o.Survival[n-1] {
-			return nil, fault.New(fault.Invalid, "bad_parameter", "survival=%s: it must be shares from 1 to 0 that fall, divided by slashes", survival).WithField("policy")
+			return nil, fault.New(fault.Invalid, "bad_parameter", "survival must be falling shares between 1 and 0, separated by slashes, e.g. 0.9/0.6/0.3; got %s", survival).WithField("policy")
 		}
 		o.Survival = append(o.Survival, f)
 	}
@@ -154,7 +154,7 @@ func readConstraint(text string) (harvest.Constraint, error) {
 	count, limit, ok := strings.Cut(rest, "<=")
 	most, err := strconv.ParseFloat(strings.TrimSpace(limit), 64)
 	if !ok || err != nil {
-		return c, fault.New(fault.Invalid, "bad_parameter", "at_most=%s: write it as in \"alice,bob: 1 <= 8\"", text).WithField("policy")
+		return c, fault.New(fault.Invalid, "bad_parameter", "at_most must have the form \"alice,bob: 1 <= 8\", got %s", text).WithField("policy")
 	}
 	c.PerGPU, c.AtMost = strings.TrimSpace(count), most
 	return c, nil

@@ -56,11 +56,11 @@ func TestParametersAreReadOrRefused(t *testing.T) {
 		}
 	}
 	for text, says := range map[string]string{
-		"andreas:survival=0.5/0.9":        "that fall",
+		"andreas:survival=0.5/0.9":        "falling shares",
 		"andreas:search=magic":            "one of local",
 		`harvest:objective="throughputt"`: "throughput",
-		`harvest:at_most="alice 1 <= "`:   "write it as",
-		"harvest:ahead=1ms":               "too short",
+		`harvest:at_most="alice 1 <= "`:   "must have the form",
+		"harvest:ahead=1ms":               "at least 1s",
 	} {
 		if _, err := catalogue.All(solve).Make(text); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", text, err, says)

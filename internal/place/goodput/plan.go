@@ -40,7 +40,7 @@ func (m *market) plan() place.Plan {
 	m.topUp(wants, given)
 	p := allocate.Plan(wants, given, func(i int) string {
 		if i >= len(m.tasks) {
-			return "it asks for no GPU, and there is room for it"
+			return "needs no GPU; fits"
 		}
 		return m.why(&m.tasks[i], &given[i])
 	})
@@ -100,35 +100,37 @@ func (m *market) rate(t *task, list []place.Seat) float64 {
 // why says why a job gets what it gets.
 func (m *market) why(t *task, g *allocate.Allocation) string {
 	if len(g.Seats) == 0 {
-		return fmt.Sprintf("waits: its %s bring other jobs forward by more than it is held up", m.amount(t.run.Seats, t.run.GPUs))
+		return fmt.Sprintf("preempted: its %s speed up other jobs by more than it is delayed", m.amount(t.run.Seats, t.run.GPUs))
 	}
 	what := m.amount(g.Seats, g.GPUs)
 	if t.item.Outlook.Speed == nil {
 		if t.run != nil {
-			return fmt.Sprintf("moves to %s to make room", what)
+			return fmt.Sprintf("moved to %s to make room", what)
 		}
-		return fmt.Sprintf("gets the %s that it asks for", what)
+		return fmt.Sprintf("%s, as requested", what)
 	}
 	_, known := t.item.Outlook.Left()
 	rate := m.rate(t, g.Seats)
 	ends := t.left/rate + time.Duration(t.item.Outlook.Speed.Start).Seconds()
 	switch {
 	case !known && t.run == nil:
-		return "gets " + what
+		return what
 	case t.run == nil && !slices.ContainsFunc(t.opts, func(o option) bool { return o.rate > rate }):
-		return fmt.Sprintf("gets %s and should end in %s", what, about(ends))
+		return fmt.Sprintf("%s, est. finish in %s", what, about(ends))
 	case t.run == nil:
-		return fmt.Sprintf("gets %s and should end in %s; faster ones bring others forward by more", what, about(ends))
+		return fmt.Sprintf("%s, est. finish in %s; faster GPUs speed up other jobs by more", what, about(ends))
 	case !known || t.left/t.opts[t.held].rate <= ends:
-		return fmt.Sprintf("gets %s instead of %s, which brings other jobs forward by more than it is held up", what, m.amount(t.run.Seats, t.run.GPUs))
+		return fmt.Sprintf("resized from %s to %s: speeds up other jobs by more than it is delayed",
+			m.amount(t.run.Seats, t.run.GPUs), what)
 	}
-	return fmt.Sprintf("gets %s instead of %s and should end in %s instead of %s", what, m.amount(t.run.Seats, t.run.GPUs), about(ends), about(t.left/t.opts[t.held].rate))
+	return fmt.Sprintf("resized from %s to %s: est. finish in %s instead of %s",
+		m.amount(t.run.Seats, t.run.GPUs), what, about(ends), about(t.left/t.opts[t.held].rate))
 }
 
 // amount is a number of GPUs of the kind of the first seat, in words.
 func (m *market) amount(list []place.Seat, gpus int) string {
 	if at, found := m.room(list[0].Node); found && len(m.view.Rooms[at].Node.Inventory.GPUs) > 0 {
-		return fmt.Sprintf("%d × %s", gpus, m.view.Rooms[at].Node.Inventory.GPUs[0].Model)
+		return fmt.Sprintf("%d× %s", gpus, m.view.Rooms[at].Node.Inventory.GPUs[0].Model)
 	}
 	return fmt.Sprintf("%d GPUs", gpus)
 }

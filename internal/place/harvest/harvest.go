@@ -79,13 +79,13 @@ func New(p Params) (*Policy, error) {
 	}
 	switch {
 	case p.LookAhead < time.Second:
-		return nil, wrong("look_ahead", "%s is too short to pay for anything", p.LookAhead)
+		return nil, wrong("look_ahead", "must be at least 1s, got %s", p.LookAhead)
 	case p.MaxParallel < 0:
-		return nil, wrong("max_parallel", "%d is no number of jobs", p.MaxParallel)
+		return nil, wrong("max_parallel", "must not be negative, got %d", p.MaxParallel)
 	case !(p.Hysteresis >= 0 && p.Hysteresis <= 1):
-		return nil, wrong("hysteresis", "%g is not between 0 and 1", p.Hysteresis)
+		return nil, wrong("hysteresis", "must be between 0 and 1, got %g", p.Hysteresis)
 	case p.Patience < 0:
-		return nil, wrong("patience", "%s is no time to wait", p.Patience)
+		return nil, wrong("patience", "must not be negative, got %s", p.Patience)
 	}
 	h := &Policy{Params: p}
 	var err error
@@ -94,7 +94,7 @@ func New(p Params) (*Policy, error) {
 	}
 	if len(p.Constraints) > 0 && p.Solve == nil {
 		return nil, fault.New(fault.Unavailable, "no_solver", "conditions across jobs need a solver, and none is installed").
-			WithField("constraints").WithRemedy("install one, as in: apt-get install coinor-cbc; or leave the conditions out")
+			WithField("constraints").WithRemedy("install one, e.g. apt-get install coinor-cbc, or remove the conditions")
 	}
 	for i := range p.Constraints {
 		c, err := newConstraint(&p.Constraints[i])

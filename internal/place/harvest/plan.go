@@ -23,7 +23,7 @@ func (r *round) decide() (d Decision, note string, ok bool) {
 		if err == nil {
 			return in.Read(s), "", true
 		}
-		note = fmt.Sprintf("the solver failed (%v), so the sizes were searched for without it", err)
+		note = fmt.Sprintf("the solver failed (%v); the sizes were found by search instead", err)
 	}
 	effort := r.policy.Effort
 	if effort.Enough == nil {

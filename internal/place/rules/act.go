@@ -42,7 +42,7 @@ func (e *engine) start(j *queuedJob, o *option, all []option) {
 func (e *engine) saves(o *option, all []option) (float64, string) {
 	for i := range all {
 		if h := &all[i]; h.provisions() && !o.provisions() && e.costs.of(o.pool).rent == 0 && h.ledgerCost > o.ledgerCost {
-			return h.ledgerCost - o.ledgerCost, "instead of hiring " + h.offer.Offer.Name + " for " + dollars(h.ledgerCost)
+			return h.ledgerCost - o.ledgerCost, "instead of provisioning " + h.offer.Offer.Name + " for " + dollars(h.ledgerCost)
 		}
 	}
 	return 0, ""
@@ -51,7 +51,7 @@ func (e *engine) saves(o *option, all []option) (float64, string) {
 // provision requests nodes for a job.
 func (e *engine) provision(j *queuedJob, o *option) {
 	e.plan.Hires = append(e.plan.Hires, place.Hire{
-		Item: j.item, Offer: o.offer.Offer.Name, Count: o.offer.Nodes, Cost: o.marginalCost, Reason: e.whyHire(j, o),
+		Item: j.item, Offer: o.offer.Offer.Name, Count: o.offer.Nodes, Cost: o.marginalCost, Reason: e.whyProvision(j, o),
 	})
 }
 

@@ -40,17 +40,18 @@ func (e *engine) advise(j *queuedJob) []place.Option {
 		}
 		switch {
 		case o == taken:
-			p.Verdict = "taken: " + e.because(j, o, options)
+			p.Verdict = "chosen: " + e.because(j, o, options)
 		case o.barredBy != "":
-			p.Verdict, p.Barred = "not possible: "+o.barredBy, o.barredBy
+			p.Verdict, p.Barred = "not allowed: "+o.barredBy, o.barredBy
 		case o.provisions() && j.costSensitive:
-			p.Verdict = fmt.Sprintf("only if nothing that is paid for anyway is free within %s: the job is cost-sensitive", job.Duration(e.cfg.Patience))
+			p.Verdict = fmt.Sprintf("only if no node that is paid for anyway is free within %s (cost-sensitive job)",
+				job.Duration(e.cfg.Patience))
 		case taken != nil && o.done() > taken.done() && o.ledgerCost >= taken.ledgerCost:
-			p.Verdict = "later and no cheaper"
+			p.Verdict = "slower and not cheaper"
 		case taken != nil && o.done() > taken.done():
-			p.Verdict = "cheaper, but later"
+			p.Verdict = "cheaper but slower"
 		case taken != nil:
-			p.Verdict = "sooner, but dearer"
+			p.Verdict = "faster but more expensive"
 		default:
 			p.Verdict = "considered"
 		}
@@ -86,8 +87,8 @@ func (e *engine) others(j *queuedJob, s *shape, taken *option) []option {
 	return list
 }
 
-// interval is in which time the job will be done four times out of five, by what the
-// time rests on: what people expect is off by a half and more, a measured speed is not.
+// interval is the 80 % prediction interval of the finish, by what the estimate is based on:
+// what people expect is off by a half and more, a measured speed is not.
 func (e *engine) interval(j *queuedJob, o *option) (from, to time.Time) {
 	low, high := 0.5, 2.0
 	switch {

@@ -75,7 +75,7 @@ func (e *engine) query(j *queuedJob, s *shape) hire.Query {
 func barred(a *tenant.Allowance, o *option) string {
 	switch {
 	case a.NoRent:
-		return a.By.Money + " leaves only nodes for which no rent is paid"
+		return a.By.Money + " allows only nodes without rent"
 	case o.nodes > a.Nodes:
 		return a.By.Nodes + " allows no more on-demand nodes"
 	case o.marginalCost > a.Money:

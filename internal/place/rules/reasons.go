@@ -17,13 +17,13 @@ func dollars(m float64) string {
 	return fmt.Sprintf("$%.2f", m)
 }
 
-// clockTime writes a time of day, with the date if it is another day.
+// clockTime writes a time of day in UTC, with the date if it is another day.
 func (e *engine) clockTime(d time.Duration) string {
 	at := e.view.Now.Add(d).UTC()
 	if at.YearDay() == e.view.Now.UTC().YearDay() && at.Year() == e.view.Now.UTC().Year() {
-		return at.Format("15:04")
+		return at.Format("15:04 UTC")
 	}
-	return at.Format("Jan 2 15:04")
+	return at.Format("Jan 2 15:04 UTC")
 }
 
 // describeOption names what a job would have.
@@ -39,15 +39,28 @@ func (e *engine) describeOption(o *option) string {
 		}
 		return name
 	}
+	if gpus := o.gpuWords(); gpus != "" {
+		return gpus + " on " + e.nodeWords(o)
+	}
+	return e.nodeWords(o)
+}
+
+// nodeWords names the nodes of an option.
+func (e *engine) nodeWords(o *option) string {
 	names := e.names(o.rooms)
-	where := string(names[0])
 	if len(names) > 1 {
-		where = fmt.Sprintf("%s and %d more", names[0], len(names)-1)
+		return fmt.Sprintf("%s and %d more", names[0], len(names)-1)
 	}
-	if g := o.pool.Sample.Node.Inventory.GPUs; len(g) > 0 && o.gpus > 0 {
-		return fmt.Sprintf("%d× %s of %s", o.gpus, g[0].Model, where)
+	return string(names[0])
+}
+
+// gpuWords names the GPUs that an option has on each node, "" if none.
+func (o *option) gpuWords() string {
+	g := o.pool.Sample.Node.Inventory.GPUs
+	if len(g) == 0 || o.gpus == 0 {
+		return ""
 	}
-	return where
+	return fmt.Sprintf("%d× %s", o.gpus, g[0].Model)
 }
 
 // basis is how it is known how long a job takes.
@@ -55,10 +68,10 @@ type basis string
 
 // The bases.
 const (
-	expected basis = "what its owner expects"
-	measured basis = "its speed as it was told"
-	guessed  basis = "a guess, for nobody said how long it takes"
-	learned  basis = "earlier jobs like it"
+	expected basis = "the owner's estimate"
+	measured basis = "its measured speed"
+	guessed  basis = "default guess (no `expect` given)"
+	learned  basis = "similar past jobs"
 	forecast basis = "its forecast"
 )
 
@@ -85,64 +98,71 @@ func objective(j *queuedJob) string {
 	return "balanced"
 }
 
-// whyHere says why a job starts where it does.
+// whyHere says why a job starts where it does, as in
+// "l-strong (local, idle): 1× A100, est. finish 06:00 UTC, est. cost $0.81".
 func (e *engine) whyHere(j *queuedJob, o *option, all []option) string {
-	b := strings.Builder{}
-	fmt.Fprintf(&b, "%s, %s", e.describeOption(o), classWords(o.pool.Class))
+	state := "idle"
 	switch {
 	case len(o.stops) > 0:
-		why := "which is cost-sensitive and goes on later"
-		if !timeSensitive(j) {
-			why = "which ran on borrowed GPUs and goes on later"
-		}
-		fmt.Fprintf(&b, ", made free by %s, %s", o.stops[0].Job, why)
+		state = "freed by preempting " + string(o.stops[0].Job)
 	case e.timeline.Dedicated(o.rooms[0]) == j.item.Job:
-		b.WriteString(", hired for it")
+		state = "provisioned for this job"
 	case e.view.Rooms[o.rooms[0]].Node.ID == j.item.Prefer:
-		b.WriteString(", where it ran before")
-	default:
-		b.WriteString(", idle now")
+		state = "ran there before"
 	}
-	fmt.Fprintf(&b, "; %s", e.because(j, o, all))
+
+	b := strings.Builder{}
+	fmt.Fprintf(&b, "%s (%s, %s): ", e.nodeWords(o), className(o.pool.Class), state)
+	if gpus := o.gpuWords(); gpus != "" {
+		b.WriteString(gpus + ", ")
+	}
+	b.WriteString(e.because(j, o, all))
 	return b.String()
 }
 
-func classWords(c fleet.Class) string {
+func className(c fleet.Class) string {
 	switch c {
 	case fleet.Local:
-		return "a local node"
+		return "local"
 	case fleet.Reserved:
-		return "a reserved node, paid for anyway"
+		return "reserved"
 	case fleet.OnDemand:
 	}
-	return "a hired node"
+	return "on-demand"
+}
+
+// estimate says when a job would be done and what that would cost.
+func (e *engine) estimate(o *option) string {
+	text := "est. finish " + e.clockTime(o.done())
+	if o.ledgerCost > 0 {
+		text += ", est. cost " + dollars(o.ledgerCost)
+	}
+	return text
 }
 
 // because says what decided for an option, against the next best.
 func (e *engine) because(j *queuedJob, o *option, all []option) string {
-	end := fmt.Sprintf("done by %s", e.clockTime(o.done()))
-	if o.ledgerCost > 0 {
-		end += " for " + dollars(o.ledgerCost)
-	}
+	text := e.estimate(o)
 	if j.costSensitive && !o.provisions() && e.costs.of(o.pool).rent == 0 {
-		return end + "; the weakest idle node that will do, because the job is cost-sensitive"
+		return text + "; slowest idle node that suffices (cost-sensitive job)"
 	}
+
 	next := e.nextBest(o, all)
-	if next == nil || next.provisions() && !o.provisions() && e.costs.of(o.pool).rent > 0 { // what was hired is compared no more
-		return end
+	if next == nil {
+		return text
 	}
-	other := "on " + e.describeOption(next)
+	if next.provisions() && !o.provisions() && e.costs.of(o.pool).rent > 0 {
+		return text // a provisioned node is not compared with provisioning another
+	}
+
+	other := e.describeOption(next)
 	switch {
 	case next.provisions():
-		other = "by hiring " + e.describeOption(next)
+		other = "provision " + other
 	case next.startsIn > 0:
-		other = "by waiting for " + e.describeOption(next)
+		other = "wait for " + other
 	}
-	by := e.clockTime(next.done())
-	if next.ledgerCost > 0 {
-		by += " for " + dollars(next.ledgerCost)
-	}
-	return fmt.Sprintf("%s; %s it would be done by %s, and the job is %s", end, other, by, objective(j))
+	return fmt.Sprintf("%s; alternative: %s, %s (%s job)", text, other, e.estimate(next), objective(j))
 }
 
 func (e *engine) nextBest(o *option, all []option) *option {
@@ -154,20 +174,21 @@ func (e *engine) nextBest(o *option, all []option) *option {
 	return nil
 }
 
-// whyHire says why nodes are hired for a job.
-func (e *engine) whyHire(j *queuedJob, o *option) string {
-	s := fmt.Sprintf("hires %s: done by %s for about %s", e.describeOption(o), e.clockTime(o.done()), dollars(o.marginalCost))
+// whyProvision says why nodes are provisioned for a job.
+func (e *engine) whyProvision(j *queuedJob, o *option) string {
+	text := fmt.Sprintf("provisions %s: est. finish %s, est. cost %s",
+		e.describeOption(o), e.clockTime(o.done()), dollars(o.marginalCost))
 	if len(e.shapeOf(j).Able) == 0 {
-		return s + "; no node of the yard could ever run it"
+		return text + "; no node of the yard can run it"
 	}
-	return s + "; waiting for a node of the yard would cost more, because the job is " + objective(j)
+	return fmt.Sprintf("%s; waiting for a node of the yard would cost more (%s job)", text, objective(j))
 }
 
-// whyStop says why a job is stopped for another.
+// whyStop says why a job is preempted for another.
 func (e *engine) whyStop(j *queuedJob, v *victim, gain float64) string {
 	who := "which is time-sensitive and would wait longer"
 	if !timeSensitive(j) {
-		who = "whose owner is within their limit, while this one runs on borrowed GPUs"
+		who = "whose owner is within their quota, while this job runs on borrowed GPUs"
 	}
-	return fmt.Sprintf("makes room for %s, %s: that is worth %s, and stopping this one costs %s", j.item.Job, who, dollars(gain), dollars(v.loss))
+	return fmt.Sprintf("preempted for %s, %s: saves %s, costs %s", j.item.Job, who, dollars(gain), dollars(v.loss))
 }
