@@ -84,7 +84,8 @@ func (al *allocator) vacate(running []*place.Running) {
 // find returns the room of a node. The nodes of a job are often neighbours, so the one after
 // the last that was found is tried first.
 func (al *allocator) find(n id.Node) (int32, bool) {
-	if al.last++; al.last < len(al.rooms) && al.rooms[al.last].Node.ID == n {
+	al.last++
+	if al.last < len(al.rooms) && al.rooms[al.last].Node.ID == n {
 		return int32(al.last), true
 	}
 	at := sort.Search(len(al.rooms), func(i int) bool { return al.rooms[i].Node.ID >= n })

@@ -143,7 +143,8 @@ func (s *nodeIndex) share(part float64, node int32) int {
 func (s *nodeIndex) unshare(part float64, at int) {
 	c := &s.shared[at]
 	c.left += part
-	if c.tasks--; c.tasks == 0 {
+	c.tasks--
+	if c.tasks == 0 {
 		s.move(c.node, -1)
 	}
 }
@@ -172,7 +173,8 @@ func (y *yard) assign(t *task, at int) bool {
 	s := &y.indexes[o.kind]
 	pos := t.positions[:0]
 	if o.share > 0 {
-		if t.sharedGPU = s.share(o.share, -1); t.sharedGPU >= 0 {
+		t.sharedGPU = s.share(o.share, -1)
+		if t.sharedGPU >= 0 {
 			t.positions, t.assigned = append(pos, s.shared[t.sharedGPU].node), at
 		}
 		return t.sharedGPU >= 0
@@ -232,7 +234,8 @@ func (y *yard) assignAt(t *task, at int) {
 	}
 	o := &t.candidates[at]
 	if o.share > 0 {
-		if t.sharedGPU = y.indexes[o.kind].share(o.share, t.positions[0]); t.sharedGPU < 0 {
+		t.sharedGPU = y.indexes[o.kind].share(o.share, t.positions[0])
+		if t.sharedGPU < 0 {
 			t.assigned = -1
 		}
 		return

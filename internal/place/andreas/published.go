@@ -158,7 +158,8 @@ func newRule(y *yard) *rule {
 			}
 			return cmp.Compare(p.duration, q.duration)
 		})
-		if r.pressure[i] = least - t.slack; r.pressure[i] > 0 {
+		r.pressure[i] = least - t.slack
+		if r.pressure[i] > 0 {
 			r.pressure[i] *= t.lateCost
 		}
 	}

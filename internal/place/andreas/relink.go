@@ -41,7 +41,8 @@ func (s *search) walk(to *solution) *solution {
 		}
 		left[at] = left[len(left)-1]
 		left = left[:len(left)-1]
-		if value += most; value > highest*(1+1e-9) {
+		value += most
+		if value > highest*(1+1e-9) {
 			highest = value
 			a := s.snapshot()
 			best = &a

@@ -123,7 +123,8 @@ func (y *yard) listCandidates() {
 			y.runningCandidates(t)
 		}
 		t.candidates = y.candidateSpace[from:len(y.candidateSpace):len(y.candidateSpace)]
-		if t.hasDeadline = !o.Deadline.IsZero(); t.hasDeadline {
+		t.hasDeadline = !o.Deadline.IsZero()
+		if t.hasDeadline {
 			t.slack = o.Deadline.Sub(y.now).Seconds()
 		}
 	}

@@ -234,7 +234,8 @@ func (y *yard) shapeOf(s *queue.Shape) *shape {
 	if known {
 		return sh
 	}
-	if sh, known = y.needs[s.Need]; !known {
+	sh, known = y.needs[s.Need]
+	if !known {
 		sh = y.newShape(&s.Need)
 		y.needs[s.Need] = sh
 	}

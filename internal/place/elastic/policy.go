@@ -111,7 +111,8 @@ func (e Policy) Plan(v *place.View) place.Plan {
 		}
 	}
 	plan := allocate.Plan(wants, given, func(i int) string { return e.reason(&wants[i], &given[i]) })
-	if plan.Again = again; calm {
+	plan.Again = again
+	if calm {
 		plan.Again = sooner(plan.Again, until)
 	}
 	return plan
@@ -341,7 +342,8 @@ func newMember(it *queue.Item, run *place.Running, kind *allocate.Kind, most int
 		m.step = need.GPUs
 	}
 	if s := it.Outlook.Speed; s != nil {
-		if m.curve = s.On(kind.GPU.Model, kind.GPU.Memory); m.curve == nil {
+		m.curve = s.On(kind.GPU.Model, kind.GPU.Memory)
+		if m.curve == nil {
 			return m, false
 		}
 		m.least = max(m.least, m.curve.Least())

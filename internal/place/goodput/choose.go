@@ -114,7 +114,8 @@ func (c *choice) set(i, at int) {
 		c.free[t.opts[old].kind] += float64(t.opts[old].gpus)
 		c.known[t.opts[old].kind] = false
 	}
-	if c.picks[i] = at; at >= 0 {
+	c.picks[i] = at
+	if at >= 0 {
 		c.free[t.opts[at].kind] -= float64(t.opts[at].gpus)
 		c.known[t.opts[at].kind] = false
 	}
@@ -274,11 +275,13 @@ func (c *choice) room(i, at int, limit float64) ([]concession, float64) {
 			continue
 		}
 		c.looks--
-		if lost += s.loss; lost > limit {
+		lost += s.loss
+		if lost > limit {
 			break
 		}
 		c.give = append(c.give, s)
-		if short -= s.gpus; short <= 0 {
+		short -= s.gpus
+		if short <= 0 {
 			return c.give, lost
 		}
 	}

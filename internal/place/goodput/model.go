@@ -125,7 +125,8 @@ func (t *task) hold(m *market) bool {
 		t.held = len(t.opts)
 		t.opts = append(slices.Clone(t.opts), own)
 	}
-	if t.young = t.run.Began.IsZero() || m.view.Now.Sub(t.run.Began) < m.policy.gap(); t.young {
+	t.young = t.run.Began.IsZero() || m.view.Now.Sub(t.run.Began) < m.policy.gap()
+	if t.young {
 		t.opts, t.held = t.opts[t.held:t.held+1], 0
 	}
 	return true
@@ -267,7 +268,8 @@ func (m *market) reaches(s *queue.Shape) []reach {
 	}
 	for k := range list {
 		list[k].each = min(list[k].each, m.kinds[k].Largest)
-		if list[k].gpus = min(list[k].gpus, m.kinds[k].GPUs); list[k].each == 0 {
+		list[k].gpus = min(list[k].gpus, m.kinds[k].GPUs)
+		if list[k].each == 0 {
 			list[k].gpus = 0
 		}
 	}

@@ -89,7 +89,8 @@ func New(p Params) (*Policy, error) {
 	}
 	h := &Policy{Params: p}
 	var err error
-	if h.worth, err = compile(p.Objective); err != nil {
+	h.worth, err = compile(p.Objective)
+	if err != nil {
 		return nil, fmt.Errorf("objective: %w", err)
 	}
 	if len(p.Constraints) > 0 && p.Solve == nil {

@@ -240,7 +240,8 @@ func segments(choices []knapsack.Choice) []segment {
 			if g.length > 0 && math.Abs(rise-g.slope*float64(g.length+1)) > 1e-9*math.Max(math.Abs(g.value), math.Abs(choices[k].Value)) {
 				break
 			}
-			if g.length++; g.length == 1 {
+			g.length++
+			if g.length == 1 {
 				g.slope = rise
 			}
 		}

@@ -301,7 +301,8 @@ func (st *stage) add(r int, before, after []float64, from int) {
 	}
 	old, now, back := before[low-count:st.high-count+1], after[low:st.high+1], st.chosen[low-st.low:]
 	for i, v := range old {
-		if v += value; v > now[i] {
+		v += value
+		if v > now[i] {
 			now[i], back[i] = v, int32(r)
 		}
 	}

@@ -100,7 +100,8 @@ func (a *allocator) greedyValue(hulls [][]segment) float64 {
 	left := a.nodes
 	stuck := make([]bool, len(a.stages))
 	for _, h := range all {
-		if stuck[h.stage] = stuck[h.stage] || h.nodes > left; !stuck[h.stage] {
+		stuck[h.stage] = stuck[h.stage] || h.nodes > left
+		if !stuck[h.stage] {
 			left -= h.nodes
 			at[h.stage] = h.rung
 		}

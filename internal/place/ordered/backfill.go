@@ -229,7 +229,8 @@ func (h *reservation) backfill(f *planner, it *queue.Item, st *shapeState) []int
 		if !inTime && (s.gpus < take || s.cpus < need.CPUs || s.memory < need.Memory) {
 			continue
 		}
-		if seats = append(seats, at); len(seats) == need.Nodes {
+		seats = append(seats, at)
+		if len(seats) == need.Nodes {
 			return seats
 		}
 	}

@@ -39,7 +39,8 @@ func (Conservative) Plan(v *place.View) place.Plan {
 	reserved := 0
 	open := func(s *queue.Shape) bool { return reserved < maxReserved || !c.shapes[s].closed }
 	for it := walk.Next(open); it != nil; it = walk.Next(open) {
-		if reserved++; reserved > maxReserved {
+		reserved++
+		if reserved > maxReserved {
 			c.backfill(it)
 			continue
 		}
@@ -90,7 +91,8 @@ func newCalendar(v *place.View) *calendar {
 		}
 		o := &shapeNeed{match: fleet.NewMatcher(it.Shape.Need)}
 		c.shapes[it.Shape] = o
-		if o.closed = !c.fitsNow(o); !o.closed {
+		o.closed = !c.fitsNow(o)
+		if !o.closed {
 			c.open++
 		}
 	}
@@ -212,7 +214,8 @@ func (c *calendar) fitsNow(o *shapeNeed) bool {
 	found := 0
 	for i := range c.days {
 		if c.fits(i, &c.days[i][0], o) {
-			if found++; found == o.match.Need.Nodes {
+			found++
+			if found == o.match.Need.Nodes {
 				return true
 			}
 		}

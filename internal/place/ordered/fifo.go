@@ -177,7 +177,8 @@ func (f *planner) find(st *shapeState) []int32 {
 			st.cursor = c
 			st.cursor.back()
 		}
-		if seats = append(seats, at); len(seats) == need.MaxNodes {
+		seats = append(seats, at)
+		if len(seats) == need.MaxNodes {
 			break
 		}
 	}

@@ -126,7 +126,8 @@ func (d *fairQueue) next(last *task) int32 {
 		if last != nil {
 			u.size += last.has()
 		}
-		if u.queue = u.queue[1:]; len(u.queue) > 0 {
+		u.queue = u.queue[1:]
+		if len(u.queue) > 0 {
 			d.heap.Push(d.entry(u.size, u.queue[0]))
 		}
 	}

@@ -122,7 +122,8 @@ func (p *preemptor) find(list []place.Seat) []int32 {
 	rooms := make([]int32, len(list))
 	for i, s := range list {
 		at := sort.Search(len(p.idle), func(k int) bool { return p.idle[k].Node.ID >= s.Node })
-		if rooms[i] = int32(at); at == len(p.idle) || p.idle[at].Node.ID != s.Node {
+		rooms[i] = int32(at)
+		if at == len(p.idle) || p.idle[at].Node.ID != s.Node {
 			rooms[i] = -1
 		}
 	}
@@ -168,7 +169,8 @@ func (p *preemptor) sortHolders() {
 func (p *preemptor) run(next func(last *task) int32) {
 	var last *task
 	for n := next(nil); n >= 0; n = next(last) {
-		if last = p.consider(n); p.evicted == 0 && p.freeable < p.smallest {
+		last = p.consider(n)
+		if p.evicted == 0 && p.freeable < p.smallest {
 			return
 		}
 	}

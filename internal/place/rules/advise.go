@@ -80,7 +80,8 @@ func (e *engine) others(j *queuedJob, s *shape, taken *option) []option {
 			continue
 		}
 		e.score(j, &o)
-		if list = append(list, o); len(list) == maxOthers {
+		list = append(list, o)
+		if len(list) == maxOthers {
 			break
 		}
 	}

@@ -130,7 +130,8 @@ func (l *backlog) shape(q *queue.Shape) *shape {
 
 // release drops what is known of a job's shape if nobody else has it.
 func (l *backlog) release(j *queuedJob) {
-	if j.shape.jobs--; j.shape.jobs == 0 {
+	j.shape.jobs--
+	if j.shape.jobs == 0 {
 		delete(l.shapes, j.shape.of)
 	}
 }

@@ -82,7 +82,8 @@ func (o *catalogue) first(need *fleet.Need, q *hire.Query) (hire.Option, bool) {
 		like := *q // the same length for all of this key, whichever comes first
 		like.Run = job.Seconds(math.Exp((float64(key.length) + 0.5) / 20))
 		best, ok := o.fit(need).First(like)
-		if at = -1; ok {
+		at = -1
+		if ok {
 			at = slices.IndexFunc(o.list, func(of fleet.Offer) bool { return of.Name == best.Offer.Name })
 		}
 		o.choices[key] = at

@@ -42,7 +42,8 @@ type patiences struct {
 // settled as long as nothing can be provisioned for it: an offer may come.
 func (e *engine) patienceOf(j *queuedJob) (p patience, settled bool) {
 	m := &e.policy.patiences
-	if p, settled = m.byNumber[j.item.Number]; settled {
+	p, settled = m.byNumber[j.item.Number]
+	if settled {
 		return p, true
 	}
 	h, ok := e.provisionOption(j, e.shapeOf(j))

@@ -136,7 +136,8 @@ func (e *engine) hostsOf(s *shape) []*host {
 		list = make([]*host, 0, maxHosts+1)
 		for _, h := range e.hosts() {
 			if r := &e.view.Rooms[h.room]; r.Open && slices.Contains(s.Able, h.pool) && s.Match.Eligible(r) {
-				if list = append(list, h); len(list) > maxHosts {
+				list = append(list, h)
+				if len(list) > maxHosts {
 					break
 				}
 			}
