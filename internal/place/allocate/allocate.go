@@ -52,7 +52,8 @@ type Options struct {
 // checkpoint, is not being stopped already, and has whole GPUs. A job that shares one stays
 // where it is.
 func Movable(r *place.Running) bool {
-	return r.Outlook.Resumes && !r.Stopping && !slices.ContainsFunc(r.Seats, func(s place.Seat) bool { return s.Share != 0 })
+	return r.Outlook.Resumes && !r.Stopping && !slices.ContainsFunc(r.Seats,
+		func(s place.Seat) bool { return s.Share != 0 })
 }
 
 // Assign gives each of the requests its seats. Jobs that are not among them, or not movable,

@@ -37,7 +37,8 @@ type seat struct {
 }
 
 func newAllocator(v *place.View, requests []Request) *allocator {
-	al := &allocator{view: v, rooms: slices.Clone(v.Rooms), matchers: map[fleet.Need]*fleet.Matcher{}, requests: requests, allocations: make([]allocation, len(requests)), seatIn: make([]int32, len(v.Rooms))}
+	al := &allocator{view: v, rooms: slices.Clone(v.Rooms), matchers: map[fleet.Need]*fleet.Matcher{},
+		requests: requests, allocations: make([]allocation, len(requests)), seatIn: make([]int32, len(v.Rooms))}
 	al.rank = fleet.RankGroups(v.Rooms)
 	running := make([]*place.Running, 0, len(requests))
 	for i := range requests {
@@ -134,7 +135,10 @@ func (al *allocator) keep(i int) bool {
 		}
 		return false
 	}
-	own = slices.DeleteFunc(own, func(c seat) bool { return !al.rooms[c.room].Open || c.gpus&^al.rooms[c.room].Sound != 0 })
+	own = slices.DeleteFunc(own, func(c seat) bool {
+		return !al.rooms[c.room].Open ||
+			c.gpus&^al.rooms[c.room].Sound != 0
+	})
 	if al.kindAllowed(w, own) {
 		h.seats = own
 		if al.unitsOf(w, own) > w.GPUs {

@@ -33,7 +33,10 @@ func (al *allocator) makeRoom(i int) {
 
 // serveAgain serves those that were moved, and reports whether each has what it had.
 func (al *allocator) serveAgain(moved []int, had []allocation) bool {
-	slices.SortStableFunc(moved, func(a, b int) int { return cmp.Or(cmp.Compare(had[b].count, had[a].count), cmp.Compare(a, b)) })
+	slices.SortStableFunc(moved, func(a, b int) int {
+		return cmp.Or(cmp.Compare(had[b].count, had[a].count),
+			cmp.Compare(a, b))
+	})
 	for _, j := range moved {
 		if al.serve(j); al.allocations[j].count < had[j].count {
 			return false
@@ -79,7 +82,8 @@ func (al *allocator) evict(i int, b bounds, kind int32) []int {
 		list = append(list, c)
 	}
 	slices.SortFunc(list, func(x, y option) int {
-		return cmp.Or(cmp.Compare(min(y.cap, w.GPUs), min(x.cap, w.GPUs)), cmp.Compare(x.cost, y.cost), cmp.Compare(x.at, y.at))
+		return cmp.Or(cmp.Compare(min(y.cap, w.GPUs), min(x.cap, w.GPUs)), cmp.Compare(x.cost, y.cost),
+			cmp.Compare(x.at, y.at))
 	})
 	var moved []int
 	left := w.GPUs

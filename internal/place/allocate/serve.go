@@ -48,7 +48,8 @@ func (al *allocator) serve(i int) {
 	}
 	// If all seats are on as few nodes as possible, no others can be better.
 	if best.count < w.GPUs || len(best.seats) > max(b.minNodes, (w.GPUs+b.maxPerNode-1)/b.maxPerNode) {
-		if fresh := al.fromScratch(w, b, h.seats); fresh.count > best.count || fresh.count == best.count && len(fresh.seats) < len(best.seats) {
+		if fresh := al.fromScratch(w, b, h.seats); fresh.count > best.count || fresh.count == best.count &&
+			len(fresh.seats) < len(best.seats) {
 			best = fresh
 		}
 	}
@@ -119,7 +120,8 @@ func (al *allocator) extend(w *Request, b bounds, own []seat) allocation {
 		if !ok || c.gpus&^fits != 0 {
 			return allocation{}
 		}
-		k := candidate{room: c.room, fits: fits, capacity: 1, own: c.gpus, occupied: fits &^ c.gpus &^ al.view.Rooms[c.room].Free}
+		k := candidate{room: c.room, fits: fits, capacity: 1, own: c.gpus,
+			occupied: fits &^ c.gpus &^ al.view.Rooms[c.room].Free}
 		if b.gpus {
 			k.capacity = min(b.maxPerNode, count(fits))
 		}
@@ -132,7 +134,8 @@ func (al *allocator) extend(w *Request, b bounds, own []seat) allocation {
 	if total < w.GPUs && len(list) < b.maxNodes {
 		others := al.candidates(w, b, al.rooms[own[0].room].Kind, own)
 		others = slices.DeleteFunc(others, func(c candidate) bool { return c.current })
-		list = append(list, pick(others, w.GPUs-total, bounds{minPerNode: 1, maxPerNode: b.maxPerNode, maxNodes: b.maxNodes - len(list), gpus: b.gpus})...)
+		list = append(list, pick(others, w.GPUs-total, bounds{minPerNode: 1, maxPerNode: b.maxPerNode,
+			maxNodes: b.maxNodes - len(list), gpus: b.gpus})...)
 	}
 	return split(list, w.GPUs, b)
 }
@@ -174,7 +177,10 @@ func (al *allocator) kinds(w *Request, own []seat) []int32 {
 		for i, k := range list {
 			place[k] = first[i]
 		}
-		slices.SortFunc(list, func(a, b int32) int { return cmp.Or(cmp.Compare(place[a], place[b]), cmp.Compare(a, b)) })
+		slices.SortFunc(list, func(a, b int32) int {
+			return cmp.Or(cmp.Compare(place[a], place[b]),
+				cmp.Compare(a, b))
+		})
 	}
 	if len(own) > 0 {
 		if at := slices.Index(list, al.rooms[own[0].room].Kind); at > 0 {
@@ -221,8 +227,11 @@ func (al *allocator) candidates(w *Request, b bounds, kind int32, own []seat) []
 	prefer := w.Item.Prefer
 	slices.SortFunc(list, func(a, c candidate) int {
 		x, y := &al.rooms[a.room], &al.rooms[c.room]
-		return cmp.Or(cmp.Compare(c.capacity, a.capacity), trueFirst(a.current, c.current), trueFirst(a.free(b) >= a.capacity, c.free(b) >= c.capacity), trueFirst(x.Node.ID == prefer, y.Node.ID == prefer),
-			cmp.Compare(al.rank[x.Group], al.rank[y.Group]), cmp.Compare(count(x.Free), count(y.Free)), cmp.Compare(a.room, c.room))
+		return cmp.Or(cmp.Compare(c.capacity, a.capacity), trueFirst(a.current, c.current),
+			trueFirst(a.free(b) >= a.capacity, c.free(b) >= c.capacity),
+			trueFirst(x.Node.ID == prefer, y.Node.ID == prefer),
+			cmp.Compare(al.rank[x.Group], al.rank[y.Group]), cmp.Compare(count(x.Free), count(y.Free)),
+			cmp.Compare(a.room, c.room))
 	})
 	return list
 }

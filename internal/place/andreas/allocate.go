@@ -213,7 +213,10 @@ func isFree(r *fleet.Room, s place.Seat) bool {
 	if s.Share == 0 || s.GPUs&r.Free != 0 {
 		return s.GPUs&^r.Free == 0
 	}
-	return slices.ContainsFunc(r.Parts, func(p fleet.Part) bool { return p.GPU == s.GPUs && p.Held+s.Share <= 1+epsilon })
+	return slices.ContainsFunc(r.Parts, func(p fleet.Part) bool {
+		return p.GPU == s.GPUs &&
+			p.Held+s.Share <= 1+epsilon
+	})
 }
 
 // tightest returns the room of a candidate's kind that has so many GPUs for a task
@@ -228,7 +231,8 @@ func (y *yard) tightest(t *task, match *fleet.Matcher, o *candidate, gpus int, s
 		return fleet.Take(fits, gpus), ok && bits.OnesCount64(fits) >= gpus
 	}
 	s, rooms := &y.indexes[o.kind], y.kinds[o.kind].rooms
-	if at := y.lastRoom(t); at >= 0 && y.positions[at].kind == o.kind && (s.used[y.positions[at].at] > 0 || !y.kinds[o.kind].powersOff) {
+	if at := y.lastRoom(t); at >= 0 && y.positions[at].kind == o.kind &&
+		(s.used[y.positions[at].at] > 0 || !y.kinds[o.kind].powersOff) {
 		if mask, ok := try(at); ok {
 			return at, mask
 		}

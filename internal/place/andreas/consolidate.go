@@ -37,7 +37,9 @@ func (y *yard) restartCost(i int32) float64 {
 		return 0
 	}
 	o := &t.candidates[t.assigned]
-	return y.costPerSecond(o)*t.restartTime + y.lateCostAt(t, o.duration+t.restartTime, o.duration) - y.lateCostAt(t, o.duration, o.duration)
+	later := y.lateCostAt(t, o.duration+t.restartTime, o.duration)
+	now := y.lateCostAt(t, o.duration, o.duration)
+	return y.costPerSecond(o)*t.restartTime + later - now
 }
 
 // makeRoom moves smaller tasks out of the way of one that finds no node with
@@ -168,7 +170,8 @@ func (y *yard) vacate(k int, room int32) bool {
 	}
 	lasts := y.busy(room)
 	slices.SortStableFunc(list, func(a, b moved) int {
-		return cmp.Compare(bits.OnesCount64(y.tasks[b.task].seats[0].GPUs), bits.OnesCount64(y.tasks[a.task].seats[0].GPUs))
+		return cmp.Compare(bits.OnesCount64(y.tasks[b.task].seats[0].GPUs),
+			bits.OnesCount64(y.tasks[a.task].seats[0].GPUs))
 	})
 	until := make([]float64, len(y.kinds[k].rooms)) // of the others
 	for at, other := range y.kinds[k].rooms {

@@ -137,7 +137,8 @@ func (y *yard) gains(t *task) {
 	for _, e := range y.endings(t) {
 		waits := y.remainingCost(t, e.share, h)
 		if t.running != nil { // it would have to start again
-			waits = y.remainingCost(t, e.share, h+t.restartTime) + y.costPerSecond(&t.candidates[t.current])*t.restartTime
+			rent := y.costPerSecond(&t.candidates[t.current]) * t.restartTime
+			waits = y.remainingCost(t, e.share, h+t.restartTime) + rent
 		}
 		for k := range t.candidates {
 			o := &t.candidates[k]

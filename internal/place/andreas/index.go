@@ -104,7 +104,8 @@ func (s *nodeIndex) findShared(part float64, node int32) int {
 	best := -1
 	for i := range s.shared {
 		c := &s.shared[i]
-		if c.tasks > 0 && c.left+epsilon >= part && (node < 0 || c.node == node) && (best < 0 || c.left < s.shared[best].left) {
+		if c.tasks > 0 && c.left+epsilon >= part && (node < 0 || c.node == node) &&
+			(best < 0 || c.left < s.shared[best].left) {
 			best = i
 		}
 	}

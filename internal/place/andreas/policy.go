@@ -81,7 +81,8 @@ type Options struct {
 // Defaults are the parameters of the policy as it is registered.
 func Defaults() Options {
 	return Options{
-		Search: Local, Rounds: 10, Hedge: 0.03, Ahead: 0.3, Crowd: 2, Dare: 0.1, Margin: 1.25, Restart: 30 * time.Second, Rest: 2,
+		Search: Local, Rounds: 10, Hedge: 0.03, Ahead: 0.3, Crowd: 2, Dare: 0.1, Margin: 1.25,
+		Restart: 30 * time.Second, Rest: 2,
 		Late: 10, Wait: 1, Patience: 12 * time.Hour,
 	}
 }

@@ -93,7 +93,8 @@ func (y *yard) costs(t *task, at int) string {
 	if spare >= 0 {
 		return fmt.Sprintf("%s, est. finish %s before the deadline", text, span(spare))
 	}
-	return fmt.Sprintf("%s, est. finish %s after the deadline (late cost %s)", text, span(-spare), money(-spare*t.lateCost))
+	return fmt.Sprintf("%s, est. finish %s after the deadline (late cost %s)", text, span(-spare),
+		money(-spare*t.lateCost))
 }
 
 // bill says what GPUs cost.

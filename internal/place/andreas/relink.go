@@ -32,7 +32,8 @@ func (s *search) walk(to *solution) *solution {
 		at, most := -1, math.Inf(-1)
 		for k, i := range left {
 			t := &s.tasks[i]
-			if d := t.gain(to.assigned[i]) - t.gain(t.assigned); d > most && (to.assigned[i] < 0 || s.hasRoom(t, to.assigned[i])) {
+			if d := t.gain(to.assigned[i]) - t.gain(t.assigned); d > most &&
+				(to.assigned[i] < 0 || s.hasRoom(t, to.assigned[i])) {
 				at, most = k, d
 			}
 		}

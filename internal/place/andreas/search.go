@@ -228,7 +228,8 @@ func (s *search) try(i int32, at int, node int32) bool {
 	o := &t.candidates[at]
 	before := t.gain(t.assigned)
 	was := []removed{s.leave(i)}
-	crew := slices.DeleteFunc(slices.Clone(s.tasksOn[o.kind][node]), func(j int32) bool { return !s.assignedTo(j).plain() })
+	crew := slices.DeleteFunc(slices.Clone(s.tasksOn[o.kind][node]),
+		func(j int32) bool { return !s.assignedTo(j).plain() })
 	each := func(j int32) float64 { return s.assignedTo(j).gain / float64(max(s.assignedTo(j).gpus, 1)) }
 	slices.SortStableFunc(crew, func(a, b int32) int { return cmp.Compare(each(a), each(b)) })
 	for _, j := range crew {
@@ -282,7 +283,8 @@ func (s *search) rejoin(i int32) float64 {
 	t := &s.tasks[i]
 	best := -1
 	for k := range t.candidates {
-		if o := &t.candidates[k]; o.plain() && t.gain(k) > t.gain(best) && !s.declines(t, k) && s.indexes[o.kind].countWith(int(o.gpus)) > 0 {
+		if o := &t.candidates[k]; o.plain() && t.gain(k) > t.gain(best) && !s.declines(t, k) &&
+			s.indexes[o.kind].countWith(int(o.gpus)) > 0 {
 			best = k
 		}
 	}

@@ -73,10 +73,12 @@ const unknownLasts = time.Hour
 
 // enter makes tasks of the jobs that are queued and of those that may be stopped.
 func (y *yard) enter(waiting []*queue.Item) {
-	y.shapes, y.needs, y.configurations = map[*queue.Shape]*shape{}, map[fleet.Need]*shape{}, map[configurationKey][]configuration{}
+	y.shapes, y.needs, y.configurations = map[*queue.Shape]*shape{}, map[fleet.Need]*shape{},
+		map[configurationKey][]configuration{}
 	y.tasks = make([]task, 0, len(waiting)+len(y.preemptible))
 	for _, l := range y.preemptible {
-		y.tasks = append(y.tasks, task{item: l.run.Item, running: l.run, currentRooms: l.rooms, current: -1, assigned: -1})
+		y.tasks = append(y.tasks, task{item: l.run.Item, running: l.run, currentRooms: l.rooms, current: -1,
+			assigned: -1})
 	}
 	undated := false
 	for _, it := range waiting {
@@ -142,7 +144,8 @@ func (y *yard) queuedCandidates(t *task) {
 	}
 	t.remainingWork = left
 	for _, d := range y.configurationsOf(t) {
-		y.candidateSpace = append(y.candidateSpace, candidate{configuration: d, duration: start + max(left/d.rate, 1), startup: start})
+		y.candidateSpace = append(y.candidateSpace, candidate{configuration: d, duration: start + max(left/d.rate, 1),
+			startup: start})
 	}
 }
 
@@ -154,14 +157,18 @@ func (y *yard) runningCandidates(t *task) {
 	}
 	t.current = len(y.candidateSpace)
 	y.candidateSpace = append(y.candidateSpace, candidate{
-		configuration: configuration{kind: y.positions[t.currentRooms[0]].kind, gpus: int32(r.GPUs), nodes: int32(len(r.Seats)), share: r.Seats[0].Share, rate: r.Rate},
-		duration:      max(ends.Sub(y.now).Seconds(), 1),
+		configuration: configuration{kind: y.positions[t.currentRooms[0]].kind, gpus: int32(r.GPUs),
+			nodes: int32(len(r.Seats)), share: r.Seats[0].Share, rate: r.Rate},
+		duration: max(ends.Sub(y.now).Seconds(), 1),
 	})
 	t.remainingWork, _ = r.Left(y.now)
 	if known {
 		for _, d := range y.configurationsOf(t) {
-			if n := &y.candidateSpace[t.current]; d.kind != n.kind || d.gpus != n.gpus || d.nodes != n.nodes || d.share != n.share {
-				y.candidateSpace = append(y.candidateSpace, candidate{configuration: d, duration: t.restartTime + max(t.remainingWork/d.rate, 1), startup: t.restartTime})
+			if n := &y.candidateSpace[t.current]; d.kind != n.kind || d.gpus != n.gpus || d.nodes != n.nodes ||
+				d.share != n.share {
+				y.candidateSpace = append(y.candidateSpace,
+					candidate{configuration: d, duration: t.restartTime + max(t.remainingWork/d.rate, 1),
+						startup: t.restartTime})
 			}
 		}
 	}

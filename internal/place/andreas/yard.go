@@ -100,7 +100,8 @@ func (y *yard) listPreemptible() {
 	y.preemptible = make([]preemptible, 0, len(y.view.Running))
 	all := make([]int32, 0, len(y.view.Running))
 	for _, r := range y.view.Running {
-		if !r.Outlook.Resumes || r.Stopping || y.now.Sub(r.Ordered).Seconds() < y.o.Rest*y.restartTime(r.Item).Seconds() {
+		if !r.Outlook.Resumes || r.Stopping ||
+			y.now.Sub(r.Ordered).Seconds() < y.o.Rest*y.restartTime(r.Item).Seconds() {
 			continue
 		}
 		from := len(all)

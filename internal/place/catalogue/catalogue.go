@@ -73,11 +73,13 @@ func newAndreas(s *place.Settings) (place.Policy, error) {
 	o := andreas.Defaults()
 	o.Search = andreas.Search(s.Choice("search", "how it improves on its first solution",
 		string(o.Search), string(andreas.Greedy), string(andreas.Random), string(andreas.Relink)))
-	o.Rounds = s.Count("rounds", o.Rounds, 0, unbounded, "maximum number of search rounds; 0 for as many as time allows")
+	o.Rounds = s.Count("rounds", o.Rounds, 0, unbounded,
+		"maximum number of search rounds; 0 for as many as time allows")
 	o.Seed = uint64(s.Count("seed", int(o.Seed), 0, unbounded, "seed of the random choices"))
 	o.Hedge = s.Number("hedge", o.Hedge, 0, 10,
 		"safety margin before a deadline, as a share of the remaining time, where that costs little")
-	o.Ahead = s.Number("ahead", o.Ahead, 0, 100, "planning horizon, as a multiple of the time that all present work takes")
+	o.Ahead = s.Number("ahead", o.Ahead, 0, 100,
+		"planning horizon, as a multiple of the time that all present work takes")
 	o.Crowd = s.Number("crowd", o.Crowd, 0, 100, "how early the yard counts as full")
 	o.Margin = s.Number("margin", o.Margin, 0, 100, "factor by which the gain of a preemption must exceed its cost")
 	o.Dare = s.Number("dare", o.Dare, 0, 100,
@@ -97,7 +99,8 @@ func newAndreas(s *place.Settings) (place.Policy, error) {
 		f, err := strconv.ParseFloat(text, 64)
 		if n := len(o.Survival); err != nil || !(f >= 0 && f <= 1) || n > 0 && f > o.Survival[n-1] {
 			return nil, fault.New(fault.Invalid, "bad_parameter",
-				"survival must be falling shares between 1 and 0, separated by slashes, e.g. 0.9/0.6/0.3; got %s", survival).WithField("policy")
+				"survival must be falling shares between 1 and 0, separated by slashes, e.g. 0.9/0.6/0.3; got %s",
+				survival).WithField("policy")
 		}
 		o.Survival = append(o.Survival, f)
 	}
@@ -109,14 +112,16 @@ func newRules(s *place.Settings) (place.Policy, error) {
 	for _, o := range []struct {
 		objective job.Objective
 		who       string
-	}{{job.ObjectiveTime, "time-sensitive"}, {job.ObjectiveBalanced, "balanced"}, {job.ObjectiveCost, "cost-sensitive"}} {
+	}{{job.ObjectiveTime, "time-sensitive"}, {job.ObjectiveBalanced, "balanced"},
+		{job.ObjectiveCost, "cost-sensitive"}} {
 		c.Value[o.objective] = s.Number(string(o.objective), c.Value[o.objective], 0, unbounded,
 			"value of an hour of a "+o.who+" job, in dollars")
 	}
 	c.Patience = s.Time("patience", c.Patience,
 		"how long a cost-sensitive job waits for a node that is paid for anyway before one is provisioned")
 	c.Ageing = s.Time("ageing", c.Ageing, "after which a queued job goes before all others of its priority")
-	c.Width = s.Number("width", c.Width, 0, 4, "how much wide jobs go first: their length is divided by GPUs to this power")
+	c.Width = s.Number("width", c.Width, 0, 4,
+		"how much wide jobs go first: their length is divided by GPUs to this power")
 	c.Guess = s.Time("guess", c.Guess, "assumed run time of a job of which nothing is known")
 	c.Setup = s.Time("setup", c.Setup, "time a provisioned node needs for a job's environment, after its boot")
 	c.Preempt = s.Choice("preempt",
@@ -185,7 +190,8 @@ func readConstraint(text string) (harvest.Constraint, error) {
 	count, limit, ok := strings.Cut(rest, "<=")
 	most, err := strconv.ParseFloat(strings.TrimSpace(limit), 64)
 	if !ok || err != nil {
-		return c, fault.New(fault.Invalid, "bad_parameter", "at_most must have the form \"alice,bob: 1 <= 8\", got %s", text).WithField("policy")
+		return c, fault.New(fault.Invalid, "bad_parameter",
+			"at_most must have the form \"alice,bob: 1 <= 8\", got %s", text).WithField("policy")
 	}
 	c.PerGPU, c.AtMost = strings.TrimSpace(count), most
 	return c, nil

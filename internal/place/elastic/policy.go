@@ -172,7 +172,8 @@ func (e Policy) wants(p *pool, calm bool) []allocate.Request {
 	var wants []allocate.Request
 	for _, m := range p.jobs {
 		if m.run != nil || m.gets > 0 {
-			wants = append(wants, allocate.Request{Item: m.it, Running: m.run, GPUs: m.gets, Min: min(m.least, m.gets), Kinds: []int32{p.kind.ID}})
+			wants = append(wants, allocate.Request{Item: m.it, Running: m.run, GPUs: m.gets,
+				Min: min(m.least, m.gets), Kinds: []int32{p.kind.ID}})
 		}
 	}
 	return wants
@@ -254,7 +255,8 @@ type builder struct {
 }
 
 func (b *builder) running(r *place.Running) {
-	at, found := slices.BinarySearchFunc(b.view.Rooms, r.Seats[0].Node, func(room fleet.Room, n id.Node) int { return cmp.Compare(room.Node.ID, n) })
+	at, found := slices.BinarySearchFunc(b.view.Rooms, r.Seats[0].Node,
+		func(room fleet.Room, n id.Node) int { return cmp.Compare(room.Node.ID, n) })
 	if !found {
 		return
 	}

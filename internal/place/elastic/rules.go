@@ -71,7 +71,10 @@ func (p *pool) roundRobin(jobs []*member) {
 // finished; here it follows from what was declared, and who declared nothing
 // comes last.
 func elasticSRJF(p *pool) {
-	slices.SortStableFunc(p.jobs, func(a, b *member) int { return cmp.Compare(a.left(p.now, a.least), b.left(p.now, b.least)) })
+	slices.SortStableFunc(p.jobs, func(a, b *member) int {
+		return cmp.Compare(a.left(p.now, a.least),
+			b.left(p.now, b.least))
+	})
 	elasticFIFO(p)
 }
 

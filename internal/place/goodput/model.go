@@ -63,7 +63,8 @@ type source struct {
 }
 
 func newMarket(v *place.View, p Policy) *market {
-	m := &market{view: v, policy: p, kinds: allocate.Kinds(v), shapes: map[*queue.Shape][]reach{}, known: map[source][]option{}}
+	m := &market{view: v, policy: p, kinds: allocate.Kinds(v), shapes: map[*queue.Shape][]reach{},
+		known: map[source][]option{}}
 	for _, k := range m.kinds {
 		m.rooms = append(m.rooms, float64(k.GPUs))
 	}
@@ -120,7 +121,10 @@ func (t *task) hold(m *market) bool {
 			own.kind = m.kind(m.view.Rooms[at].Kind)
 		}
 	}
-	t.held = slices.IndexFunc(t.opts, func(o option) bool { return o.kind == own.kind && o.gpus == own.gpus && o.nodes == own.nodes })
+	t.held = slices.IndexFunc(t.opts, func(o option) bool {
+		return o.kind == own.kind && o.gpus == own.gpus &&
+			o.nodes == own.nodes
+	})
 	if t.held < 0 {
 		t.held = len(t.opts)
 		t.opts = append(slices.Clone(t.opts), own)
@@ -134,7 +138,10 @@ func (t *task) hold(m *market) bool {
 
 // room returns the place of a node's room in the view.
 func (m *market) room(n id.Node) (int, bool) {
-	return slices.BinarySearchFunc(m.view.Rooms, n, func(r fleet.Room, n id.Node) int { return cmp.Compare(r.Node.ID, n) })
+	return slices.BinarySearchFunc(m.view.Rooms, n, func(r fleet.Room,
+		n id.Node) int {
+		return cmp.Compare(r.Node.ID, n)
+	})
 }
 
 // kind returns the index of a kind of open rooms.
@@ -229,7 +236,8 @@ func (m *market) appendOptions(opts []option, kind int, r reach, it *queue.Item)
 	least, most := need.Nodes*max(need.GPUs, 1), min(r.gpus, need.MaxNodes*r.each)
 	if speed == nil {
 		if least <= most {
-			opts = append(opts, option{kind: kind, gpus: least, nodes: max(need.Nodes, (least+r.each-1)/r.each), rate: 1})
+			opts = append(opts, option{kind: kind, gpus: least, nodes: max(need.Nodes, (least+r.each-1)/r.each),
+				rate: 1})
 		}
 		return opts
 	}

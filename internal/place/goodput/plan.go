@@ -100,7 +100,8 @@ func (m *market) rate(t *task, list []place.Seat) float64 {
 // why says why a job gets what it gets.
 func (m *market) why(t *task, g *allocate.Allocation) string {
 	if len(g.Seats) == 0 {
-		return fmt.Sprintf("preempted: its %s speed up other jobs by more than it is delayed", m.amount(t.run.Seats, t.run.GPUs))
+		return fmt.Sprintf("preempted: its %s speed up other jobs by more than it is delayed",
+			m.amount(t.run.Seats, t.run.GPUs))
 	}
 	what := m.amount(g.Seats, g.GPUs)
 	if t.item.Outlook.Speed == nil {

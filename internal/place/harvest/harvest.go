@@ -94,7 +94,8 @@ func New(p Params) (*Policy, error) {
 		return nil, fmt.Errorf("objective: %w", err)
 	}
 	if len(p.Constraints) > 0 && p.Solve == nil {
-		return nil, fault.New(fault.Unavailable, "no_solver", "conditions across jobs need a solver, and none is installed").
+		return nil, fault.New(fault.Unavailable, "no_solver",
+			"conditions across jobs need a solver, and none is installed").
 			WithField("constraints").WithRemedy("install one, e.g. apt-get install coinor-cbc, or remove the conditions")
 	}
 	for i := range p.Constraints {

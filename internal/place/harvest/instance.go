@@ -140,7 +140,8 @@ func (in *Instance) Model() *lp.Model {
 		s := &in.Jobs[j]
 		var one []lp.Term
 		if !s.Must {
-			one = append(one, lp.Times(m.Add(lp.Var{Name: fmt.Sprintf("none_%d", j), High: 1, Whole: true, Gain: s.None}), 1))
+			one = append(one, lp.Times(m.Add(lp.Var{Name: fmt.Sprintf("none_%d", j), High: 1, Whole: true,
+				Gain: s.None}), 1))
 		}
 		for k, choices := range s.Kinds {
 			for _, g := range segments(choices) {
@@ -237,7 +238,8 @@ func segments(choices []knapsack.Choice) []segment {
 		g := segment{count: choices[i].Count, value: choices[i].Value}
 		for k := i + 1; k < len(choices) && choices[k].Count == choices[k-1].Count+1; k++ {
 			rise := choices[k].Value - g.value
-			if g.length > 0 && math.Abs(rise-g.slope*float64(g.length+1)) > 1e-9*math.Max(math.Abs(g.value), math.Abs(choices[k].Value)) {
+			if g.length > 0 && math.Abs(rise-g.slope*float64(g.length+1)) > 1e-9*math.Max(math.Abs(g.value),
+				math.Abs(choices[k].Value)) {
 				break
 			}
 			g.length++

@@ -105,7 +105,8 @@ func (r *round) deal(d Decision, changes []change, p *place.Plan) {
 		case who[i] >= 0:
 			changes[who[i]] = change{seats: g.Seats, stays: g.Unchanged || wants[i].Running == nil && len(g.Seats) == 0}
 		case wants[i].Running == nil && len(g.Seats) > 0:
-			p.Starts = append(p.Starts, place.Start{Item: wants[i].Item, Seats: g.Seats, Reason: "it asks for no GPUs, and there is room for it"})
+			p.Starts = append(p.Starts, place.Start{Item: wants[i].Item, Seats: g.Seats,
+				Reason: "it asks for no GPUs, and there is room for it"})
 		}
 	}
 }

@@ -11,13 +11,15 @@ import (
 
 // outReason says why a job is stopped that does not take part any more.
 func (r *round) outReason() string {
-	return r.with(fmt.Sprintf("preempted: at most %s share the idle nodes, and others go first", count(r.policy.MaxParallel, "job")))
+	return r.with(fmt.Sprintf("preempted: at most %s share the idle nodes, and others go first",
+		count(r.policy.MaxParallel, "job")))
 }
 
 // stopReason says why a running job is stopped.
 func (r *round) stopReason(b *bidder, c *change) string {
 	if len(c.seats) == 0 {
-		return r.with(fmt.Sprintf("preempted: its %s are worth more to other jobs; it resumes when more are free", amount(b.running.Seats)))
+		return r.with(fmt.Sprintf("preempted: its %s are worth more to other jobs; it resumes when more are free",
+			amount(b.running.Seats)))
 	}
 	return r.startReason(b, c)
 }

@@ -210,7 +210,8 @@ func (r *round) findKinds() {
 		if !room.Open || room.Kind < 0 || n == 0 {
 			continue
 		}
-		at, found := slices.BinarySearchFunc(r.kinds, room.Kind, func(k kind, id int32) int { return cmp.Compare(k.id, id) })
+		at, found := slices.BinarySearchFunc(r.kinds, room.Kind,
+			func(k kind, id int32) int { return cmp.Compare(k.id, id) })
 		if !found {
 			r.kinds = slices.Insert(r.kinds, at, kind{id: room.Kind, sample: room, price: price(r.view, room)})
 		}

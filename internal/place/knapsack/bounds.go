@@ -29,7 +29,8 @@ func (l *ladder) hull(step int) []segment {
 	}
 	list := make([]segment, 0, len(top)-1)
 	for i := 1; i < len(top); i++ {
-		list = append(list, segment{steep(top[i-1], top[i]), l.rungs[top[i]].count - l.rungs[top[i-1]].count, step, top[i]})
+		list = append(list, segment{steep(top[i-1], top[i]), l.rungs[top[i]].count - l.rungs[top[i-1]].count, step,
+			top[i]})
 	}
 	return list
 }

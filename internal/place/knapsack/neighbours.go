@@ -68,7 +68,8 @@ type neighbourhood struct {
 }
 
 func newNeighbourhood(s *search, jobs []int, short [][]int) *neighbourhood {
-	n := &neighbourhood{search: s, jobs: jobs, now: make([]int, len(jobs)), maxValue: make([]float64, len(jobs)+1), maxGain: make([]float64, len(jobs)+1), options: make([][]int, len(jobs))}
+	n := &neighbourhood{search: s, jobs: jobs, now: make([]int, len(jobs)), maxValue: make([]float64, len(jobs)+1),
+		maxGain: make([]float64, len(jobs)+1), options: make([][]int, len(jobs))}
 	copy(s.slack, s.Limits)
 	for j, k := range s.best {
 		s.draw(&s.Jobs[j][k], -1)

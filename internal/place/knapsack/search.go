@@ -84,7 +84,8 @@ func newSearch(p *Problem, e Effort) *search {
 	}
 	return &search{
 		Problem: p, effort: e, prices: make([]float64, len(p.Limits)), bestPrices: make([]float64, len(p.Limits)),
-		bound: math.Inf(1), value: math.Inf(-1), slack: make([]float64, len(p.Limits)), picks: make([]int, len(p.Jobs)), tolerance: tiny,
+		bound: math.Inf(1), value: math.Inf(-1), slack: make([]float64, len(p.Limits)),
+		picks: make([]int, len(p.Jobs)), tolerance: tiny,
 	}
 }
 

@@ -81,7 +81,8 @@ type span struct {
 func never(now time.Time) time.Time { return now.AddDate(1000, 0, 0) }
 
 func newCalendar(v *place.View) *calendar {
-	c := &calendar{view: v, days: make([][]span, len(v.Rooms)), groups: fleet.RankGroups(v.Rooms), shapes: map[*queue.Shape]*shapeNeed{}}
+	c := &calendar{view: v, days: make([][]span, len(v.Rooms)), groups: fleet.RankGroups(v.Rooms),
+		shapes: map[*queue.Shape]*shapeNeed{}}
 	for i := range v.Rooms {
 		c.days[i] = c.foresee(&v.Rooms[i])
 	}

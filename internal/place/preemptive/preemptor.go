@@ -78,7 +78,8 @@ type search struct {
 // each by submission.
 func newPreemptor(v *place.View, why string) *preemptor {
 	p := &preemptor{
-		view: v, idle: slices.Clone(v.Rooms), open: slices.Clone(v.Rooms), holders: make([][]int32, len(v.Rooms)), groups: fleet.RankGroups(v.Rooms),
+		view: v, idle: slices.Clone(v.Rooms), open: slices.Clone(v.Rooms), holders: make([][]int32, len(v.Rooms)),
+		groups: fleet.RankGroups(v.Rooms),
 		shapes: make(map[*queue.Shape]*search, v.Line.Shapes()), why: why, smallest: 1 << 30, items: v.Line.Items(),
 	}
 	p.tasks = make([]task, 0, len(v.Running)+8)
@@ -293,7 +294,8 @@ func compareRooms(a, b candidateRoom) int {
 	if a.stops && a.first != b.first {
 		return lineup.TrueFirst(b.first.Before(&a.first), a.first.Before(&b.first))
 	}
-	return cmp.Or(cmp.Compare(a.lost, b.lost), lineup.TrueFirst(a.here, b.here), cmp.Compare(a.group, b.group), cmp.Compare(a.tight, b.tight), cmp.Compare(a.room, b.room))
+	return cmp.Or(cmp.Compare(a.lost, b.lost), lineup.TrueFirst(a.here, b.here), cmp.Compare(a.group, b.group),
+		cmp.Compare(a.tight, b.tight), cmp.Compare(a.room, b.room))
 }
 
 // choose returns the rooms for a task, nil if there are not enough.
@@ -325,7 +327,8 @@ func (p *preemptor) choose(t *task, st *search) []int32 {
 // rate says what it takes to have a room.
 func (p *preemptor) rate(t *task, st *search, room int32) candidateRoom {
 	r := p.idle[room]
-	o := candidateRoom{room: room, group: p.groups[r.Group], here: r.Node.ID == t.it.Prefer || slices.Contains(t.rooms, room)}
+	o := candidateRoom{room: room, group: p.groups[r.Group], here: r.Node.ID == t.it.Prefer ||
+		slices.Contains(t.rooms, room)}
 	for _, at := range p.holders[room] {
 		if _, ok := st.match.Fits(&r); ok {
 			break

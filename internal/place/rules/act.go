@@ -41,8 +41,10 @@ func (e *engine) start(j *queuedJob, o *option, all []option) {
 // saves returns what a start costs less than provisioning would have.
 func (e *engine) saves(o *option, all []option) (float64, string) {
 	for i := range all {
-		if h := &all[i]; h.provisions() && !o.provisions() && e.costs.of(o.pool).rent == 0 && h.ledgerCost > o.ledgerCost {
-			return h.ledgerCost - o.ledgerCost, "instead of provisioning " + h.offer.Offer.Name + " for " + dollars(h.ledgerCost)
+		if h := &all[i]; h.provisions() && !o.provisions() && e.costs.of(o.pool).rent == 0 &&
+			h.ledgerCost > o.ledgerCost {
+			return h.ledgerCost - o.ledgerCost,
+				"instead of provisioning " + h.offer.Offer.Name + " for " + dollars(h.ledgerCost)
 		}
 	}
 	return 0, ""
@@ -51,7 +53,8 @@ func (e *engine) saves(o *option, all []option) (float64, string) {
 // provision requests nodes for a job.
 func (e *engine) provision(j *queuedJob, o *option) {
 	e.plan.Hires = append(e.plan.Hires, place.Hire{
-		Item: j.item, Offer: o.offer.Offer.Name, Count: o.offer.Nodes, Cost: o.marginalCost, Reason: e.whyProvision(j, o),
+		Item: j.item, Offer: o.offer.Offer.Name, Count: o.offer.Nodes, Cost: o.marginalCost,
+		Reason: e.whyProvision(j, o),
 	})
 }
 

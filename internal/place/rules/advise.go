@@ -18,7 +18,10 @@ func (e *engine) advise(j *queuedJob) []place.Option {
 	taken := e.choose(j, options)
 	if taken != nil { // it may move when others are added
 		chosen := *taken
-		options = slices.DeleteFunc(options, func(o option) bool { return o.provisions() == chosen.provisions() && o.score == chosen.score })
+		options = slices.DeleteFunc(options, func(o option) bool {
+			return o.provisions() == chosen.provisions() &&
+				o.score == chosen.score
+		})
 		options = append([]option{chosen}, append(options, e.others(j, s, &chosen)...)...)
 		taken = &options[0]
 	}
@@ -26,7 +29,8 @@ func (e *engine) advise(j *queuedJob) []place.Option {
 	for i := range options {
 		o := &options[i]
 		p := place.Option{
-			What: e.describeOption(o), Start: e.view.Now.Add(o.readyIn), Finish: e.view.Now.Add(o.done()), Cost: o.ledgerCost, Basis: j.basedOn(), Count: len(o.rooms),
+			What: e.describeOption(o), Start: e.view.Now.Add(o.readyIn), Finish: e.view.Now.Add(o.done()),
+			Cost: o.ledgerCost, Basis: j.basedOn(), Count: len(o.rooms),
 		}
 		p.Earliest, p.Latest = e.interval(j, o)
 		p.CostMost = o.ledgerCost

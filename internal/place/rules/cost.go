@@ -84,7 +84,8 @@ func (r *rates) charge(v *place.View, n *fleet.Node) {
 func (e *engine) score(j *queuedJob, o *option) {
 	o.score = o.marginalCost + j.value*o.done().Hours()
 	if j.patience.share > 0 { // a job that waits longer than for a provisioned node keeps others out: see patience
-		o.score += j.value * (1/j.patience.share - 1) * min(max(o.startsIn-j.provisionedIn, 0), timeline.Never/2).Hours()
+		o.score += j.value * (1/j.patience.share - 1) * min(max(o.startsIn-j.provisionedIn, 0),
+			timeline.Never/2).Hours()
 	}
 	if l := j.item.Outlook; l != nil && !l.Deadline.IsZero() {
 		if late := e.view.Now.Add(o.done()).Sub(l.Deadline); late > 0 {

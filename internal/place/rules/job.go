@@ -51,7 +51,8 @@ type queuedJob struct {
 func newQueuedJob(it *queue.Item, s *shape, u *queue.Portion[id.User]) *queuedJob {
 	return &queuedJob{
 		item: it, shape: s, user: u, priority: it.Priority, number: it.Number,
-		unprofiled: it.Outlook == nil || it.Outlook.Speed == nil, costSensitive: it.Spec != nil && it.Spec.Objective == job.ObjectiveCost,
+		unprofiled: it.Outlook == nil || it.Outlook.Speed == nil, costSensitive: it.Spec != nil &&
+			it.Spec.Objective == job.ObjectiveCost,
 	}
 }
 
@@ -68,9 +69,11 @@ func (e *engine) describe(j *queuedJob) (volatile bool) {
 	lasts := j.lasts
 	j.lasts, j.basis, j.samples, j.low, j.high = it.Lasts, expected, 0, 0, 0
 	switch {
-	case it.Outlook != nil && it.Outlook.Speed != nil && (it.Spec == nil || it.Spec.Expect == 0 && it.Spec.MaxDuration == 0) && it.Lasts > 0:
+	case it.Outlook != nil && it.Outlook.Speed != nil &&
+		(it.Spec == nil || it.Spec.Expect == 0 && it.Spec.MaxDuration == 0) && it.Lasts > 0:
 		j.basis = measured
-	case it.Lasts > 0 && it.Spec != nil && it.Spec.Expect == 0 && it.Spec.MaxDuration == 0 && it.Outlook != nil && it.Outlook.Forecast != nil:
+	case it.Lasts > 0 && it.Spec != nil && it.Spec.Expect == 0 && it.Spec.MaxDuration == 0 && it.Outlook != nil &&
+		it.Outlook.Forecast != nil:
 		r := &it.Outlook.Forecast.Remaining
 		j.basis, j.low, j.high = forecast, job.Seconds(r.Low), job.Seconds(r.High)
 	case it.Lasts == 0:

@@ -42,7 +42,8 @@ const maxChoices = 1 << 16
 
 // newCatalogue returns the catalogue of offers, which must not be changed after that.
 func newCatalogue(list []fleet.Offer) *catalogue {
-	o := &catalogue{of: list, list: slices.Clone(list), fits: map[fleet.Need]*hire.Fit{}, choices: map[choiceKey]int{}, single: map[offerKey]*hire.Fit{}}
+	o := &catalogue{of: list, list: slices.Clone(list), fits: map[fleet.Need]*hire.Fit{},
+		choices: map[choiceKey]int{}, single: map[offerKey]*hire.Fit{}}
 	for i := range o.list {
 		o.list[i].TFLOPS = o.list[i].Speed() // what is reached, as of the yard's own nodes
 	}

@@ -181,7 +181,8 @@ func (e *engine) weakest(j *queuedJob, options []option) *option {
 		if o.provisions() || o.startsIn > 0 || e.costs.of(o.pool).rent > 0 || e.late(j, o) && !e.late(j, &options[0]) {
 			continue
 		}
-		if found == nil || classRank(o) < classRank(found) || classRank(o) == classRank(found) && o.pool.TFLOPS < found.pool.TFLOPS {
+		if found == nil || classRank(o) < classRank(found) || classRank(o) == classRank(found) &&
+			o.pool.TFLOPS < found.pool.TFLOPS {
 			found = o
 		}
 	}

@@ -92,5 +92,8 @@ func (e *engine) limit(j *queuedJob, h *option) time.Duration {
 // Config.Patience for a node that is paid for anyway.
 func (e *engine) outwaited(j *queuedJob, options []option) bool {
 	waited := e.view.Now.Sub(j.item.Since)
-	return !slices.ContainsFunc(options, func(o option) bool { return !o.provisions() && o.startsIn+waited <= e.cfg.Patience })
+	return !slices.ContainsFunc(options, func(o option) bool {
+		return !o.provisions() &&
+			o.startsIn+waited <= e.cfg.Patience
+	})
 }

@@ -32,7 +32,8 @@ func timeSensitive(j *queuedJob) bool { return j.item.Spec.Objective == job.Obje
 // A time-sensitive job may preempt cost-sensitive ones, and a job whose owner is within
 // their quota those on borrowed GPUs.
 func (e *engine) preempt(j *queuedJob, later *option) *option {
-	if !e.cfg.Preempt || j.item.Spec == nil || !timeSensitive(j) && !e.lends(j) || j.item.Shape.Need.Nodes > 1 || j.item.Shape.Need.GPUs == 0 {
+	if !e.cfg.Preempt || j.item.Spec == nil || !timeSensitive(j) && !e.lends(j) || j.item.Shape.Need.Nodes > 1 ||
+		j.item.Shape.Need.GPUs == 0 {
 		return nil
 	}
 	gain := j.value * later.startsIn.Hours()
@@ -159,7 +160,8 @@ func (e *engine) hosts() []*host {
 	of := make([]int32, len(e.view.Rooms)) // index in the list plus one
 	e.eachStoppable(func(r *place.Running, at int32, gpus uint64, takes timeline.Size) {
 		if of[at] == 0 {
-			list = append(list, host{room: at, pool: e.timeline.PoolOf(at), leastLoss: math.Inf(1), capacity: e.timeline.Free(at).Size()})
+			list = append(list, host{room: at, pool: e.timeline.PoolOf(at), leastLoss: math.Inf(1),
+				capacity: e.timeline.Free(at).Size()})
 			of[at] = int32(len(list))
 		}
 		h := &list[of[at]-1]
@@ -231,7 +233,8 @@ func sizeHeld(r *place.Running) timeline.Size {
 // stoppable reports whether a job may be preempted once it has run for a while: it is
 // cost-sensitive or on borrowed GPUs, resumes from checkpoints, and is on one node.
 func (e *engine) stoppable(r *place.Running) bool {
-	return r.Spec != nil && single(r) && !r.Stopping && r.Outlook.Resumes && (r.Spec.Objective == job.ObjectiveCost || e.borrowed(r))
+	return r.Spec != nil && single(r) && !r.Stopping && r.Outlook.Resumes &&
+		(r.Spec.Objective == job.ObjectiveCost || e.borrowed(r))
 }
 
 // settled reports whether a job has run for long enough to be preempted. If not, another
@@ -256,7 +259,8 @@ func (e *engine) mayStop(j *queuedJob, r *place.Running) bool {
 // victims calls take for the running jobs of a host whose preemption costs least until a job
 // fits there, and returns what that costs and how many they are. It is not ok if the job
 // never fits. No job is preempted for one of lower priority.
-func (e *engine) victims(j *queuedJob, h *host, m *fleet.Matcher, take func(*victim)) (loss float64, count int, ok bool) {
+func (e *engine) victims(j *queuedJob, h *host, m *fleet.Matcher, take func(*victim)) (loss float64, count int,
+	ok bool) {
 	o := e.timeline.Free(h.room)
 	wanted := m.Wanted(&e.view.Rooms[h.room])
 	need, gpus := timeline.SizeOf(&m.Need), o.GPUs&wanted
@@ -265,7 +269,8 @@ func (e *engine) victims(j *queuedJob, h *host, m *fleet.Matcher, take func(*vic
 		if free.Holds(need) {
 			break
 		}
-		if v.gpus&wanted == 0 || v.running.Priority > j.item.Priority || e.timeline.Vacated(v.running.Job) || !e.mayStop(j, v.running) {
+		if v.gpus&wanted == 0 || v.running.Priority > j.item.Priority || e.timeline.Vacated(v.running.Job) ||
+			!e.mayStop(j, v.running) {
 			continue
 		}
 		gpus |= v.gpus & wanted

@@ -167,7 +167,8 @@ func (e *engine) because(j *queuedJob, o *option, all []option) string {
 
 func (e *engine) nextBest(o *option, all []option) *option {
 	for i := range all {
-		if &all[i] != o && all[i].barredBy == "" && (all[i].provisions() || len(o.rooms) == 0 || all[i].pool != o.pool) {
+		if &all[i] != o && all[i].barredBy == "" && (all[i].provisions() || len(o.rooms) == 0 ||
+			all[i].pool != o.pool) {
 			return &all[i]
 		}
 	}

@@ -57,7 +57,8 @@ type Config struct {
 func Defaults() Config {
 	return Config{
 		Value:    map[job.Objective]float64{job.ObjectiveTime: 50, job.ObjectiveBalanced: 2, job.ObjectiveCost: 0.05},
-		Patience: 24 * time.Hour, Ageing: 48 * time.Hour, Preempt: true, Width: 1, Guess: time.Hour, Setup: 0, Visits: 1 << 16,
+		Patience: 24 * time.Hour, Ageing: 48 * time.Hour, Preempt: true, Width: 1, Guess: time.Hour, Setup: 0,
+		Visits: 1 << 16,
 	}
 }
 

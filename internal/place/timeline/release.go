@@ -86,7 +86,8 @@ func (t *Timeline) releasedBy(r *fleet.Room, i int) Size {
 	}
 	for k := range r.Holds {
 		o := &r.Holds[k]
-		if k != i && o.GPUs&h.GPUs != 0 && (t.Remaining(o) > t.Remaining(h) || t.Remaining(o) == t.Remaining(h) && k > i) {
+		if k != i && o.GPUs&h.GPUs != 0 && (t.Remaining(o) > t.Remaining(h) || t.Remaining(o) == t.Remaining(h) &&
+			k > i) {
 			n.GPUs = 0
 		}
 	}
