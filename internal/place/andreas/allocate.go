@@ -121,7 +121,7 @@ func (y *yard) allocateTask(i int32) {
 		if best < 0 || y.tryAllocate(i, nil) {
 			return
 		}
-		t.candidates[best].gain = math.Inf(-1) // there is none to be had
+		t.candidates[best].gain = math.Inf(-1) // no room for it
 	}
 }
 

@@ -118,7 +118,7 @@ func (y *yard) bestStep(i int32) (best step, found bool) {
 	return best, found
 }
 
-// needsBoot reports whether a candidate is to be had only on a node that must be switched
+// needsBoot reports whether a candidate is available only on a node that must be switched
 // on first.
 func (y *yard) needsBoot(t *task, o *candidate) bool {
 	if t.running != nil && y.positions[t.currentRooms[0]].kind == o.kind {

@@ -6,7 +6,7 @@ type ending struct{ share, chance float64 }
 // maxEndings is how many endings of one task are told apart.
 const maxEndings = 10
 
-// toTheEnd is how a task ends of which nobody said that it may end early.
+// toTheEnd is how a task ends of which nothing says that it may end early.
 var toTheEnd = []ending{{1, 1}}
 
 // endings lists how a task may end. Many trainings end early, because they have

@@ -19,7 +19,7 @@ type yard struct {
 	o              *Options
 	view           *place.View
 	now            time.Time
-	hasEstimates   bool // there is something to reckon with
+	hasEstimates   bool // some job has a deadline or a known speed
 	preemptible    []preemptible
 	kinds          []kind
 	rooms          []fleet.Room // the view's, with what preemptible jobs hold taken out
@@ -61,7 +61,7 @@ type position struct{ kind, at int32 }
 const perHour = 1.0 / 3600
 
 // newYard looks at what there is. Where what runs is fixed, only jobs that are queued
-// become tasks. If there is nothing to reckon with it looks no further.
+// become tasks. If no job has a deadline or a known speed it looks no further.
 func newYard(v *place.View, o *Options, fixed bool) *yard {
 	y := &yard{o: o, view: v, now: v.Now, rooms: v.Rooms}
 	waiting := v.Line.Items()
@@ -81,13 +81,13 @@ func newYard(v *place.View, o *Options, fixed bool) *yard {
 	return y
 }
 
-// hasEstimate reports whether there is anything to reckon with: a deadline, or a
+// hasEstimate reports whether a job can be planned for: it has a deadline, or a
 // known speed.
 func hasEstimate(it *queue.Item) bool {
 	return !it.Outlook.Deadline.IsZero() || it.Outlook.Speed != nil
 }
 
-// preemptible is a running job that may be stopped: it goes on from where it was, is not
+// preemptible is a running job that may be stopped: it resumes from a checkpoint, is not
 // being stopped already nor has just been started, and could also stay where it
 // is: its nodes are open, its GPUs sound and promised to nobody else.
 type preemptible struct {

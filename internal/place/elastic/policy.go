@@ -37,7 +37,7 @@ type Policy struct {
 	// gap is how long running jobs are left alone after some were changed. What
 	// waits may start meanwhile on what is free.
 	cooldown time.Duration
-	// eager asks the rule meanwhile, too. It is told that it is calm.
+	// reactive asks the rule during the cooldown, too, and tells it so.
 	reactive bool
 	// period lets running jobs be changed only at multiples of it.
 	period time.Duration
@@ -86,7 +86,7 @@ type member struct {
 	has, gets   int
 }
 
-// Plan asks the rule and deals out. If there is a job for which the rule has GPUs
+// Plan asks the rule and allocates. If there is a job for which the rule has GPUs
 // but no node has room, what is free in bits here and there is of no use to it: the
 // rule is asked again as if that were not there, and then without the job.
 func (e Policy) Plan(v *place.View) place.Plan {
@@ -156,7 +156,7 @@ func (p *pool) retry(try int, failed map[*queue.Item]bool, wants []allocate.Requ
 	p.out = true
 }
 
-// wants lets the rule decide, and returns what is to be dealt.
+// wants lets the rule decide, and returns the requests.
 func (e Policy) wants(p *pool, calm bool) []allocate.Request {
 	p.free = p.gpus
 	p.again = time.Time{}
@@ -201,7 +201,7 @@ func (e Policy) coolingDown(v *place.View) (until time.Time, calm bool) {
 	return until, !until.IsZero()
 }
 
-// settle lets what runs be, and gives those that wait their least from what is free.
+// settle lets what runs be, and gives those that are queued their least from what is free.
 func (p *pool) settle() {
 	for _, m := range p.jobs {
 		m.gets = m.has

@@ -101,7 +101,7 @@ func equalShare(p *pool) {
 	}
 }
 
-// ffdl maximises the sum of the speed-ups over the first jobs in line that can
+// ffdl maximises the sum of the speed-ups over the first jobs in the queue that can
 // all have their least, by dynamic programming. The public code forgets the
 // least of a job and fails where there is no answer; here each that is kept has
 // it, and the rest waits.
@@ -276,7 +276,7 @@ func (p *pool) lastArrival() time.Time {
 	return last
 }
 
-// serve lets everyone keep what it has, and those that wait have their least,
+// serve lets everyone keep what it has, and those that are queued have their least,
 // which shrink makes free if it can be had at all.
 func (p *pool) serve(shrink func(want int)) {
 	spare := 0 // that jobs have above their least

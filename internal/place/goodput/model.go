@@ -20,7 +20,7 @@ type market struct {
 	view   *place.View
 	policy Policy
 	kinds  []allocate.Kind
-	rooms  []float64 // GPUs of each kind, as a number to reckon with
+	rooms  []float64 // GPUs of each kind, as a number for arithmetic
 	price  []float64 // of a GPU of each kind, job-seconds per second
 	tasks  []task
 	more   int           // jobs that wait and are left out, because they come after all that could run
@@ -149,19 +149,19 @@ func (m *market) kind(number int32) int {
 	return slices.IndexFunc(m.kinds, func(k allocate.Kind) bool { return k.ID == number })
 }
 
-// briefly is the least, in seconds, that a change is taken to cost a job: what
+// briefly is the least, in seconds, that a change is assumed to cost a job: what
 // nobody told is not nothing, and without it jobs that are alike take turns.
 const briefly = 10
 
 // tiny is less work than any job has, and less worth than matters.
 const tiny = 1e-9
 
-// soon is how much is taken to be left, in seconds, of a job that has just begun
+// soon is how much is assumed to be left, in seconds, of a job that has just begun
 // and does not say how much work it is.
 const soon = 60
 
 // left returns the work that is left. Of a job that does not say how much it is,
-// as much is taken to be left as it has had: what has lasted lasts.
+// as much is assumed to be left as it has had: what has lasted lasts.
 func (m *market) left(t *task) float64 {
 	o := t.item.Outlook
 	left, known := o.Left()

@@ -14,7 +14,7 @@ import (
 
 // plan chooses who has what and finds the seats. The choice is made in counts;
 // on the nodes some job may be spread or moved that was not meant to be. So what
-// is chosen is dealt with and without moves, and what only adds to the present
+// is chosen is allocated with and without moves, and what only adds to the present
 // too, and the seats decide which of them is worth most.
 func (m *market) plan() place.Plan {
 	m.appraise()
@@ -29,10 +29,10 @@ func (m *market) plan() place.Plan {
 			best = c
 		}
 	}
-	wants, given := m.deal(best, true)
+	wants, given := m.allocate(best, true)
 	most := m.worthOf(given)
 	for _, c := range []*choice{best, keep} {
-		w, g := m.deal(c, false)
+		w, g := m.allocate(c, false)
 		if worth := m.worthOf(g); worth > most {
 			wants, given, most = w, g, worth
 		}
@@ -48,8 +48,8 @@ func (m *market) plan() place.Plan {
 	return p
 }
 
-// deal finds the seats of a choice.
-func (m *market) deal(c *choice, move bool) ([]allocate.Request, []allocate.Allocation) {
+// allocate finds the seats of a choice.
+func (m *market) allocate(c *choice, move bool) ([]allocate.Request, []allocate.Allocation) {
 	wants := make([]allocate.Request, 0, len(m.tasks)+len(m.plain))
 	for i := range m.tasks {
 		t := &m.tasks[i]

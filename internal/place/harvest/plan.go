@@ -48,7 +48,7 @@ func (r *round) plan(d Decision) place.Plan {
 		}
 	}
 	var p place.Plan
-	r.deal(d, changes, &p)
+	r.allocate(d, changes, &p)
 	for _, run := range r.out {
 		p.Stops = append(p.Stops, place.Stop{Running: run, Reason: r.outReason()})
 	}
@@ -68,9 +68,9 @@ func (r *round) plan(d Decision) place.Plan {
 	return p
 }
 
-// deal finds seats for jobs on kinds whose unit is the GPU, and for those that ask
+// allocate finds seats for jobs on kinds whose unit is the GPU, and for those that ask
 // for none.
-func (r *round) deal(d Decision, changes []change, p *place.Plan) {
+func (r *round) allocate(d Decision, changes []change, p *place.Plan) {
 	var wants []allocate.Request
 	var who []int
 	for j := range r.jobs {

@@ -28,7 +28,7 @@ type round struct {
 	fitting map[fleet.Need]int    // rooms that jobs with a need could have
 	usables map[fleet.Need][]room // what of each kind
 	queued  bool                  // more jobs wait than take part
-	usual   float64               // rate on one GPU that a job of unknown speed is taken to have
+	usual   float64               // rate on one GPU that a job of unknown speed is assumed to have
 	note    string                // what else is to be said of the decision
 }
 
@@ -95,7 +95,7 @@ func (r *round) resizable(run *place.Running) bool {
 }
 
 // admit finds the jobs that take part: the highest priority first, then those that
-// have begun, then in the order of the line. A job that nothing could be had for
+// have begun, then in the order of the queue. A job for which nothing fits
 // does not take the place of one that could run.
 func (r *round) admit(loose []*place.Running) {
 	type entry struct {
@@ -152,7 +152,7 @@ func (r *round) possible(s *queue.Shape) bool {
 	return n >= s.Need.Nodes
 }
 
-// ahead is how far into the line to look for jobs that have begun, as a multiple
+// ahead is how far into the queue to look for jobs that have begun, as a multiple
 // of how many take part.
 const ahead = 8
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// segment is a stretch of nodes that bring a job equally much each, on the line that
+// segment is a range of nodes that bring a job equally much each, on the hull that
 // is drawn over its choices so that gains only fall.
 type segment struct {
 	gain  float64
@@ -15,9 +15,9 @@ type segment struct {
 	rung  int // with which the stretch ends
 }
 
-// hull returns the stretches of the line over a ladder, the steepest first.
+// hull returns the segments of the hull over a ladder, the steepest first.
 func (l *ladder) hull(step int) []segment {
-	top := []int{0} // rungs on the line
+	top := []int{0} // rungs on the hull
 	steep := func(a, b int) float64 {
 		return (l.rungs[b].value - l.rungs[a].value) / float64(l.rungs[b].count-l.rungs[a].count)
 	}

@@ -66,7 +66,7 @@ type search struct {
 	bound      float64
 	best       []int // nil as long as nothing fits
 	value      float64
-	slack      []float64 // space to reckon in
+	slack      []float64 // scratch space
 	tolerance  []float64 // what a row may be overdrawn by rounding
 	picks      []int
 }

@@ -13,7 +13,7 @@ import (
 	"trainyard/internal/queue"
 )
 
-// reservation is the first job in line that cannot start, and the nodes kept for it.
+// reservation is the first job in the queue that cannot start, and the nodes kept for it.
 type reservation struct {
 	job   id.Job
 	at    time.Time        // when it is expected to start; zero if unknown
@@ -107,7 +107,7 @@ func (f *planner) bookStarts() {
 	for ; f.booked < len(f.plan.Starts); f.booked++ {
 		s := &f.plan.Starts[f.booked]
 		hold := fleet.Hold{Job: s.Item.Job, CPUs: s.Item.Shape.Need.CPUs, Memory: s.Item.Shape.Need.Memory}
-		if s.Item.Lasts == 0 { // nobody can reckon with its end: that it is there is all there is to know
+		if s.Item.Lasts == 0 { // its end is unknown: it holds its nodes without a time
 			if f.endless == nil {
 				f.endless = map[int32]int{}
 			}
@@ -132,7 +132,7 @@ func (f *planner) bookStarts() {
 
 // freeAt returns when the room will fit the need, and whether that is sure. It
 // is zero if it depends on an end that nobody knows. A run that is past its
-// expected end is taken to last as long again as it is late: the node stays
+// expected end is assumed to last as long again as it is late: the node stays
 // the first choice for a while, and not for ever. The search is given up where
 // the room cannot become better than the worst that will do.
 func (f *planner) freeAt(room *fleet.Room, m *fleet.Matcher, worst *candidate) (when time.Time, sure bool) {

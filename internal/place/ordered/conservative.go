@@ -13,10 +13,10 @@ import (
 	"trainyard/internal/queue"
 )
 
-// Conservative goes through the line and gives every waiting job the earliest
+// Conservative goes through the queue and gives every waiting job the earliest
 // time at which it can run without delaying any job ahead of it. Those whose time
 // is now start. It knows no more than the jobs' expected run times: a job of
-// which nobody knows how long it lasts is taken to last for ever. In a very long
+// unknown length is assumed to last for ever. In a very long
 // line only the first get a time; those far behind start where they delay none of
 // these.
 type Conservative struct{}
@@ -58,7 +58,7 @@ type calendar struct {
 	days   [][]span // of each room, by time; the last lasts for ever
 	groups []int32
 	shapes map[*queue.Shape]*shapeNeed
-	open   int // shapes of the line that have room now
+	open   int // shapes in the queue that have room now
 	plan   place.Plan
 }
 
@@ -101,7 +101,7 @@ func newCalendar(v *place.View) *calendar {
 }
 
 // foresee makes the days of a room from the expected ends of what holds it. A run
-// that is past its expected end is taken to last as long again as it is late.
+// that is past its expected end is assumed to last as long again as it is late.
 func (c *calendar) foresee(r *fleet.Room) []span {
 	now := c.view.Now
 	days := append(make([]span, 0, len(r.Holds)+1), span{now, r.Free, r.CPUs, r.Memory})

@@ -23,7 +23,7 @@ import (
 	"trainyard/internal/queue"
 )
 
-// FIFO starts jobs in the order of the line. The first job that cannot start
+// FIFO starts jobs in the order of the queue. The first job that cannot start
 // gets the nodes on which it can start soonest kept for it; jobs behind it
 // start only where they do not delay it (EASY backfill). Where run times are
 // unknown nothing new goes onto the kept nodes, so that a large job is never
@@ -39,10 +39,10 @@ func (FIFO) Name() string { return "fifo" }
 func (FIFO) Revises() bool { return false }
 
 // Plan starts what can start.
-func (FIFO) Plan(v *place.View) place.Plan { return inLine(v, easy) }
+func (FIFO) Plan(v *place.View) place.Plan { return planQueue(v, easy) }
 
-// inLine starts jobs in the order of the line.
-func inLine(v *place.View, behind backfillMode) place.Plan {
+// planQueue starts jobs in the order of the queue.
+func planQueue(v *place.View, behind backfillMode) place.Plan {
 	f := newPlanner(v, behind)
 	walk := v.Line.Walk(v.Usage)
 	for it := walk.Next(f.open); it != nil; it = walk.Next(f.open) {

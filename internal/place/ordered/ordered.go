@@ -13,7 +13,7 @@ import (
 // alone what runs.
 type Policy struct {
 	name   string
-	score  func(v *place.View) score // nil for the order of the line
+	score  func(v *place.View) score // nil for the order of the queue
 	behind backfillMode
 }
 
@@ -32,7 +32,7 @@ func (o Policy) Revises() bool { return false }
 // Plan starts what can start.
 func (o Policy) Plan(v *place.View) place.Plan {
 	if o.score == nil {
-		return inLine(v, o.behind)
+		return planQueue(v, o.behind)
 	}
 	f := newPlanner(v, o.behind)
 	items, by, l := v.Line.Items(), o.score(v), lineup.New(v.Line)
@@ -47,7 +47,7 @@ func (o Policy) Plan(v *place.View) place.Plan {
 }
 
 // takes is how long a job is expected to run, in seconds, and at least one. A
-// job of which nobody knows comes behind all others where short ones go first.
+// job of unknown length comes behind all others where short ones go first.
 func takes(it *queue.Item) float64 {
 	if it.Lasts == 0 {
 		return math.Inf(1)
@@ -55,7 +55,7 @@ func takes(it *queue.Item) float64 {
 	return math.Max(it.Lasts.Seconds(), 1)
 }
 
-// unknown is how long a job is taken to last of which nobody knows, where the
+// unknown is how long a job is assumed to last of unknown length, where the
 // rule weighs waiting against lasting: for ever would be never.
 const unknown = time.Hour
 
@@ -96,7 +96,7 @@ func byArea(*place.View) score {
 
 // byWFP3 favours jobs that have waited long for what they are, and large ones:
 // (waited / expected time)³ × processors, the greatest first. The published
-// table of the rule reckons with a waiting time of its sign turned, because its
+// table of the rule uses a waiting time with the wrong sign, because its
 // code subtracts the submission from a start that is not there yet; here it is
 // the time that the job has really waited.
 func byWFP3(v *place.View) score {

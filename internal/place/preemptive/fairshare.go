@@ -10,7 +10,7 @@ import (
 	"trainyard/internal/place/lineup"
 )
 
-// FairShare gives users equal parts of the yard at each moment: it deals out to
+// FairShare gives users equal parts of the yard at each moment: it allocates to
 // the user who has least, one job at a time, and stops jobs of those who have
 // more than their part when another user has less. What a user leaves unused goes
 // to the others. The default order of the line looks at what was used in the past
@@ -25,7 +25,7 @@ func (FairShare) Name() string { return "fairshare" }
 // Revises reports that it also changes what runs.
 func (FairShare) Revises() bool { return true }
 
-// Plan deals out the yard.
+// Plan shares the yard out.
 func (FairShare) Plan(v *place.View) place.Plan {
 	if v.Line.Len() == 0 {
 		return place.Plan{}
@@ -37,14 +37,14 @@ func (FairShare) Plan(v *place.View) place.Plan {
 	return p.plan()
 }
 
-// userShare is what one user has been dealt.
+// userShare is what one user has been given.
 type userShare struct {
 	queue []int32 // jobs: by priority, those that run first, then by submission
-	size  float64 // dealt so far, in GPUs, or CPUs of jobs without
+	size  float64 // given so far, in GPUs, or CPUs of jobs without
 }
 
 // fairQueue hands out the jobs of the user who has least. What cannot be stopped
-// counts as dealt from the beginning, what found no room does not count. Between
+// counts as given from the beginning, what found no room does not count. Between
 // users who have the same, one whose next job runs already goes first, so that
 // nobody is stopped for nothing.
 type fairQueue struct {

@@ -144,7 +144,7 @@ func queueOf(served float64) int {
 const tolerance = 1e-6
 
 // byService is two-dimensional least attained service with discrete queues: by
-// queue, within a queue those that run before those that wait, then who has had
+// queue, within a queue those that run before those that are queued, then who has had
 // least, then by submission. Two things of the published simulator are corrected:
 // it foresees the next fall of a job of several GPUs from its seconds where its
 // GPU-seconds count, and who waits in a queue is there in the order of being

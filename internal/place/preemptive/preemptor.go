@@ -48,7 +48,7 @@ const (
 // preemptor goes through all jobs in an order and lets run what fits, whoever
 // runs now. A job that runs keeps its seats if its turn comes before somebody
 // else needed them. Who needs seats takes free ones first, then those of the jobs
-// that come last. Jobs are numbered: first those that run, then those that wait.
+// that come last. Jobs are numbered: first those that run, then those that are queued.
 type preemptor struct {
 	view          *place.View
 	tasks         []task        // those that run and may be stopped, then the waiting ones that were looked at
@@ -74,7 +74,7 @@ type search struct {
 	closed bool // it fits nowhere any more
 }
 
-// newPreemptor collects the running jobs that may be stopped and those that wait,
+// newPreemptor collects the running jobs that may be stopped and those that are queued,
 // each by submission.
 func newPreemptor(v *place.View, why string) *preemptor {
 	p := &preemptor{

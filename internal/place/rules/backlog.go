@@ -69,7 +69,7 @@ func (l *backlog) update(e *engine) {
 	l.walk(e)
 }
 
-// walk compares the jobs in line with those that were there, and describes the new ones.
+// walk compares the queued jobs with those that were there, and describes the new ones.
 func (l *backlog) walk(e *engine) {
 	old, next := l.stays, l.spare[:0]
 	for count, it := range e.view.Line.Stays {

@@ -28,7 +28,7 @@ import (
 	"trainyard/internal/queue"
 )
 
-// Snapshot is what a timeline is told of the yard in each round.
+// Snapshot is the state of the yard in a round.
 type Snapshot struct {
 	Now   time.Time
 	Rooms []fleet.Room  // sorted by the nodes' names
