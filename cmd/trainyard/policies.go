@@ -6,7 +6,7 @@ import (
 
 	"trainyard/internal/place"
 	"trainyard/internal/place/catalogue"
-	"trainyard/internal/place/harvest"
+	"trainyard/internal/place/lp"
 	"trainyard/internal/solver"
 )
 
@@ -18,10 +18,10 @@ const solveFor = 2 * time.Second
 
 // installedSolver returns the solver of this machine, nil if it has none: then
 // only policies that need one cannot be made, and they say so.
-func installedSolver() harvest.Solve {
+func installedSolver() lp.Solve {
 	p, err := solver.Find("")
 	if err != nil {
 		return nil
 	}
-	return func(m *harvest.Model) (*harvest.Solution, error) { return p.Solve(context.Background(), m, solveFor) }
+	return func(m *lp.Model) (*lp.Solution, error) { return p.Solve(context.Background(), m, solveFor) }
 }

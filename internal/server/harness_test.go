@@ -27,7 +27,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/logbook"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/server/feed"
 	"trainyard/internal/server/gauges"
 	"trainyard/internal/store"
@@ -81,7 +81,7 @@ func newYard(t testing.TB, settings ...setting) *yard {
 func startYard(t testing.TB, dir string, settings ...setting) *yard {
 	t.Helper()
 	y := &yard{t: t, clock: &handClock{}, ended: make(chan error, 1)}
-	cfg := yardmaster.Defaults(baseline.FIFO{})
+	cfg := yardmaster.Defaults(ordered.FIFO{})
 	config := Config{Version: "test", PolicyName: "fifo", StoreKind: "sqlite", Interval: time.Second, Lease: time.Minute,
 		NodeCertTTL: 30 * 24 * time.Hour, Burst: 1, MaxFile: 1 << 20, Timeout: 20 * time.Second}
 	for _, set := range settings {

@@ -19,14 +19,14 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
 	"trainyard/internal/place"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/store"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
 
 // hireFIFO starts jobs in line, and hires the cheapest offer for those that find no place.
-type hireFIFO struct{ baseline.FIFO }
+type hireFIFO struct{ ordered.FIFO }
 
 func (p hireFIFO) Plan(v *place.View) place.Plan {
 	plan := p.FIFO.Plan(v)
@@ -491,7 +491,7 @@ func TestSavingsAreTheOwnOnesUnlessAnAdminAsks(t *testing.T) {
 }
 
 // thrifty says of each start that it saves money.
-type thrifty struct{ baseline.FIFO }
+type thrifty struct{ ordered.FIFO }
 
 func (p thrifty) Plan(v *place.View) place.Plan {
 	plan := p.FIFO.Plan(v)

@@ -12,7 +12,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -46,7 +46,7 @@ func (p *thinker) Search(v *place.View, enough func() bool) place.Plan {
 	for !enough() {
 		select {
 		case <-p.goOn:
-			return baseline.FIFO{}.Plan(v)
+			return ordered.FIFO{}.Plan(v)
 		case <-time.After(time.Millisecond):
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/sim"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -21,7 +21,7 @@ func TestAYardInTheMidstOfItsWorkGoesOn(t *testing.T) {
 	spec := lasting(0, 0, 2).Spec
 	ends := map[id.Job]sim.Outcome{}
 	run(t, sim.Config{
-		Policy: baseline.FIFO{},
+		Policy: ordered.FIFO{},
 		Begin: &sim.Beginning{
 			Now: now,
 			State: yardmaster.State{

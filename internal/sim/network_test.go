@@ -7,7 +7,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/sim"
 )
 
@@ -39,7 +39,7 @@ func TestTwoTransfersShareAWay(t *testing.T) {
 	a.Spec.Resources.GPUs.Max, b.Spec.Resources.GPUs.Max = 1, 1
 	var ends []time.Duration
 	run(t, sim.Config{
-		Policy: baseline.FIFO{}, Nodes: []fleet.Node{box("a", 2)}, Network: &sim.Network{Storage: 1 << 30},
+		Policy: ordered.FIFO{}, Nodes: []fleet.Node{box("a", 2)}, Network: &sim.Network{Storage: 1 << 30},
 		Jobs: &list{jobs: []*sim.Job{a, b}}, Done: func(o *sim.Outcome) { ends = append(ends, o.Ended) },
 	})
 	if len(ends) != 2 || ends[0] != 110*time.Second || ends[1] != 120*time.Second {
@@ -55,7 +55,7 @@ func TestAJobEndsWhenItsErrorIsWhatItIsToBe(t *testing.T) {
 	j.Spec.Resources.GPUs.Max = 1
 	j.Error = []sim.Point{{X: 0, Y: 1}, {X: 0.5, Y: 0.4}, {X: 0.75, Y: 0.2}, {X: 1, Y: 0.1}}
 	var out sim.Outcome
-	run(t, sim.Config{Policy: baseline.FIFO{}, Nodes: []fleet.Node{box("a", 1)}, Jobs: &list{jobs: []*sim.Job{j}}, Done: func(o *sim.Outcome) { out = *o }})
+	run(t, sim.Config{Policy: ordered.FIFO{}, Nodes: []fleet.Node{box("a", 1)}, Jobs: &list{jobs: []*sim.Job{j}}, Done: func(o *sim.Outcome) { out = *o }})
 	if want := 625 * time.Second; out.Ended.Round(time.Millisecond) != want || out.State != job.Succeeded {
 		t.Errorf("%s at %v, want it to have succeeded at %v, after five eighths of its work", out.State, out.Ended, want)
 	}
@@ -66,7 +66,7 @@ func TestRentIsPaidForTheHourThatWasBegun(t *testing.T) {
 	n := box("a", 1)
 	n.Class = fleet.OnDemand
 	r := run(t, sim.Config{
-		Policy: baseline.FIFO{}, Nodes: []fleet.Node{n},
+		Policy: ordered.FIFO{}, Nodes: []fleet.Node{n},
 		Tariff:  &fleet.Tariff{Nodes: []fleet.NodePrice{{Class: fleet.OnDemand, Hourly: []float64{2, 2}, Bills: job.Duration(time.Hour)}}},
 		Jobs:    &list{jobs: []*sim.Job{lasting(0, 30*time.Minute, 1)}},
 		Changes: &happenings{list: []sim.Change{{At: 75 * time.Minute, Kind: sim.NodeDrains, ID: "a"}}},

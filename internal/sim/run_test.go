@@ -14,7 +14,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/sim"
 )
 
@@ -87,7 +87,7 @@ func TestJobsTakeTurnsOnOneNode(t *testing.T) {
 	t.Parallel()
 	var ends []time.Duration
 	r := run(t, sim.Config{
-		Policy: baseline.FIFO{}, Nodes: []fleet.Node{box("a", 2)},
+		Policy: ordered.FIFO{}, Nodes: []fleet.Node{box("a", 2)},
 		Jobs: &list{jobs: []*sim.Job{lasting(0, 100*time.Second, 2), lasting(10*time.Second, 50*time.Second, 1), lasting(20*time.Second, 70*time.Second, 1)}},
 		Done: func(o *sim.Outcome) { ends = append(ends, o.Ended) },
 	})
@@ -106,7 +106,7 @@ func TestSpeedDecidesHowLongAJobTakes(t *testing.T) {
 	t.Parallel()
 	var end time.Duration
 	run(t, sim.Config{
-		Policy: baseline.FIFO{}, Nodes: []fleet.Node{box("a", 4)},
+		Policy: ordered.FIFO{}, Nodes: []fleet.Node{box("a", 4)},
 		Jobs: &list{jobs: []*sim.Job{working(0, 1000, 2, 30*time.Second, 0)}}, // takes all four GPUs: 8 a second
 		Done: func(o *sim.Outcome) { end = o.Ended },
 	})
@@ -160,7 +160,7 @@ func TestANodeThatIsTakenCostsTheWorkSinceTheLastCheckpoint(t *testing.T) {
 	t.Parallel()
 	var out sim.Outcome
 	r := run(t, sim.Config{
-		Policy: baseline.FIFO{}, Nodes: []fleet.Node{box("a", 1)},
+		Policy: ordered.FIFO{}, Nodes: []fleet.Node{box("a", 1)},
 		Jobs:    &list{jobs: []*sim.Job{working(0, 1000, 10, 0, 0)}},
 		Changes: &happenings{list: []sim.Change{{At: 27 * time.Second, Kind: sim.NodeTaken, ID: "a"}, {At: 100 * time.Second, Kind: sim.NodeOpens, ID: "a"}}},
 		Done:    func(o *sim.Outcome) { out = *o },
@@ -175,7 +175,7 @@ func TestADeadNodeIsNoticedLaterAndItsJobGoesOnElsewhere(t *testing.T) {
 	t.Parallel()
 	var out sim.Outcome
 	run(t, sim.Config{
-		Policy: baseline.FIFO{}, Nodes: []fleet.Node{box("a", 1), box("b", 1)}, Detect: time.Minute,
+		Policy: ordered.FIFO{}, Nodes: []fleet.Node{box("a", 1), box("b", 1)}, Detect: time.Minute,
 		Jobs:    &list{jobs: []*sim.Job{working(0, 1000, 10, 0, 0)}},
 		Changes: &happenings{list: []sim.Change{{At: 27 * time.Second, Kind: sim.NodeFails, ID: "a"}}},
 		Done:    func(o *sim.Outcome) { out = *o },
@@ -190,7 +190,7 @@ func TestEnergyIsPaidByThoseWhoUseTheNode(t *testing.T) {
 	t.Parallel()
 	costs := map[id.Job]float64{}
 	r := run(t, sim.Config{
-		Policy: baseline.FIFO{}, Nodes: []fleet.Node{box("a", 2)},
+		Policy: ordered.FIFO{}, Nodes: []fleet.Node{box("a", 2)},
 		Tariff: &fleet.Tariff{Energy: 0.5, PUE: 2, Nodes: []fleet.NodePrice{{GPU: "V100", Watts: []float64{100, 400, 600}}}},
 		Jobs:   &list{jobs: []*sim.Job{lasting(0, 2*time.Hour, 1), lasting(time.Hour, time.Hour, 1), lasting(3*time.Hour, time.Hour, 1)}},
 		Done:   func(o *sim.Outcome) { costs[o.ID] = o.Cost },
@@ -224,7 +224,7 @@ func mixed(n int) *list {
 
 func mixedConfig(log io.Writer) sim.Config {
 	return sim.Config{
-		Policy: baseline.FIFO{}, Nodes: []fleet.Node{box("a", 4), box("b", 8), box("c", 2)}, Jobs: mixed(300), Log: log, Detect: time.Minute,
+		Policy: ordered.FIFO{}, Nodes: []fleet.Node{box("a", 4), box("b", 8), box("c", 2)}, Jobs: mixed(300), Log: log, Detect: time.Minute,
 		Changes: &happenings{list: []sim.Change{
 			{At: 5 * time.Minute, Kind: sim.NodeTaken, ID: "b"}, {At: 9 * time.Minute, Kind: sim.NodeOpens, ID: "b"},
 			{At: 20 * time.Minute, Kind: sim.NodeFails, ID: "a"}, {At: 40 * time.Minute, Kind: sim.NodeHeals, ID: "a"},
@@ -264,7 +264,7 @@ func BenchmarkFIFO(b *testing.B) {
 	b.ReportAllocs()
 	for range b.N {
 		l.at = 0
-		r, err := sim.Run(sim.Config{Policy: baseline.FIFO{}, Nodes: nodes, Jobs: l})
+		r, err := sim.Run(sim.Config{Policy: ordered.FIFO{}, Nodes: nodes, Jobs: l})
 		if err != nil || r.Succeeded != jobs {
 			b.Fatal(err, r)
 		}

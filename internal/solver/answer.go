@@ -8,12 +8,12 @@ import (
 	"strconv"
 	"strings"
 
-	"trainyard/internal/place/harvest"
+	"trainyard/internal/place/lp"
 )
 
 // read reads the file in which a program left its answer.
-func (p Program) read(r io.Reader, vars int) (*harvest.Solution, error) {
-	s := &harvest.Solution{Values: make([]float64, vars)}
+func (p Program) read(r io.Reader, vars int) (*lp.Solution, error) {
+	s := &lp.Solution{Values: make([]float64, vars)}
 	sc := bufio.NewScanner(r)
 	sc.Buffer(nil, 1<<20)
 	var err error
@@ -32,7 +32,7 @@ var errNone = errors.New("it found no answer in the time it had")
 
 // readCBC reads a first line that says how it went, and then a line for each
 // variable that is not 0: number, name, value, reduced cost.
-func readCBC(sc *bufio.Scanner, s *harvest.Solution) error {
+func readCBC(sc *bufio.Scanner, s *lp.Solution) error {
 	if !sc.Scan() {
 		return errNone
 	}
@@ -66,7 +66,7 @@ var errInfeasible = errors.New("no answer keeps to all conditions")
 
 // readGLPK reads a line "s mip rows columns status cost", and a line "j number
 // value" for each variable, counted from 1.
-func readGLPK(sc *bufio.Scanner, s *harvest.Solution) error {
+func readGLPK(sc *bufio.Scanner, s *lp.Solution) error {
 	known := false
 	for sc.Scan() {
 		fields := strings.Fields(sc.Text())
@@ -103,7 +103,7 @@ func readGLPK(sc *bufio.Scanner, s *harvest.Solution) error {
 
 // readHiGHS reads a line after "Model status", and a line "name value" for each
 // variable after "# Columns".
-func readHiGHS(sc *bufio.Scanner, s *harvest.Solution) error {
+func readHiGHS(sc *bufio.Scanner, s *lp.Solution) error {
 	status, columns, any := "", false, false
 	for sc.Scan() {
 		line := strings.TrimSpace(sc.Text())
@@ -131,7 +131,7 @@ func readHiGHS(sc *bufio.Scanner, s *harvest.Solution) error {
 	return verdict(status, any, s)
 }
 
-func verdict(status string, any bool, s *harvest.Solution) error {
+func verdict(status string, any bool, s *lp.Solution) error {
 	switch {
 	case status == "Infeasible":
 		return errInfeasible
@@ -143,7 +143,7 @@ func verdict(status string, any bool, s *harvest.Solution) error {
 }
 
 // put sets the value of a variable by its name.
-func put(s *harvest.Solution, name, value string) error {
+func put(s *lp.Solution, name, value string) error {
 	i, err := strconv.Atoi(strings.TrimPrefix(name, "x"))
 	if err != nil || i < 0 || i >= len(s.Values) {
 		return fmt.Errorf("there is no variable %q", name)

@@ -6,20 +6,20 @@ import (
 	"math"
 	"strconv"
 
-	"trainyard/internal/place/harvest"
+	"trainyard/internal/place/lp"
 )
 
 // writeLP writes a model in the LP format, which all the programs read. Variables
 // are called x0, x1, … in their order, and the objective names every one: a program
 // that answers by number then counts as the model does. They all minimise by habit,
 // so the gain is written as a cost.
-func writeLP(b *bytes.Buffer, m *harvest.Model) {
+func writeLP(b *bytes.Buffer, m *lp.Model) {
 	b.WriteString("Minimize\n cost:")
 	for i := range m.Vars {
 		term(b, i, -m.Vars[i].Gain)
 	}
 	b.WriteString("\nSubject To\n")
-	signs := map[harvest.Op]string{harvest.AtMost: "<=", harvest.AtLeast: ">=", harvest.Exactly: "="}
+	signs := map[lp.Op]string{lp.AtMost: "<=", lp.AtLeast: ">=", lp.Exactly: "="}
 	for i := range m.Rows {
 		r := &m.Rows[i]
 		if len(r.Terms) == 0 {

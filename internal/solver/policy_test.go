@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/place/harvest"
+	"trainyard/internal/place/lp"
 	"trainyard/internal/queue"
 	"trainyard/internal/solver"
 )
@@ -28,7 +29,7 @@ func TestThePolicyKeepsConditionsAcrossJobs(t *testing.T) {
 			"only together":     {[]harvest.Constraint{{Name: "with", PerJob: "(job == 1) - (job == 3)", AtMost: 0}, {Name: "not", PerJob: "job == 3", AtMost: 0}}, func(n [3]int) bool { return n == [3]int{0, 8, 0} }},
 			"neither of a pair": {[]harvest.Constraint{{Name: "apart", PerJob: "job <= 2", AtMost: 1}}, func(n [3]int) bool { return n[0]*n[1] == 0 && n[0]+n[1]+n[2] == 8 }},
 		} {
-			h, err := harvest.New(harvest.Params{Constraints: tc.conditions, Solve: func(m *harvest.Model) (*harvest.Solution, error) {
+			h, err := harvest.New(harvest.Params{Constraints: tc.conditions, Solve: func(m *lp.Model) (*lp.Solution, error) {
 				return p.Solve(t.Context(), m, 20*time.Second)
 			}})
 			if err != nil {

@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"trainyard/internal/fault"
-	"trainyard/internal/place/harvest"
+	"trainyard/internal/place/lp"
 )
 
 // Program is a solver that was found.
@@ -65,7 +65,7 @@ func Find(name string) (Program, error) {
 
 // Solve lets the program solve a model, for at most so long. An answer that is not
 // proven to be the best says so; none at all is an error.
-func (p Program) Solve(ctx context.Context, m *harvest.Model, limit time.Duration) (*harvest.Solution, error) {
+func (p Program) Solve(ctx context.Context, m *lp.Model, limit time.Duration) (*lp.Solution, error) {
 	dir, err := os.MkdirTemp("", "trainyard-solver-")
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for the solver: %w", err)
@@ -74,9 +74,9 @@ func (p Program) Solve(ctx context.Context, m *harvest.Model, limit time.Duratio
 	return s, errors.Join(err, os.RemoveAll(dir))
 }
 
-func (p Program) solveIn(ctx context.Context, dir string, m *harvest.Model, limit time.Duration) (*harvest.Solution, error) {
+func (p Program) solveIn(ctx context.Context, dir string, m *lp.Model, limit time.Duration) (*lp.Solution, error) {
 	if len(m.Vars) == 0 {
-		return &harvest.Solution{Proven: true}, nil
+		return &lp.Solution{Proven: true}, nil
 	}
 	in, out := filepath.Join(dir, "model.lp"), filepath.Join(dir, "answer")
 	var text bytes.Buffer

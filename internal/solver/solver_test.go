@@ -15,6 +15,8 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
 	"trainyard/internal/place/harvest"
+	"trainyard/internal/place/knapsack"
+	"trainyard/internal/place/lp"
 	"trainyard/internal/solver"
 )
 
@@ -39,21 +41,21 @@ func each(t *testing.T, test func(t *testing.T, p solver.Program)) {
 	}
 }
 
-// knapsack is a model with a fraction, whole numbers and rows of every kind. The
+// smallModel is a model with a fraction, whole numbers and rows of every kind. The
 // best is a = 3, b = 1, c = 2.5 with a gain of 3*4 + 1*3 - 2.5.
-func knapsack() *harvest.Model {
-	return &harvest.Model{
-		Vars: []harvest.Var{
+func smallModel() *lp.Model {
+	return &lp.Model{
+		Vars: []lp.Var{
 			{Name: "a", High: 10, Whole: true, Gain: 4},
 			{Name: "b", High: 10, Whole: true, Gain: 3},
 			{Name: "c", Low: 1, High: 9, Gain: -1},
 			{Name: "idle", High: 1, Whole: true},
 		},
-		Rows: []harvest.Row{
-			{Name: "room", Terms: []harvest.Term{{Var: 0, Factor: 2}, {Var: 1, Factor: 3}}, Op: harvest.AtMost, Limit: 10.5},
-			{Name: "few", Terms: []harvest.Term{{Var: 0, Factor: 1}}, Op: harvest.AtMost, Limit: 3.9},
-			{Name: "enough", Terms: []harvest.Term{{Var: 2, Factor: 2}, {Var: 3, Factor: 1}}, Op: harvest.AtLeast, Limit: 5},
-			{Name: "off", Terms: []harvest.Term{{Var: 3, Factor: 1}}, Op: harvest.Exactly},
+		Rows: []lp.Row{
+			{Name: "room", Terms: []lp.Term{{Var: 0, Factor: 2}, {Var: 1, Factor: 3}}, Op: lp.AtMost, Limit: 10.5},
+			{Name: "few", Terms: []lp.Term{{Var: 0, Factor: 1}}, Op: lp.AtMost, Limit: 3.9},
+			{Name: "enough", Terms: []lp.Term{{Var: 2, Factor: 2}, {Var: 3, Factor: 1}}, Op: lp.AtLeast, Limit: 5},
+			{Name: "off", Terms: []lp.Term{{Var: 3, Factor: 1}}, Op: lp.Exactly},
 		},
 	}
 }
@@ -62,7 +64,7 @@ func TestSolvesToTheBest(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p solver.Program) {
 		t.Helper()
-		m := knapsack()
+		m := smallModel()
 		s, err := p.Solve(t.Context(), m, 10*time.Second)
 		if err != nil {
 			t.Fatal(err)
@@ -77,7 +79,7 @@ func TestSaysThatNothingIsPossible(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p solver.Program) {
 		t.Helper()
-		m := knapsack()
+		m := smallModel()
 		m.Rows[2].Limit = 100
 		if s, err := p.Solve(t.Context(), m, 10*time.Second); err == nil {
 			t.Errorf("solved: %+v", s)
@@ -89,17 +91,17 @@ func TestSolvesAModelWithoutVariables(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p solver.Program) {
 		t.Helper()
-		if s, err := p.Solve(t.Context(), &harvest.Model{}, time.Second); err != nil || len(s.Values) > 0 {
+		if s, err := p.Solve(t.Context(), &lp.Model{}, time.Second); err != nil || len(s.Values) > 0 {
 			t.Errorf("%+v, %v", s, err)
 		}
 	})
 }
 
 // summit is how fast ShuffleNet is on so many nodes.
-func summit() []harvest.Choice {
-	points := []harvest.Choice{{}}
+func summit() []knapsack.Choice {
+	points := []knapsack.Choice{{}}
 	for i, rate := range []float64{2831, 5259, 9988, 20379.2, 38895.3, 74125.1, 145081.5} {
-		points = append(points, harvest.Choice{Count: 1 << i, Value: rate})
+		points = append(points, knapsack.Choice{Count: 1 << i, Value: rate})
 	}
 	return points
 }
@@ -127,7 +129,7 @@ func TestCountsAndNodesAndTheAllocatorAgree(t *testing.T) {
 		for seed := range uint64(2) {
 			in := nodes(seed, 3, 10)
 			counts := in.Counts()
-			exact, ok := counts.Decide(harvest.Effort{})
+			exact, ok := counts.Decide(knapsack.Effort{})
 			if !ok {
 				t.Fatal("the allocator found nothing")
 			}
@@ -175,18 +177,18 @@ func TestSeveralKindsAndConditionsAcrossJobs(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p solver.Program) {
 		t.Helper()
-		choices := func(most int, each float64) (list []harvest.Choice) {
+		choices := func(most int, each float64) (list []knapsack.Choice) {
 			for n := 1; n <= most; n++ {
-				list = append(list, harvest.Choice{Count: n, Value: each * float64(n)})
+				list = append(list, knapsack.Choice{Count: n, Value: each * float64(n)})
 			}
 			return list
 		}
 		in := &harvest.Instance{
 			Nodes: []int{4, 3},
 			Jobs: []harvest.Sizes{
-				{Kinds: [][]harvest.Choice{choices(4, 2), choices(3, 3)}},
-				{Kinds: [][]harvest.Choice{choices(4, 1), choices(3, 5)}},
-				{Kinds: [][]harvest.Choice{choices(4, 1.5), nil}, None: 0.5},
+				{Kinds: [][]knapsack.Choice{choices(4, 2), choices(3, 3)}},
+				{Kinds: [][]knapsack.Choice{choices(4, 1), choices(3, 5)}},
+				{Kinds: [][]knapsack.Choice{choices(4, 1.5), nil}, None: 0.5},
 			},
 			// The first and the third have at most four nodes between them.
 			Rows: []harvest.SideRow{{PerNode: [][]float64{{1, 1}, {0, 0}, {1, 1}}, PerJob: make([]float64, 3), AtMost: 4}},
@@ -199,7 +201,7 @@ func TestSeveralKindsAndConditionsAcrossJobs(t *testing.T) {
 		if want := []int{4, 3, 0}; !slices.Equal(d.Count, want) || !slices.Equal(d.Kind, []int{0, 1, -1}) || d.Value != 23.5 {
 			t.Errorf("%+v, want %v on kinds 0, 1 and none, worth 23.5", d, want)
 		}
-		found, ok := in.Decide(harvest.Effort{})
+		found, ok := in.Decide(knapsack.Effort{})
 		if !ok || math.Abs(found.Value-d.Value) > 1e-9 {
 			t.Errorf("the search found %+v", found)
 		}
@@ -280,7 +282,7 @@ func TestReadsWhatTheProgramsWrite(t *testing.T) {
 		"a program nobody knows":  {program: "lp_solve", err: "nobody knows how to run"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := knapsack()
+			m := smallModel()
 			s, err := pretend(t, tc.program, tc.answer).Solve(t.Context(), m, time.Second)
 			switch {
 			case tc.err == "" && err != nil:
@@ -300,7 +302,7 @@ func TestAProgramThatFailsIsQuoted(t *testing.T) {
 	if err := os.WriteFile(path, []byte("#!/bin/sh\necho licence expired\nexit 3\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	_, err := solver.Program{Name: "cbc", Path: path}.Solve(t.Context(), knapsack(), time.Second)
+	_, err := solver.Program{Name: "cbc", Path: path}.Solve(t.Context(), smallModel(), time.Second)
 	if err == nil || !strings.Contains(err.Error(), "licence expired") || !strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("%v", err)
 	}
@@ -312,7 +314,7 @@ func TestTheSearchIsNearTheBestAndItsBoundHolds(t *testing.T) {
 		t.Helper()
 		for seed := range uint64(3) {
 			in := kinds(seed)
-			found, ok := in.Decide(harvest.Effort{})
+			found, ok := in.Decide(knapsack.Effort{})
 			if !ok {
 				t.Fatal("the search found nothing")
 			}
@@ -338,13 +340,13 @@ func kinds(seed uint64) *harvest.Instance {
 	price := []float64{1, 1.8, 3}
 	row := harvest.SideRow{Name: "budget", AtMost: 60}
 	for range 8 {
-		s := harvest.Sizes{Kinds: make([][]harvest.Choice, 3)}
+		s := harvest.Sizes{Kinds: make([][]knapsack.Choice, 3)}
 		points := summit()
 		for k := range s.Kinds {
 			speed := price[k] * (0.7 + 0.6*r.Float64())
 			rate := job.NewSpeed(1, 0, 0, rates(points, speed)...).On("", 0)
 			for n := 1; n <= 16; n++ {
-				s.Kinds[k] = append(s.Kinds[k], harvest.Choice{Count: n, Value: rate.Rate(n, n)})
+				s.Kinds[k] = append(s.Kinds[k], knapsack.Choice{Count: n, Value: rate.Rate(n, n)})
 			}
 		}
 		in.Jobs = append(in.Jobs, s)
@@ -354,7 +356,7 @@ func kinds(seed uint64) *harvest.Instance {
 	return in
 }
 
-func rates(points []harvest.Choice, factor float64) []job.Rate {
+func rates(points []knapsack.Choice, factor float64) []job.Rate {
 	var list []job.Rate
 	for _, p := range points[1:] {
 		list = append(list, job.Rate{GPUs: p.Count, PerSecond: p.Value * factor})

@@ -12,7 +12,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/yardmaster"
 )
 
@@ -32,7 +32,7 @@ var (
 // let, and every use is written down.
 func TestDataIsNeverWhereItMayNotBe(t *testing.T) {
 	t.Parallel()
-	for name, policy := range map[string]place.Policy{"fifo": baseline.FIFO{}, "restless": restless{}} {
+	for name, policy := range map[string]place.Policy{"fifo": ordered.FIFO{}, "restless": restless{}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rapid.Check(t, func(rt *rapid.T) {

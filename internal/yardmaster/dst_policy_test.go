@@ -6,7 +6,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/place"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/queue"
 )
 
@@ -19,7 +19,7 @@ func (restless) Name() string  { return "restless" }
 func (restless) Revises() bool { return true }
 
 func (restless) Plan(v *place.View) place.Plan {
-	plan := baseline.FIFO{}.Plan(v)
+	plan := ordered.FIFO{}.Plan(v)
 	rng := rand.New(rand.NewPCG(uint64(v.Now.UnixNano()), uint64(len(v.Running))))
 	plan.Again = v.Now.Add(1 + v.Now.Sub(start)%7e9)
 	if len(v.Running) == 0 {

@@ -19,7 +19,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -151,7 +151,7 @@ func newDriver(seed uint64) *driver {
 }
 
 func (d *driver) config() yardmaster.Config {
-	cfg := yardmaster.Defaults(baseline.FIFO{})
+	cfg := yardmaster.Defaults(ordered.FIFO{})
 	if d.restless {
 		cfg.Policy = restless{}
 	}

@@ -12,7 +12,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -24,7 +24,7 @@ func (gangHirer) Name() string  { return "gang-hirer" }
 func (gangHirer) Revises() bool { return false }
 
 func (gangHirer) Plan(v *place.View) place.Plan {
-	plan := baseline.FIFO{}.Plan(v)
+	plan := ordered.FIFO{}.Plan(v)
 	served := map[id.Job]bool{}
 	for i := range plan.Starts {
 		served[plan.Starts[i].Item.Job] = true

@@ -15,7 +15,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/queue"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -688,7 +688,7 @@ func TestResumedJobGoesBackToItsCheckpoints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	y.Yard = yardmaster.New(yardmaster.Defaults(baseline.FIFO{}))
+	y.Yard = yardmaster.New(yardmaster.Defaults(ordered.FIFO{}))
 	y.Load(y.now, state)
 	y.ok(yardmaster.Resume{Job: j, By: "alice"})
 	y.round()
@@ -696,7 +696,7 @@ func TestResumedJobGoesBackToItsCheckpoints(t *testing.T) {
 	if len(orders) != 1 || orders[0].Node != "b" {
 		t.Errorf("orders = %+v, want one on b", orders)
 	}
-	if got, want := y.job(j).Reason, "first in line, and b, where it ran before, has room for it"; got != want {
+	if got, want := y.job(j).Reason, "b (ran there before): first in the queue and fits"; got != want {
 		t.Errorf("reason = %q, want %q", got, want)
 	}
 	// Another job takes the tightest fit.

@@ -13,7 +13,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -120,7 +120,7 @@ func TestJobsOverQuotaAreHeldBackAndRequeuedInOrder(t *testing.T) {
 func TestBudgetsAreCheckedWhenTheyAreUsedUp(t *testing.T) {
 	t.Parallel()
 
-	cfg := yardmaster.Defaults(baseline.FIFO{})
+	cfg := yardmaster.Defaults(ordered.FIFO{})
 	cfg.Tariff = &fleet.Tariff{Nodes: []fleet.NodePrice{{Class: fleet.Local, Hourly: []float64{360}}}}
 	y := newYardOf(t, cfg)
 	y.node("a", 1)
@@ -144,7 +144,7 @@ func TestBudgetsAreCheckedWhenTheyAreUsedUp(t *testing.T) {
 func TestExhaustedQuotaIsAnnounced(t *testing.T) {
 	t.Parallel()
 
-	cfg := yardmaster.Defaults(baseline.FIFO{})
+	cfg := yardmaster.Defaults(ordered.FIFO{})
 	cfg.Tariff = &fleet.Tariff{Nodes: []fleet.NodePrice{{Class: fleet.Local, Hourly: []float64{360}}}}
 	y := newYardOf(t, cfg)
 	y.node("a", 1)
@@ -171,7 +171,7 @@ func TestExhaustedQuotaIsAnnounced(t *testing.T) {
 func TestUnmeteredYardChecksNoQuotas(t *testing.T) {
 	t.Parallel()
 
-	cfg := yardmaster.Defaults(baseline.FIFO{})
+	cfg := yardmaster.Defaults(ordered.FIFO{})
 	cfg.Unmetered, cfg.SuspectAfter = true, 0
 	y := newYardOf(t, cfg)
 	y.Load(start, yardmaster.State{})

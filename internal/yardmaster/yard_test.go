@@ -8,7 +8,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -26,7 +26,7 @@ type yard struct {
 func newYard(t testing.TB) *yard {
 	t.Helper()
 
-	return newYardOf(t, yardmaster.Defaults(baseline.FIFO{}))
+	return newYardOf(t, yardmaster.Defaults(ordered.FIFO{}))
 }
 
 // newYardOf is newYard with a configuration.

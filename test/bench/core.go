@@ -9,7 +9,7 @@ import (
 
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/yardmaster"
 	"trainyard/test/bench/scene"
 )
@@ -33,7 +33,7 @@ type theYard struct {
 
 func newYard(start time.Time, nodes int, keep time.Duration) *theYard {
 	y := &theYard{scene: scene.New(start), now: start}
-	cfg := yardmaster.Defaults(baseline.FIFO{})
+	cfg := yardmaster.Defaults(ordered.FIFO{})
 	cfg.MaxJobs, cfg.KeepFinal = 10_000_000, keep
 	y.Yard = yardmaster.New(cfg)
 	y.Load(y.now, yardmaster.State{Users: y.scene.People(), Nodes: y.scene.Nodes(nodes)})

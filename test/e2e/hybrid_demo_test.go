@@ -69,10 +69,10 @@ func TestTheDemoTellsItsStoryAndLeavesNothingBehind(t *testing.T) {
 			}
 			text := out.String()
 			for _, want := range []string{
-				"big-memory [l1]: hires ",                    // what only the cloud has is hired
-				"refused: error: ",                           // what fits nowhere is refused
-				"warm-up: starts on 1× A100 (fake) of lab-a", // time: the fastest
-				"Did it leave:  No",                          // the rule of the data held
+				"big-memory [l1]: provisions ",                           // what only the cloud has is provisioned
+				"refused: error: ",                                       // what fits nowhere is refused
+				"warm-up: starts on lab-a (local, idle): 1× A100 (fake)", // time: the fastest
+				"Did it leave:  No",                                      // the rule of the data held
 				"a machine goes back: idle for",
 				"On-demand nodes: creations, time, cost",
 				"Leases:  none",

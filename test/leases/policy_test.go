@@ -5,7 +5,7 @@ import (
 
 	"trainyard/internal/id"
 	"trainyard/internal/place"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 )
 
 // greedy starts what fits, first come first served, and hires for every job that waits
@@ -16,7 +16,7 @@ func (greedy) Name() string  { return "greedy" }
 func (greedy) Revises() bool { return false }
 
 func (greedy) Plan(v *place.View) place.Plan {
-	plan := baseline.FIFO{}.Plan(v)
+	plan := ordered.FIFO{}.Plan(v)
 	busy := map[id.Job]bool{}
 	for i := range plan.Starts {
 		busy[plan.Starts[i].Item.Job] = true

@@ -312,7 +312,7 @@ func TestWithoutDeadlines(t *testing.T) {
 		c.wait(want{spec: job.Resources{GPUs: job.Range{Min: 2, Max: 2}}})
 		c.wait(want{spec: job.Resources{GPUs: job.Range{Min: 1, Max: 1}}})
 		p := c.plan(t, policy())
-		if len(p.Starts) != 1 || p.Starts[0].Item.Job != "j1" || !strings.Contains(p.Starts[0].Reason, "first in line") {
+		if len(p.Starts) != 1 || p.Starts[0].Item.Job != "j1" || !strings.Contains(p.Starts[0].Reason, "first in the queue") {
 			t.Errorf("starts %+v, want j1 as fifo would", p.Starts)
 		}
 	})
@@ -546,18 +546,19 @@ func TestReasons(t *testing.T) {
 	}{
 		"the cheapest in time": {
 			func(c *cluster) { c.node("t1", "TESLA", 4); c.wait(want{speed: lstm(0, 0), due: 12 * hour, late: 1}) },
-			[]string{"on 1× TESLA of t1: $0.36, done 5h before its deadline"},
+			[]string{"t1: 1× TESLA, est. cost $0.36, est. finish 5h before the deadline"},
 		},
 		"more to be in time": {
 			func(c *cluster) {
 				c.node("t1", "TESLA", 4)
 				c.wait(want{speed: lstm(0, 0), due: 5*hour + 20*time.Minute, late: 1})
 			},
-			[]string{"on 2× TESLA of t1: $0.52, done 20m before its deadline; on 1× TESLA it would be $0.36 and 1h40m late ($1.67)"},
+			[]string{"t1: 2× TESLA, est. cost $0.52, est. finish 20m before the deadline; " +
+				"alternative: 1× TESLA, est. cost $0.36, est. finish 1h40m after the deadline (late cost $1.67)"},
 		},
 		"without a deadline and a tariff": {
 			func(c *cluster) { c.tariff = nil; c.node("t1", "TESLA", 1); c.wait(want{speed: lstm(0, 0)}) },
-			[]string{"on 1× TESLA of t1: 7.00 GPU-hours, done in about 7h"},
+			[]string{"t1: 1× TESLA, est. cost 7.00 GPU-hours, est. finish in 7h"},
 		},
 		"it gives way": {
 			func(c *cluster) {
@@ -565,15 +566,15 @@ func TestReasons(t *testing.T) {
 				c.run(want{speed: alexnet(), due: 300 * hour, late: 30}, seat("k1", 1))
 				c.wait(want{speed: alexnet(), due: 22 * hour, late: 30})
 			},
-			[]string{"stopped for jobs that would lose more by waiting: it can wait for 11d13h and still be done in time",
-				"on 1× K80 of k1: $12.88 and 1h late ($30.00)"},
+			[]string{"preempted for jobs that would lose more by waiting: it can wait 11d13h and still meet its deadline",
+				"k1: 1× K80, est. cost $12.88, est. finish 1h after the deadline (late cost $30.00)"},
 		},
 		"it shrinks": {
 			func(c *cluster) {
 				c.node("t1", "TESLA", 4)
 				c.run(want{speed: lstm(time.Minute, 0), due: 12 * hour, late: 1}, seat("t1", 3))
 			},
-			[]string{"shrinks from 2 to 1 GPUs, on 1× TESLA of t1: $0.37, done 4h59m before its deadline", ""},
+			[]string{"resized from 2 to 1 GPUs; t1: 1× TESLA, est. cost $0.37, est. finish 4h59m before the deadline", ""},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

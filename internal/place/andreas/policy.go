@@ -7,23 +7,28 @@
 // of papers: every job may run on several kinds and numbers of GPUs, each with a
 // price and a time; a node's price depends on how many of its GPUs are in use; a
 // job past its deadline costs money for every second. What the published model
-// leaves out is reckoned with by andreas alone: what stopping and starting again
+// leaves out is taken into account by andreas alone: what stopping and starting again
 // costs, nodes that must be switched on first, memory and place, jobs on several
 // nodes, jobs that may end early and jobs that share a GPU.
 //
-// A job that was measured on a part of a GPU is offered that too, and shares the
-// GPU with others. It knows nothing of hiring nodes, and where there is nothing to
-// reckon with it does what fifo does.
+// A job that was measured on a share of a GPU may get that too, and shares the GPU with
+// others. The policy does not provision nodes. Where nothing is known of the jobs (no
+// deadline, no measured speed) it does what fifo does.
+//
+// The files fall into three groups. The model, which all rules use: yard.go, task.go,
+// index.go (free GPUs by node), allocate.go and relabel.go (which GPUs), plan.go. Ours:
+// policy.go, cost.go, survival.go, greedy.go, search.go, relink.go, consolidate.go,
+// reason.go. The published rules: published.go and published_orders.go.
 package andreas
 
 import (
 	"time"
 
 	"trainyard/internal/place"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 )
 
-// Search is how the policy looks for something better than its first answer.
+// Search is how the policy looks for something better than its first solution.
 type Search string
 
 // The searches, each with what the ones before it find.
@@ -36,7 +41,7 @@ const (
 
 // Options are the parameters of the policy.
 type Options struct {
-	// Search improves on the first answer. Rounds is how many attempts it makes at
+	// Search improves on the first solution. Rounds is how many attempts it makes at
 	// most; 0 means as many as its time allows, or a hundred if it has no limit.
 	Search Search
 	Rounds int
@@ -76,7 +81,8 @@ type Options struct {
 // Defaults are the parameters of the policy as it is registered.
 func Defaults() Options {
 	return Options{
-		Search: Local, Rounds: 10, Hedge: 0.03, Ahead: 0.3, Crowd: 2, Dare: 0.1, Margin: 1.25, Restart: 30 * time.Second, Rest: 2,
+		Search: Local, Rounds: 10, Hedge: 0.03, Ahead: 0.3, Crowd: 2, Dare: 0.1, Margin: 1.25,
+		Restart: 30 * time.Second, Rest: 2,
 		Late: 10, Wait: 1, Patience: 12 * time.Hour,
 	}
 }
@@ -105,15 +111,15 @@ func (*Policy) Slow() bool { return true }
 func (p *Policy) Search(v *place.View, enough func() bool) place.Plan {
 	y := newYard(v, &p.o, false)
 	y.enough = enough
-	if !y.priced {
-		return baseline.FIFO{}.Plan(v)
+	if !y.hasEstimates {
+		return ordered.FIFO{}.Plan(v)
 	}
-	y.offer()
+	y.listCandidates()
 	y.price()
-	y.begin()
+	y.greedy()
 	y.improve()
-	y.seat()
+	y.allocate()
 	plan := y.plan(y.reason)
-	plan.Again = y.again()
+	plan.Again = y.wakeAt()
 	return plan
 }

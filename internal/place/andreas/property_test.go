@@ -33,7 +33,7 @@ func all() []place.Policy {
 	return append(list, andreas.New(o))
 }
 
-// drawCluster draws a yard with nodes of several kinds, jobs that run and jobs that wait.
+// drawCluster draws a yard with nodes of several kinds, jobs that run and jobs that are queued.
 func drawCluster(t *rapid.T) *cluster {
 	c := newCluster()
 	kinds := []string{"TESLA", "TURING", "K80", "V100"}

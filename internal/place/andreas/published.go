@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"trainyard/internal/place"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 )
 
 // PublishedOptions are the parameters of the published rule.
@@ -36,7 +36,7 @@ func PublishedDefaults() PublishedOptions {
 // penalty for the jobs that are put off. It knows no cost of stopping a job.
 //
 // The public program has defects that are not repeated here: its sweep of swaps
-// reads past the end of the list, and its pool of answers takes only those that
+// reads past the end of the list, and its pool of solutions takes only those that
 // beat the first. That a choice among the best twentieth of fewer than thirty
 // configurations is none is kept: the rounding is part of the rule. Its simulator
 // moves jobs between like nodes at every event, which its deployed form tries to
@@ -60,16 +60,16 @@ func (*Published) Slow() bool { return true }
 
 // Search gives all GPUs anew, in the best of the ways it has time to try.
 func (p *Published) Search(v *place.View, enough func() bool) place.Plan {
-	y := newYard(v, free(), false)
-	if !y.priced {
-		return baseline.FIFO{}.Plan(v)
+	y := newYard(v, noRestartCost(), false)
+	if !y.hasEstimates {
+		return ordered.FIFO{}.Plan(v)
 	}
-	y.offer()
+	y.listCandidates()
 	r := newRule(y)
 	r.sortByPressure()
 	r.assign(nil)
-	best, cost := y.note(), r.cost(p.o.Worst)
-	rng := chance(p.o.Seed, y.now)
+	best, cost := y.snapshot(), r.cost(p.o.Worst)
+	rng := newRand(p.o.Seed, y.now)
 	first := slices.Clone(r.order)
 	for range p.rounds(y) {
 		copy(r.order, first)
@@ -81,7 +81,7 @@ func (p *Published) Search(v *place.View, enough func() bool) place.Plan {
 			return 0
 		})
 		if c := r.cost(p.o.Worst); c < cost {
-			best, cost = y.note(), c
+			best, cost = y.snapshot(), c
 		}
 		if enough != nil && enough() {
 			break
@@ -103,8 +103,8 @@ func (p *Published) rounds(y *yard) int {
 	return min(1000, len(y.rooms)*len(y.tasks)*counts)
 }
 
-// free are the parameters of rules that know no cost of stopping and starting.
-func free() *Options {
+// noRestartCost are the parameters of rules that know no cost of stopping and starting.
+func noRestartCost() *Options {
 	o := Defaults()
 	o.Margin, o.Rest = 0, 0
 	return &o
@@ -115,7 +115,7 @@ type rule struct {
 	y        *yard
 	order    []int32
 	pressure []float64
-	lists    [][]int32 // of each task: its offers, the best first
+	lists    [][]int32 // of each task: its candidates, the best first
 	slowest  []float64 // seconds of each task where it is slowest
 }
 
@@ -127,43 +127,44 @@ func newRule(y *yard) *rule {
 		y: y, order: make([]int32, len(y.tasks)), pressure: make([]float64, len(y.tasks)),
 		lists: make([][]int32, len(y.tasks)), slowest: make([]float64, len(y.tasks)),
 	}
-	y.shelf = y.shelves()
+	y.indexes = y.newIndexes()
 	for i := range y.tasks {
 		t := &y.tasks[i]
-		y.lateness(t)
-		if !t.dated {
+		y.setLateCost(t)
+		if !t.hasDeadline {
 			t.slack = math.Inf(1)
 		}
 		least := math.Inf(1)
-		for k := range t.offers {
-			o := &t.offers[k]
-			if o.rate > 0 && t.left > 0 {
-				o.time = t.left / o.rate // it knows nothing of starts
+		for k := range t.candidates {
+			o := &t.candidates[k]
+			if o.rate > 0 && t.remainingWork > 0 {
+				o.duration = t.remainingWork / o.rate // it knows nothing of starts
 			}
-			o.bill = 0
+			o.cost = 0
 			for n := range int(o.nodes) {
-				o.bill += y.kinds[o.kind].cost[o.on(n)] * o.time
+				o.cost += y.kinds[o.kind].cost[o.on(n)] * o.duration
 			}
-			least, r.slowest[i] = min(least, o.time), max(r.slowest[i], o.time)
-			if o.part == 0 { // it gives whole GPUs
+			least, r.slowest[i] = min(least, o.duration), max(r.slowest[i], o.duration)
+			if o.share == 0 { // it gives whole GPUs
 				r.lists[i] = append(r.lists[i], int32(k))
 			}
 		}
 		slices.SortStableFunc(r.lists[i], func(a, b int32) int {
-			p, q := &t.offers[a], &t.offers[b]
+			p, q := &t.candidates[a], &t.candidates[b]
 			switch {
-			case (p.time <= t.slack) != (q.time <= t.slack):
-				if p.time <= t.slack {
+			case (p.duration <= t.slack) != (q.duration <= t.slack):
+				if p.duration <= t.slack {
 					return -1
 				}
 				return 1
-			case p.time <= t.slack:
-				return cmp.Compare(p.bill, q.bill)
+			case p.duration <= t.slack:
+				return cmp.Compare(p.cost, q.cost)
 			}
-			return cmp.Compare(p.time, q.time)
+			return cmp.Compare(p.duration, q.duration)
 		})
-		if r.pressure[i] = least - t.slack; r.pressure[i] > 0 {
-			r.pressure[i] *= t.late
+		r.pressure[i] = least - t.slack
+		if r.pressure[i] > 0 {
+			r.pressure[i] *= t.lateCost
 		}
 	}
 	return r
@@ -177,11 +178,11 @@ func (r *rule) sortByPressure() {
 	slices.SortStableFunc(r.order, func(a, b int32) int { return cmp.Compare(r.pressure[b], r.pressure[a]) })
 }
 
-// swap goes through the order once and swaps neighbours by chance.
+// swap goes through the order once and swaps neighbours at random.
 func (r *rule) swap(rng *rand.Rand, by float64) {
 	for i := 0; i+1 < len(r.order); i++ {
 		likely := 0.5 - by
-		if r.y.tasks[r.order[i]].late > r.y.tasks[r.order[i+1]].late {
+		if r.y.tasks[r.order[i]].lateCost > r.y.tasks[r.order[i+1]].lateCost {
 			likely = 0.5 + by
 		}
 		if rng.Float64() < likely {
@@ -195,7 +196,7 @@ func (r *rule) swap(rng *rand.Rand, by float64) {
 func (r *rule) assign(draw func(n int) int) {
 	y := r.y
 	for i := range y.tasks {
-		y.give(&y.tasks[i])
+		y.unassign(&y.tasks[i])
 	}
 	for _, i := range r.order {
 		t, list := &y.tasks[i], r.lists[i]
@@ -204,7 +205,7 @@ func (r *rule) assign(draw func(n int) int) {
 			from = draw(len(list))
 		}
 		for k := range list {
-			if y.take(t, int(list[(from+k)%len(list)])) {
+			if y.assign(t, int(list[(from+k)%len(list)])) {
 				break
 			}
 		}
@@ -217,8 +218,8 @@ func (r *rule) cost(worst float64) float64 {
 	y := r.y
 	until := math.Inf(1)
 	for i := range y.tasks {
-		if t := &y.tasks[i]; t.at >= 0 {
-			until = min(until, t.offers[t.at].time)
+		if t := &y.tasks[i]; t.assigned >= 0 {
+			until = min(until, t.candidates[t.assigned].duration)
 		}
 	}
 	if math.IsInf(until, 1) {
@@ -230,10 +231,10 @@ func (r *rule) cost(worst float64) float64 {
 	}
 	for i := range y.tasks {
 		t := &y.tasks[i]
-		if t.at >= 0 {
-			sum += t.late * max(until-t.slack, 0)
+		if t.assigned >= 0 {
+			sum += t.lateCost * max(until-t.slack, 0)
 		} else {
-			sum += worst * t.late * max(r.slowest[i]-t.slack, 0)
+			sum += worst * t.lateCost * max(r.slowest[i]-t.slack, 0)
 		}
 	}
 	return sum
@@ -242,10 +243,10 @@ func (r *rule) cost(worst float64) float64 {
 // reason says what the rule thought of.
 func (r *rule) reason(t *task) string {
 	switch {
-	case t.at < 0:
-		return "jobs under more pressure take all GPUs that it could have"
-	case t.offers[t.at].time <= t.slack:
-		return "the cheapest that meets its deadline: " + r.y.where(t) + " for " + money(t.offers[t.at].bill)
+	case t.assigned < 0:
+		return "preempted: jobs under more pressure get all GPUs that it could use"
+	case t.candidates[t.assigned].duration <= t.slack:
+		return r.y.where(t) + ", est. cost " + money(t.candidates[t.assigned].cost) + "; cheapest configuration that meets the deadline"
 	}
-	return "it will be late in any case, and this is the fastest that is free: " + r.y.where(t)
+	return r.y.where(t) + "; late in any case, fastest free configuration"
 }

@@ -11,88 +11,90 @@ import (
 
 // reason says in money why a task is started, stopped or moved.
 func (y *yard) reason(t *task) string {
-	if t.at < 0 {
+	if t.assigned < 0 {
 		return y.stopped(t)
 	}
-	text := y.where(t) + ": " + y.costs(t, t.at)
-	if t.run != nil {
+	text := y.where(t) + ", " + y.costs(t, t.assigned)
+	if t.running != nil {
 		text = y.changed(t) + text
 	}
-	best := t.at
-	for k := range t.offers {
-		if t.offers[k].gain > t.offers[best].gain {
+	best := t.assigned
+	for k := range t.candidates {
+		if t.candidates[k].gain > t.candidates[best].gain {
 			best = k
 		}
 	}
-	if best != t.at {
-		return fmt.Sprintf("%s, if it stays there; other jobs need %s more, where it would be %s", text, y.gpus(&t.offers[best]), y.costs(t, best))
+	if best != t.assigned {
+		return fmt.Sprintf("%s; its best configuration, %s (%s), goes to other jobs",
+			text, y.gpus(&t.candidates[best]), y.costs(t, best))
 	}
 	if other := y.other(t); other >= 0 {
-		return fmt.Sprintf("%s; on %s it would be %s", text, y.gpus(&t.offers[other]), y.costs(t, other))
+		return fmt.Sprintf("%s; alternative: %s, %s", text, y.gpus(&t.candidates[other]), y.costs(t, other))
 	}
 	return text
 }
 
 // stopped says why a running task has to wait.
 func (y *yard) stopped(t *task) string {
-	text := "stopped for jobs that would lose more by waiting"
-	if !t.dated {
+	text := "preempted for jobs that would lose more by waiting"
+	if !t.hasDeadline {
 		return text
 	}
-	o := &t.offers[t.cheap]
-	if spare := t.slack - o.time - t.again; spare > 0 {
-		return fmt.Sprintf("%s: it can wait for %s and still be done in time", text, span(spare))
+	o := &t.candidates[t.cheapest]
+	if spare := t.slack - o.duration - t.restartTime; spare > 0 {
+		return fmt.Sprintf("%s: it can wait %s and still meet its deadline", text, span(spare))
 	}
-	return fmt.Sprintf("%s: each hour costs it %s", text, money(t.late*3600))
+	return fmt.Sprintf("%s: each hour of delay costs %s", text, money(t.lateCost*3600))
 }
 
 // changed says what happens to a running task.
 func (y *yard) changed(t *task) string {
-	was, is := &t.offers[t.now], &t.offers[t.at]
+	was, is := &t.candidates[t.current], &t.candidates[t.assigned]
 	switch {
 	case was.amount() < is.amount() && was.kind == is.kind:
-		return fmt.Sprintf("grows from %g to %g GPUs, ", was.amount(), is.amount())
+		return fmt.Sprintf("resized from %g to %g GPUs; ", was.amount(), is.amount())
 	case was.amount() > is.amount() && was.kind == is.kind:
-		return fmt.Sprintf("shrinks from %g to %g GPUs, ", was.amount(), is.amount())
-	case t.at == t.now:
-		return fmt.Sprintf("moves from %s to make room or let a node be switched off, ", t.run.Seats[0].Node)
+		return fmt.Sprintf("resized from %g to %g GPUs; ", was.amount(), is.amount())
+	case t.assigned == t.current:
+		return fmt.Sprintf("moved from %s to make room or to switch a node off; ", t.running.Seats[0].Node)
 	}
-	return fmt.Sprintf("moves from %s, ", y.gpus(was))
+	return fmt.Sprintf("moved from %s; ", y.gpus(was))
 }
 
 // where says what a task is given.
 func (y *yard) where(t *task) string {
-	text := "on " + y.gpus(&t.offers[t.at])
+	gpus := y.gpus(&t.candidates[t.assigned])
 	if len(t.seats) == 1 {
-		return text + " of " + string(t.seats[0].Node)
+		return string(t.seats[0].Node) + ": " + gpus
 	}
-	return fmt.Sprintf("%s of %d nodes", text, len(t.seats))
+	return fmt.Sprintf("%d nodes: %s", len(t.seats), gpus)
 }
 
-// gpus names what an offer has.
-func (y *yard) gpus(o *offer) string {
+// gpus names what a candidate has.
+func (y *yard) gpus(o *candidate) string {
 	g := y.kinds[o.kind].gpu
 	if o.gpus == 0 || g == nil {
 		return "CPUs"
 	}
-	if o.part > 0 {
-		return fmt.Sprintf("%g of a %s", o.part, g.Model)
+	if o.share > 0 {
+		return fmt.Sprintf("%g of a %s", o.share, g.Model)
 	}
 	return fmt.Sprintf("%d× %s", o.gpus, g.Model)
 }
 
-// costs says what an offer costs and when the task would be done.
+// costs says what a candidate costs and when the task would be done.
 func (y *yard) costs(t *task, at int) string {
-	o := &t.offers[at]
-	text := y.bill(o.bill)
-	if !t.dated {
-		return text + ", done in about " + span(o.time)
+	o := &t.candidates[at]
+	text := "est. cost " + y.bill(o.cost)
+	if !t.hasDeadline {
+		return text + ", est. finish in " + span(o.duration)
 	}
-	spare := t.slack - o.time
+	spare := t.slack - o.duration
 	if spare >= 0 {
-		return fmt.Sprintf("%s, done %s before its deadline", text, span(spare))
+		return fmt.Sprintf("%s, est. finish %s before the deadline", text, span(spare))
 	}
-	return fmt.Sprintf("%s and %s late (%s)", text, span(-spare), money(-spare*t.late))
+	return fmt.Sprintf("%s, est. finish %s after the deadline (late cost %s)", text, span(-spare),
+		money(-spare*t.lateCost))
 }
 
 // bill says what GPUs cost.
@@ -103,14 +105,14 @@ func (y *yard) bill(f float64) string {
 	return money(f)
 }
 
-// other is the offer that a reader would ask about: the cheapest if it was not
+// other is the candidate that a reader would ask about: the cheapest if it was not
 // chosen, or else the fastest if the task will be late. It is -1 if there is none.
 func (y *yard) other(t *task) int {
 	switch {
-	case t.at != t.cheap && t.offers[t.cheap].bill < t.offers[t.at].bill:
-		return t.cheap
-	case t.dated && t.at != t.fast && t.offers[t.at].time > t.slack:
-		return t.fast
+	case t.assigned != t.cheapest && t.candidates[t.cheapest].cost < t.candidates[t.assigned].cost:
+		return t.cheapest
+	case t.hasDeadline && t.assigned != t.fastest && t.candidates[t.assigned].duration > t.slack:
+		return t.fastest
 	}
 	return -1
 }

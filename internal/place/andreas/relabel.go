@@ -9,9 +9,9 @@ import (
 	"trainyard/internal/place"
 )
 
-// relabel finds seats for an answer as it is: so many jobs of each size together on
+// relabel finds seats for a solution as it is: so many jobs of each size together on
 // a node. Which node is which, and which of the jobs of one size is where, makes
-// no difference to what the answer costs, so as many as possible stay where they
+// no difference to what the solution costs, so as many as possible stay where they
 // are. A task that cannot have its seats there after all, because CPUs or memory
 // do not suffice, waits.
 func (y *yard) relabel() {
@@ -19,25 +19,25 @@ func (y *yard) relabel() {
 	for k := range y.kinds {
 		left[k] = y.rename(int32(k))
 	}
-	y.clear()
+	y.clearSeats()
 	var rest []int32
 	for i := range y.tasks {
 		t := &y.tasks[i]
 		t.seats = nil
 		switch {
-		case t.at < 0:
-		case t.stays() && t.offers[t.at].nodes == 1 && y.takePlace(left, t, t.home[0]):
-			y.back(int32(i), t.run.Seats, t.home)
+		case t.assigned < 0:
+		case t.keepsAssignment() && t.candidates[t.assigned].nodes == 1 && y.takePlace(left, t, t.currentRooms[0]):
+			y.restoreSeats(int32(i), t.running.Seats, t.currentRooms)
 		default:
 			rest = append(rest, int32(i))
 		}
 	}
 	for _, i := range rest {
 		t := &y.tasks[i]
-		if t.offers[t.at].nodes == 1 {
-			for _, room := range y.kinds[t.offers[t.at].kind].rooms {
+		if t.candidates[t.assigned].nodes == 1 {
+			for _, room := range y.kinds[t.candidates[t.assigned].kind].rooms {
 				if y.takePlace(left, t, room) {
-					t.pos = append(t.pos[:0], room)
+					t.positions = append(t.positions[:0], room)
 					break
 				}
 			}
@@ -46,14 +46,14 @@ func (y *yard) relabel() {
 	}
 }
 
-// stays reports whether a task is given just what it has, on whatever node.
-func (t *task) stays() bool { return t.run != nil && t.at == t.now }
+// keepsAssignment reports whether a task is given just what it has, on whatever node.
+func (t *task) keepsAssignment() bool { return t.running != nil && t.assigned == t.current }
 
 // takePlace takes one of the places that a room has for tasks of this size, and
 // reports whether there is one.
 func (y *yard) takePlace(left [][]int32, t *task, room int32) bool {
-	o := &t.offers[t.at]
-	sp := y.spots[room]
+	o := &t.candidates[t.assigned]
+	sp := y.positions[room]
 	at := int(sp.at)*(y.kinds[o.kind].size+1) + int(o.gpus)
 	if sp.kind != o.kind || left[o.kind][at] == 0 {
 		return false
@@ -62,24 +62,24 @@ func (y *yard) takePlace(left [][]int32, t *task, room int32) bool {
 	return true
 }
 
-// claim seats a task on the rooms that it has been written down for.
+// claim seats a task on the rooms that it has been recorded for.
 func (y *yard) claim(i int32) {
 	t := &y.tasks[i]
-	o := &t.offers[t.at]
+	o := &t.candidates[t.assigned]
 	match := y.shapeOf(t.item.Shape).match
-	rooms := slices.Clone(t.pos)
+	rooms := slices.Clone(t.positions)
 	masks := make([]uint64, len(rooms))
 	for n, room := range rooms {
 		fits, ok := match.Fits(&y.rooms[room])
 		masks[n] = fleet.Take(fits, o.on(n))
 		if !ok || bits.OnesCount64(masks[n]) < o.on(n) {
-			t.at, t.pos = -1, t.pos[:0]
+			t.assigned, t.positions = -1, t.positions[:0]
 			return
 		}
 	}
-	t.pos = t.pos[:0]
+	t.positions = t.positions[:0]
 	for n, room := range rooms {
-		y.sit(i, room, place.Seat{Node: y.rooms[room].Node.ID, GPUs: masks[n]})
+		y.addSeat(i, room, place.Seat{Node: y.rooms[room].Node.ID, GPUs: masks[n]})
 	}
 }
 
@@ -92,36 +92,36 @@ func (y *yard) rename(k int32) []int32 {
 	wanted, held := make([]int32, len(kd.rooms)*sizes), make([]int32, len(kd.rooms)*sizes)
 	for i := range y.tasks {
 		t := &y.tasks[i]
-		if t.at < 0 || t.offers[t.at].kind != k || t.offers[t.at].nodes > 1 {
+		if t.assigned < 0 || t.candidates[t.assigned].kind != k || t.candidates[t.assigned].nodes > 1 {
 			continue
 		}
-		g := int(t.offers[t.at].gpus)
-		wanted[int(t.pos[0])*sizes+g]++
-		if t.stays() {
-			held[int(y.spots[t.home[0]].at)*sizes+g]++
+		g := int(t.candidates[t.assigned].gpus)
+		wanted[int(t.positions[0])*sizes+g]++
+		if t.keepsAssignment() {
+			held[int(y.positions[t.currentRooms[0]].at)*sizes+g]++
 		}
 	}
-	real := matched(wanted, held, sizes, &y.shelves()[k])
+	real := matched(wanted, held, sizes, &y.newIndexes()[k])
 	places := make([]int32, len(wanted))
 	for p, q := range real {
 		copy(places[int(q)*sizes:int(q+1)*sizes], wanted[p*sizes:(p+1)*sizes])
 	}
 	for i := range y.tasks {
 		t := &y.tasks[i]
-		if t.at < 0 || t.offers[t.at].kind != k {
+		if t.assigned < 0 || t.candidates[t.assigned].kind != k {
 			continue
 		}
-		for n, p := range t.pos {
-			t.pos[n] = kd.rooms[real[p]]
+		for n, p := range t.positions {
+			t.positions[n] = kd.rooms[real[p]]
 		}
 	}
 	return places
 }
 
-// matched gives each node of the answer a real one, those first that have most to
+// matched gives each node of the solution a real one, those first that have most to
 // keep. Nodes are exchanged only for such as have equally many GPUs free and in
 // use without the tasks.
-func matched(wanted, held []int32, sizes int, s *shelf) []int32 {
+func matched(wanted, held []int32, sizes int, s *nodeIndex) []int32 {
 	nodes := len(s.free)
 	real, taken := make([]int32, nodes), make([]bool, nodes)
 	for p := range real {

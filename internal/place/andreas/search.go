@@ -11,15 +11,15 @@ import (
 const (
 	usualRounds = 100     // of a search that nobody limits
 	noLimit     = 1 << 30 // rounds, of a search that time alone limits
-	elite       = 10      // how many answers a search keeps
+	poolSize    = 10      // how many solutions a search keeps
 )
 
-// search looks for an answer that is better than the first one.
+// search looks for a solution that is better than the first one.
 type search struct {
 	*yard
-	rounds int         // left
-	pool   []answer    // the best that were found, the very best first
-	crew   [][][]int32 // tasks on each node, by kind and place on the shelf
+	roundsLeft int         // left
+	pool       []solution  // the best that were found, the very best first
+	tasksOn    [][][]int32 // tasks on each node, by kind and place on the index
 }
 
 // improve searches as long as it may. What was found first stays if nothing is better.
@@ -27,107 +27,107 @@ func (y *yard) improve() {
 	if y.o.Search == Greedy || y.o.Search == "" || len(y.tasks) < 2 {
 		return
 	}
-	s := &search{yard: y, rounds: y.o.Rounds}
-	if s.rounds == 0 {
-		s.rounds = usualRounds
+	s := &search{yard: y, roundsLeft: y.o.Rounds}
+	if s.roundsLeft == 0 {
+		s.roundsLeft = usualRounds
 		if y.enough != nil {
-			s.rounds = noLimit
+			s.roundsLeft = noLimit
 		}
 	}
-	if y.o.Search == Local { // what it does only makes the answer better
+	if y.o.Search == Local { // what it does only makes the solution better
 		s.local()
 		return
 	}
-	s.keep(y.note())
+	s.addToPool(y.snapshot())
 	s.random()
 	if y.o.Search == Relink {
 		for i := range s.pool {
 			y.restore(&s.pool[i])
 			s.local()
-			s.pool[i] = y.note()
+			s.pool[i] = y.snapshot()
 		}
 		s.relink()
 	}
-	best := slices.MaxFunc(s.pool, func(a, b answer) int { return cmp.Compare(a.value, b.value) })
+	best := slices.MaxFunc(s.pool, func(a, b solution) int { return cmp.Compare(a.value, b.value) })
 	y.restore(&best)
 }
 
-// more counts a round, and reports whether there is time for it.
-func (s *search) more() bool {
-	s.rounds--
-	return s.rounds >= 0 && (s.enough == nil || !s.enough())
+// nextRound counts a round, and reports whether there is time for it.
+func (s *search) nextRound() bool {
+	s.roundsLeft--
+	return s.roundsLeft >= 0 && (s.enough == nil || !s.enough())
 }
 
-// keep puts an answer into the pool if it is among the best and not there yet.
-func (s *search) keep(a answer) {
-	at, _ := slices.BinarySearchFunc(s.pool, a, func(x, b answer) int { return cmp.Compare(b.value, x.value) })
-	if at >= elite || at < len(s.pool) && slices.Equal(s.pool[at].at, a.at) {
+// addToPool puts a solution into the pool if it is among the best and not there yet.
+func (s *search) addToPool(a solution) {
+	at, _ := slices.BinarySearchFunc(s.pool, a, func(x, b solution) int { return cmp.Compare(b.value, x.value) })
+	if at >= poolSize || at < len(s.pool) && slices.Equal(s.pool[at].assigned, a.assigned) {
 		return
 	}
 	s.pool = slices.Insert(s.pool, at, a)
-	s.pool = s.pool[:min(len(s.pool), elite)]
+	s.pool = s.pool[:min(len(s.pool), poolSize)]
 }
 
-// chance is the source of chance of one plan.
-func chance(seed uint64, now time.Time) *rand.Rand {
+// newRand is the random source of one plan.
+func newRand(seed uint64, now time.Time) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, uint64(now.UnixNano())))
 }
 
-// spread is how far chance makes the worth of a step look better or worse.
-const spread = 0.3
+// noise is how far chance makes the worth of a step look better or worse.
+const noise = 0.3
 
-// random climbs again and again with chance in the order of the steps.
+// random climbs again and again with randomness in the order of the steps.
 func (s *search) random() {
-	rng := chance(s.o.Seed, s.now)
-	for s.more() {
+	rng := newRand(s.o.Seed, s.now)
+	for s.nextRound() {
 		for i := range s.tasks {
-			s.give(&s.tasks[i])
+			s.unassign(&s.tasks[i])
 		}
-		s.climb(func() float64 { return math.Exp(spread * rng.NormFloat64()) })
-		if len(s.pool) < elite || s.value() > s.pool[len(s.pool)-1].value {
-			s.keep(s.note())
+		s.climb(func() float64 { return math.Exp(noise * rng.NormFloat64()) })
+		if len(s.pool) < poolSize || s.value() > s.pool[len(s.pool)-1].value {
+			s.addToPool(s.snapshot())
 		}
 	}
 }
 
-// local lets tasks that would like something better push others aside, as long as
+// local lets tasks that would like something better displace others, as long as
 // that wins more.
 func (s *search) local() {
-	list := s.unhappy()
+	list := s.improvable()
 	if len(list) == 0 {
 		return
 	}
-	s.muster()
-	for better := true; better; list = s.unhappy() {
+	s.indexTasks()
+	for better := true; better; list = s.improvable() {
 		better = false
 		for _, i := range list {
-			if !s.more() {
+			if !s.nextRound() {
 				return
 			}
-			better = s.push(i) || better
+			better = s.displace(i) || better
 		}
 	}
 }
 
-// muster writes down who is on which node.
-func (s *search) muster() {
-	s.crew = make([][][]int32, len(s.kinds))
+// indexTasks records who is on which node.
+func (s *search) indexTasks() {
+	s.tasksOn = make([][][]int32, len(s.kinds))
 	for k := range s.kinds {
-		s.crew[k] = make([][]int32, len(s.kinds[k].rooms))
+		s.tasksOn[k] = make([][]int32, len(s.kinds[k].rooms))
 	}
 	for i := range s.tasks {
-		s.enlist(int32(i), true)
+		s.updateIndex(int32(i), true)
 	}
 }
 
-// enlist adds a task to the crews of its nodes, or takes it out.
-func (s *search) enlist(i int32, in bool) {
+// updateIndex adds a task to the crews of its nodes, or takes it out.
+func (s *search) updateIndex(i int32, in bool) {
 	t := &s.tasks[i]
-	if t.at < 0 {
+	if t.assigned < 0 {
 		return
 	}
-	crew := s.crew[t.offers[t.at].kind]
-	for _, p := range t.pos {
+	crew := s.tasksOn[t.candidates[t.assigned].kind]
+	for _, p := range t.positions {
 		if in {
 			crew[p] = append(crew[p], i)
 		} else {
@@ -136,46 +136,46 @@ func (s *search) enlist(i int32, in bool) {
 	}
 }
 
-// leastWish is what a task must have to win to push others, as a share of what the
-// answer wins in all.
-const leastWish = 1e-4
+// minImprovement is what a task must have to win to push others, as a share of what the
+// solution wins in all.
+const minImprovement = 1e-4
 
-// unhappy lists the tasks that would be better off with another offer, those first
+// improvable lists the tasks that would be better off with another candidate, those first
 // that have most to win.
-func (s *search) unhappy() []int32 {
+func (s *search) improvable() []int32 {
 	var list []int32
-	wish := make([]float64, len(s.tasks))
-	least := leastWish * s.value()
+	improvement := make([]float64, len(s.tasks))
+	least := minImprovement * s.value()
 	for i := range s.tasks {
 		t := &s.tasks[i]
-		for k := range t.offers {
-			wish[i] = max(wish[i], t.worth(k)-t.worth(t.at))
+		for k := range t.candidates {
+			improvement[i] = max(improvement[i], t.gain(k)-t.gain(t.assigned))
 		}
-		if wish[i] > least {
+		if improvement[i] > least {
 			list = append(list, int32(i))
 		}
 	}
-	slices.SortStableFunc(list, func(a, b int32) int { return cmp.Compare(wish[b], wish[a]) })
+	slices.SortStableFunc(list, func(a, b int32) int { return cmp.Compare(improvement[b], improvement[a]) })
 	return list
 }
 
-// had is the offer that a task has.
-func (s *search) had(i int32) *offer { return &s.tasks[i].offers[s.tasks[i].at] }
+// assignedTo is the candidate that a task has.
+func (s *search) assignedTo(i int32) *candidate { return &s.tasks[i].candidates[s.tasks[i].assigned] }
 
-// push tries to give a task one of its better offers, the best first, by moving
+// displace tries to give a task one of its better candidates, the best first, by moving
 // others off a node.
-func (s *search) push(i int32) bool {
+func (s *search) displace(i int32) bool {
 	t := &s.tasks[i]
-	now := t.worth(t.at)
-	wishes := make([]int, 0, len(t.offers))
-	for k := range t.offers {
-		if o := &t.offers[k]; o.plain() && t.worth(k) > now && (t.at < 0 || t.offers[t.at].plain()) {
-			wishes = append(wishes, k)
+	now := t.gain(t.assigned)
+	better := make([]int, 0, len(t.candidates))
+	for k := range t.candidates {
+		if o := &t.candidates[k]; o.plain() && t.gain(k) > now && (t.assigned < 0 || t.candidates[t.assigned].plain()) {
+			better = append(better, k)
 		}
 	}
-	slices.SortStableFunc(wishes, func(a, b int) int { return cmp.Compare(t.offers[b].gain, t.offers[a].gain) })
-	for _, k := range wishes {
-		for _, p := range s.places(i, k) {
+	slices.SortStableFunc(better, func(a, b int) int { return cmp.Compare(t.candidates[b].gain, t.candidates[a].gain) })
+	for _, k := range better {
+		for _, p := range s.targets(i, k) {
 			if s.try(i, k, p) {
 				return true
 			}
@@ -184,19 +184,19 @@ func (s *search) push(i int32) bool {
 	return false
 }
 
-// mostPlaces is on how many nodes a task tries to push others aside.
-const mostPlaces = 4
+// maxTargets is on how many nodes a task tries to displace others.
+const maxTargets = 4
 
-// places lists the nodes on which an offer could be had at the expense of others,
+// targets lists the nodes on which a candidate could be had at the expense of others,
 // those first where least is lost.
-func (s *search) places(i int32, at int) []int32 {
-	o := &s.tasks[i].offers[at]
+func (s *search) targets(i int32, at int) []int32 {
+	o := &s.tasks[i].candidates[at]
 	var list []int32
-	loss := make([]float64, len(s.crew[o.kind]))
-	for p, crew := range s.crew[o.kind] {
-		free := int32(s.shelf[o.kind].free[p])
+	loss := make([]float64, len(s.tasksOn[o.kind]))
+	for p, crew := range s.tasksOn[o.kind] {
+		free := int32(s.indexes[o.kind].free[p])
 		for _, j := range crew {
-			c := s.had(j)
+			c := s.assignedTo(j)
 			if !c.plain() {
 				continue
 			}
@@ -210,36 +210,37 @@ func (s *search) places(i int32, at int) []int32 {
 		}
 	}
 	slices.SortStableFunc(list, func(a, b int32) int { return cmp.Compare(loss[a], loss[b]) })
-	return list[:min(len(list), mostPlaces)]
+	return list[:min(len(list), maxTargets)]
 }
 
-// left is what a task had that left its node.
-type left struct {
+// removed is what a task had that left its node.
+type removed struct {
 	task int32
 	at   int
 	node int32
 }
 
-// try gives a task an offer on a node. Others leave it, those first that lose
+// try gives a task a candidate on a node. Others leave it, those first that lose
 // least for their GPUs, and take the best that is left for them. If that does not win
 // more all is undone.
 func (s *search) try(i int32, at int, node int32) bool {
 	t := &s.tasks[i]
-	o := &t.offers[at]
-	before := t.worth(t.at)
-	was := []left{s.leave(i)}
-	crew := slices.DeleteFunc(slices.Clone(s.crew[o.kind][node]), func(j int32) bool { return !s.had(j).plain() })
-	each := func(j int32) float64 { return s.had(j).gain / float64(max(s.had(j).gpus, 1)) }
+	o := &t.candidates[at]
+	before := t.gain(t.assigned)
+	was := []removed{s.leave(i)}
+	crew := slices.DeleteFunc(slices.Clone(s.tasksOn[o.kind][node]),
+		func(j int32) bool { return !s.assignedTo(j).plain() })
+	each := func(j int32) float64 { return s.assignedTo(j).gain / float64(max(s.assignedTo(j).gpus, 1)) }
 	slices.SortStableFunc(crew, func(a, b int32) int { return cmp.Compare(each(a), each(b)) })
 	for _, j := range crew {
-		if s.shelf[o.kind].free[node] >= int8(o.gpus) {
+		if s.indexes[o.kind].free[node] >= int8(o.gpus) {
 			break
 		}
-		before += s.tasks[j].worth(s.tasks[j].at)
+		before += s.tasks[j].gain(s.tasks[j].assigned)
 		was = append(was, s.leave(j))
 	}
 	s.join(i, at, node)
-	after := t.worth(at)
+	after := t.gain(at)
 	for k := len(was) - 1; k > 0; k-- {
 		after += s.rejoin(was[k].task)
 	}
@@ -258,37 +259,38 @@ func (s *search) try(i int32, at int, node int32) bool {
 }
 
 // leave takes a task of one node off it, and returns what it had.
-func (s *search) leave(i int32) left {
+func (s *search) leave(i int32) removed {
 	t := &s.tasks[i]
-	if t.at < 0 {
-		return left{i, -1, -1}
+	if t.assigned < 0 {
+		return removed{i, -1, -1}
 	}
-	l := left{i, t.at, t.pos[0]}
-	s.enlist(i, false)
-	s.give(t)
+	l := removed{i, t.assigned, t.positions[0]}
+	s.updateIndex(i, false)
+	s.unassign(t)
 	return l
 }
 
-// join puts a task with an offer onto a node.
+// join puts a task with a candidate onto a node.
 func (s *search) join(i int32, at int, node int32) {
 	t := &s.tasks[i]
-	t.pos = append(t.pos[:0], node)
-	s.hold(t, at)
-	s.enlist(i, true)
+	t.positions = append(t.positions[:0], node)
+	s.assignAt(t, at)
+	s.updateIndex(i, true)
 }
 
-// rejoin gives a task the best offer that there is room for, and returns what that wins.
+// rejoin gives a task the best candidate that there is room for, and returns what that wins.
 func (s *search) rejoin(i int32) float64 {
 	t := &s.tasks[i]
 	best := -1
-	for k := range t.offers {
-		if o := &t.offers[k]; o.plain() && t.worth(k) > t.worth(best) && !s.declines(t, k) && s.shelf[o.kind].with(int(o.gpus)) > 0 {
+	for k := range t.candidates {
+		if o := &t.candidates[k]; o.plain() && t.gain(k) > t.gain(best) && !s.declines(t, k) &&
+			s.indexes[o.kind].countWith(int(o.gpus)) > 0 {
 			best = k
 		}
 	}
 	if best >= 0 {
-		s.take(t, best)
-		s.enlist(i, true)
+		s.assign(t, best)
+		s.updateIndex(i, true)
 	}
-	return t.worth(t.at)
+	return t.gain(t.assigned)
 }

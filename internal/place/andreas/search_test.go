@@ -44,8 +44,8 @@ func drawView(t *rapid.T) *place.View {
 	return &place.View{Now: now, Rooms: table.Rooms(), Line: line}
 }
 
-// TestSearchesNeverLose compares what each search finds with the first answer, and
-// looks at the books of the shelves.
+// TestSearchesNeverLose compares what each search finds with the first solution, and
+// looks at the books of the indexes.
 func TestSearchesNeverLose(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -54,9 +54,9 @@ func TestSearchesNeverLose(t *testing.T) {
 			o := Defaults()
 			o.Search, o.Rounds = search, 50
 			y := newYard(v, &o, false)
-			y.offer()
+			y.listCandidates()
 			y.price()
-			y.begin()
+			y.greedy()
 			first := y.value()
 			y.improve()
 			if got := y.value(); got < first-1e-9*math.Abs(first) {
@@ -67,7 +67,7 @@ func TestSearchesNeverLose(t *testing.T) {
 	})
 }
 
-// TestSearchesFind has a yard where the first answer is not the best: the first job
+// TestSearchesFind has a yard where the first solution is not the best: the first job
 // takes the node on which the second could be in time.
 func TestLocalSearchPushesAside(t *testing.T) {
 	t.Parallel()
@@ -76,9 +76,9 @@ func TestLocalSearchPushesAside(t *testing.T) {
 		v := drawView(t)
 		o := Defaults()
 		y := newYard(v, &o, false)
-		y.offer()
+		y.listCandidates()
 		y.price()
-		y.begin()
+		y.greedy()
 		first := y.value()
 		if y.improve(); y.value() > first*(1+1e-6) {
 			better++
@@ -89,16 +89,16 @@ func TestLocalSearchPushesAside(t *testing.T) {
 	}
 }
 
-// balanced checks that the shelves say what the tasks have been given.
+// balanced checks that the indexes say what the tasks have been given.
 func balanced(t *rapid.T, y *yard) {
-	fresh := y.shelves()
+	fresh := y.newIndexes()
 	for i := range y.tasks {
 		tk := &y.tasks[i]
-		if tk.at < 0 {
+		if tk.assigned < 0 {
 			continue
 		}
-		o := &tk.offers[tk.at]
-		for n, p := range tk.pos {
+		o := &tk.candidates[tk.assigned]
+		for n, p := range tk.positions {
 			if int(fresh[o.kind].free[p]) < o.on(n) {
 				t.Fatalf("job %s has GPUs of a node that has none left", tk.item.Job)
 			}
@@ -107,8 +107,8 @@ func balanced(t *rapid.T, y *yard) {
 	}
 	for k := range fresh {
 		for p := range fresh[k].free {
-			if fresh[k].free[p] != y.shelf[k].free[p] {
-				t.Fatalf("the shelf says that node %d has %d free, and it has %d", p, y.shelf[k].free[p], fresh[k].free[p])
+			if fresh[k].free[p] != y.indexes[k].free[p] {
+				t.Fatalf("the shelf says that node %d has %d free, and it has %d", p, y.indexes[k].free[p], fresh[k].free[p])
 			}
 		}
 	}
@@ -125,7 +125,7 @@ func TestASearchEndsWhenItsTimeIsUp(t *testing.T) {
 			o := Defaults()
 			o.Search, o.Rounds = search, 0
 			New(o).Search(v, enough)
-			if asked > 30 { // once for each answer that it keeps after that
+			if asked > 30 { // once for each solution that it keeps after that
 				t.Fatalf("%s goes on although its time is up: asked %d times", search, asked)
 			}
 		})

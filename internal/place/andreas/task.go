@@ -10,72 +10,79 @@ import (
 	"trainyard/internal/queue"
 )
 
-// task is a job that may be given GPUs: one that waits, or one that runs and may be stopped.
+// task is a job that may be given GPUs: a queued one, or a running one that may be preempted.
 type task struct {
-	item  *queue.Item
-	run   *place.Running // nil if it waits
-	home  []int32        // the rooms that it has seats in
-	left  float64        // units of work; seconds if its speed is unknown
-	dated bool           // it has a deadline
-	slack float64        // seconds until then
-	late  float64        // money for a second past it, or for a second at all without one
-	again float64        // seconds that stopping and starting it again takes
-	rank  int            // in the order of the line, of a waiting job without a deadline
+	item    *queue.Item
+	running *place.Running // nil if it is queued
 
-	menu   []dish
-	offers []offer
-	base   int     // the offer that takes least of the yard
-	fast   int     // the fastest
-	cheap  int     // the cheapest
-	now    int     // the offer that it has now, -1 if it waits
-	turn   float64 // what a start is worth to it for each GPU, without a deadline
-	spare  float64 // seconds that it could wait if all that is due before it were done first
-	rush   float64 // what not having to wait is worth to it
-	at     int     // the offer that it is given, -1 if it waits
-	pos    []int32 // and its nodes, by their places on the kind's shelf
-	one    [1]int32
-	cut    int          // the shared GPU that it has a part of, on the kind's shelf
-	luck   float64      // makes its steps look better or worse
-	seats  []place.Seat // what it is given, once seats are dealt; pos then has the rooms
+	// What is known of it.
+	currentRooms  []int32 // the rooms that it runs in
+	remainingWork float64 // in units of work; in seconds if its speed is unknown
+	hasDeadline   bool
+	slack         float64 // seconds until the deadline
+	lateCost      float64 // money for a second past the deadline, or for any second without one
+	restartTime   float64 // seconds that stopping and starting it again takes
+	queueRank     int     // in the order of the queue, of a queued job without a deadline
+
+	// What it could have.
+	configurations []configuration
+	candidates     []candidate
+	leanest        int     // the candidate that uses least of the yard
+	fastest        int     // the fastest candidate
+	cheapest       int     // the cheapest candidate
+	current        int     // the candidate that it has now, -1 if it is queued
+	startValue     float64 // what a start is worth to it for each GPU, without a deadline
+	spareTime      float64 // seconds that it could wait if all that is due before it were done first
+	urgency        float64 // what not having to wait is worth to it, in money
+
+	// What it is given.
+	assigned     int     // the candidate, -1 if it waits
+	positions    []int32 // its nodes, by their positions in the kind's index; once seats are allocated, its rooms
+	onePosition  [1]int32
+	sharedGPU    int          // the shared GPU that it has a part of, in the kind's index
+	randomFactor float64      // multiplies the value of its steps in a randomised search
+	seats        []place.Seat // once seats are allocated
 }
 
-// offer is a kind and a number of GPUs that a task could have.
-type offer struct {
-	dish
-	time   float64 // seconds until it has ended there
-	lost   float64 // of these until it does its first work
-	weight float64 // what it takes of the yard, in GPUs of the best kind
-	bill   float64 // what its GPUs cost until its end, on well used nodes
-	gain   float64 // money that it wins in a second over waiting
-	cold   float64 // the same on nodes that must be switched on first
+// candidate is a configuration that a task could have, with what it would take and cost.
+type candidate struct {
+	configuration
+	duration float64 // seconds until it ends there
+	startup  float64 // of these until it does its first work
+	usage    float64 // what it takes of the yard, in GPUs of the best kind
+	cost     float64 // of its GPUs until its end, on well used nodes
+	gain     float64 // money that it saves in a second compared with waiting
+	coldGain float64 // the same on nodes that must be switched on first
 }
 
-// dish is an offer as all jobs of one shape and speed have it.
-type dish struct {
+// configuration is a kind and a number of GPUs, as all jobs of one shape and speed have it.
+type configuration struct {
 	kind        int32
 	gpus, nodes int32   // of all nodes together
-	part        float64 // of the one GPU, if it is shared with others; 0 for whole GPUs
-	rate        float64
+	share       float64 // of the one GPU, if it is shared with others; 0 for whole GPUs
+	rate        float64 // units of work in a second
 }
 
-type menuKey struct {
+type configurationKey struct {
 	shape *shape
 	speed *job.Speed
 }
 
-// unknownLasts is how long a job is taken to run of which nobody said it.
+// unknownLasts is how long a job is assumed to run of which nothing is known.
 const unknownLasts = time.Hour
 
-// enter makes tasks of the jobs that wait and of those that may be stopped.
+// enter makes tasks of the jobs that are queued and of those that may be stopped.
 func (y *yard) enter(waiting []*queue.Item) {
-	y.shapes, y.needs, y.menus = map[*queue.Shape]*shape{}, map[fleet.Need]*shape{}, map[menuKey][]dish{}
-	y.tasks = make([]task, 0, len(waiting)+len(y.loose))
-	for _, l := range y.loose {
-		y.tasks = append(y.tasks, task{item: l.run.Item, run: l.run, home: l.rooms, now: -1, at: -1})
+	y.shapes, y.needs, y.configurations = map[*queue.Shape]*shape{}, map[fleet.Need]*shape{},
+		map[configurationKey][]configuration{}
+	y.tasks = make([]task, 0, len(waiting)+len(y.preemptible))
+	for _, l := range y.preemptible {
+		y.tasks = append(y.tasks, task{item: l.run.Item, running: l.run, currentRooms: l.rooms, current: -1,
+			assigned: -1})
 	}
 	undated := false
 	for _, it := range waiting {
-		y.tasks = append(y.tasks, task{item: it, now: -1, at: -1})
+		y.tasks = append(y.tasks, task{item: it, current: -1, assigned: -1})
 		undated = undated || it.Outlook.Deadline.IsZero()
 	}
 	if undated {
@@ -83,7 +90,7 @@ func (y *yard) enter(waiting []*queue.Item) {
 	}
 }
 
-// rank writes down the order of the line, for the jobs without a deadline.
+// rank records the order of the queue, for the jobs without a deadline.
 func (y *yard) rank() {
 	ranks := make(map[*queue.Item]int, y.view.Line.Len())
 	walk := y.view.Line.Walk(y.view.UsageOf)
@@ -92,39 +99,40 @@ func (y *yard) rank() {
 		ranks[it] = len(ranks)
 	}
 	for i := range y.tasks {
-		if t := &y.tasks[i]; t.run == nil {
-			t.rank = ranks[t.item]
+		if t := &y.tasks[i]; t.running == nil {
+			t.queueRank = ranks[t.item]
 		}
 	}
 }
 
-// offer finds out what each task could have, and how long it would take there. A
+// listCandidates finds out what each task could have, and how long it would take there. A
 // running job that nothing but its place is known of may only stay or wait.
-func (y *yard) offer() {
+func (y *yard) listCandidates() {
 	total := 0
 	for i := range y.tasks {
-		total += len(y.menu(&y.tasks[i])) + 1
+		total += len(y.configurationsOf(&y.tasks[i])) + 1
 	}
-	y.space = make([]offer, 0, total)
+	y.candidateSpace = make([]candidate, 0, total)
 	for i := range y.tasks {
 		t := &y.tasks[i]
-		t.pos = t.one[:0]
+		t.positions = t.onePosition[:0]
 		o := t.item.Outlook
-		t.again = y.restarts(t.item).Seconds() * y.o.Margin
-		from := len(y.space)
-		if t.run == nil {
-			y.waitingOffers(t)
+		t.restartTime = y.restartTime(t.item).Seconds() * y.o.Margin
+		from := len(y.candidateSpace)
+		if t.running == nil {
+			y.queuedCandidates(t)
 		} else {
-			y.runningOffers(t)
+			y.runningCandidates(t)
 		}
-		t.offers = y.space[from:len(y.space):len(y.space)]
-		if t.dated = !o.Deadline.IsZero(); t.dated {
+		t.candidates = y.candidateSpace[from:len(y.candidateSpace):len(y.candidateSpace)]
+		t.hasDeadline = !o.Deadline.IsZero()
+		if t.hasDeadline {
 			t.slack = o.Deadline.Sub(y.now).Seconds()
 		}
 	}
 }
 
-func (y *yard) waitingOffers(t *task) {
+func (y *yard) queuedCandidates(t *task) {
 	o := t.item.Outlook
 	left, known := o.Left()
 	start := 0.0
@@ -134,32 +142,37 @@ func (y *yard) waitingOffers(t *task) {
 	if !known {
 		left = y.lasts(t.item).Seconds()
 	}
-	t.left = left
-	for _, d := range y.menu(t) {
-		y.space = append(y.space, offer{dish: d, time: start + max(left/d.rate, 1), lost: start})
+	t.remainingWork = left
+	for _, d := range y.configurationsOf(t) {
+		y.candidateSpace = append(y.candidateSpace, candidate{configuration: d, duration: start + max(left/d.rate, 1),
+			startup: start})
 	}
 }
 
-func (y *yard) runningOffers(t *task) {
-	r := t.run
+func (y *yard) runningCandidates(t *task) {
+	r := t.running
 	ends, known := r.Ends(y.now)
 	if !known {
 		ends = y.endOf(r)
 	}
-	t.now = len(y.space)
-	y.space = append(y.space, offer{
-		dish: dish{kind: y.spots[t.home[0]].kind, gpus: int32(r.GPUs), nodes: int32(len(r.Seats)), part: r.Seats[0].Share, rate: r.Rate},
-		time: max(ends.Sub(y.now).Seconds(), 1),
+	t.current = len(y.candidateSpace)
+	y.candidateSpace = append(y.candidateSpace, candidate{
+		configuration: configuration{kind: y.positions[t.currentRooms[0]].kind, gpus: int32(r.GPUs),
+			nodes: int32(len(r.Seats)), share: r.Seats[0].Share, rate: r.Rate},
+		duration: max(ends.Sub(y.now).Seconds(), 1),
 	})
-	t.left, _ = r.Left(y.now)
+	t.remainingWork, _ = r.Left(y.now)
 	if known {
-		for _, d := range y.menu(t) {
-			if n := &y.space[t.now]; d.kind != n.kind || d.gpus != n.gpus || d.nodes != n.nodes || d.part != n.part {
-				y.space = append(y.space, offer{dish: d, time: t.again + max(t.left/d.rate, 1), lost: t.again})
+		for _, d := range y.configurationsOf(t) {
+			if n := &y.candidateSpace[t.current]; d.kind != n.kind || d.gpus != n.gpus || d.nodes != n.nodes ||
+				d.share != n.share {
+				y.candidateSpace = append(y.candidateSpace,
+					candidate{configuration: d, duration: t.restartTime + max(t.remainingWork/d.rate, 1),
+						startup: t.restartTime})
 			}
 		}
 	}
-	t.now = 0
+	t.current = 0
 }
 
 // lasts is how long a job of unknown speed runs.
@@ -170,8 +183,8 @@ func (y *yard) lasts(it *queue.Item) time.Duration {
 	return unknownLasts
 }
 
-// endOf is when a running job of unknown speed is taken to end. One that is past
-// that is taken to run as long again as it is late.
+// endOf is when a running job of unknown speed is assumed to end. One that is past
+// that is assumed to run as long again as it is late.
 func (y *yard) endOf(r *place.Running) time.Time {
 	from := r.Began
 	if from.IsZero() {
@@ -184,37 +197,37 @@ func (y *yard) endOf(r *place.Running) time.Time {
 	return end
 }
 
-// menu returns what jobs of the task's shape and speed could have.
-func (y *yard) menu(t *task) []dish {
-	if t.menu == nil {
-		key := menuKey{y.shapeOf(t.item.Shape), t.item.Outlook.Speed}
-		list, known := y.menus[key]
+// configurationsOf returns what jobs of the task's shape and speed could have.
+func (y *yard) configurationsOf(t *task) []configuration {
+	if t.configurations == nil {
+		key := configurationKey{y.shapeOf(t.item.Shape), t.item.Outlook.Speed}
+		list, known := y.configurations[key]
 		if !known {
-			list = y.write(t.item)
-			y.menus[key] = list
+			list = y.listConfigurations(t.item)
+			y.configurations[key] = list
 		}
-		t.menu = list
+		t.configurations = list
 	}
-	return t.menu
+	return t.configurations
 }
 
-// write makes a menu. If nobody measured the job on any kind of GPU that there is,
+// listConfigurations makes a list of configurations. If nobody measured the job on any kind of GPU that there is,
 // all will do.
-func (y *yard) write(it *queue.Item) []dish {
+func (y *yard) listConfigurations(it *queue.Item) []configuration {
 	sh := y.shapeOf(it.Shape)
 	if it.Outlook.Speed != nil {
 		if list := y.measured(it, sh); len(list) > 0 {
 			return list
 		}
 	}
-	return y.dishes(it, sh, func(_ int, c count) float64 { return y.guess(it, c) })
+	return y.enumerate(it, sh, func(_ int, c count) float64 { return y.guess(it, c) })
 }
 
 // measured lists what a job has been measured on. Where it can do with a part of a
-// GPU, that is an offer too.
-func (y *yard) measured(it *queue.Item, sh *shape) []dish {
+// GPU, that is a candidate too.
+func (y *yard) measured(it *queue.Item, sh *shape) []configuration {
 	speed := it.Outlook.Speed
-	list := y.dishes(it, sh, func(k int, c count) float64 { return y.curve(speed, k).Rate(c.gpus, c.nodes) })
+	list := y.enumerate(it, sh, func(k int, c count) float64 { return y.curve(speed, k).Rate(c.gpus, c.nodes) })
 	if n := &it.Shape.Need; n.GPUs > 1 || n.Nodes > 1 || n.MaxGPUs == 0 {
 		return list
 	}
@@ -223,22 +236,22 @@ func (y *yard) measured(it *queue.Item, sh *shape) []dish {
 			continue
 		}
 		for _, p := range y.curve(speed, k).Parts() {
-			list = append(list, dish{kind: int32(k), gpus: 1, nodes: 1, part: p.Share, rate: p.PerSecond})
+			list = append(list, configuration{kind: int32(k), gpus: 1, nodes: 1, share: p.Share, rate: p.PerSecond})
 		}
 	}
 	return list
 }
 
-func (y *yard) dishes(it *queue.Item, sh *shape, rate func(k int, c count) float64) []dish {
-	var list []dish
+func (y *yard) enumerate(it *queue.Item, sh *shape, rate func(k int, c count) float64) []configuration {
+	var list []configuration
 	for k := range y.kinds {
 		if sh.most[k] < 0 {
 			continue
 		}
 		from := len(list)
 		for _, c := range y.counts(it, k, sh.most[k]) {
-			d := dish{kind: int32(k), gpus: int32(c.gpus), nodes: int32(c.nodes), rate: rate(k, c)}
-			// More GPUs that are not faster are no offer.
+			d := configuration{kind: int32(k), gpus: int32(c.gpus), nodes: int32(c.nodes), rate: rate(k, c)}
+			// More GPUs that are not faster are no candidate.
 			if d.rate > 0 && (len(list) == from || d.rate > list[len(list)-1].rate) {
 				list = append(list, d)
 			}
@@ -250,8 +263,8 @@ func (y *yard) dishes(it *queue.Item, sh *shape, rate func(k int, c count) float
 // count is a number of GPUs and the nodes that it takes.
 type count struct{ gpus, nodes int }
 
-// mostCounts is how many counts of one kind are tried for a job that could have many.
-const mostCounts = 16
+// maxCounts is how many counts of one kind are tried for a job that could have many.
+const maxCounts = 16
 
 // counts lists how many GPUs of a kind a job could have, ascending, each on as few
 // nodes as possible. Of many, every further one is a step greater.
@@ -266,8 +279,8 @@ func (y *yard) counts(it *queue.Item, k, perNode int) []count {
 		least, most = max(least, c.Least()), min(most, c.Most())
 	}
 	var list []count
-	step := func(g int) int { return max(1, g/(mostCounts/4)) }
-	if most-least < mostCounts {
+	step := func(g int) int { return max(1, g/(maxCounts/4)) }
+	if most-least < maxCounts {
 		step = func(int) int { return 1 }
 	}
 	for g := least; g <= most; g += step(g) {
@@ -286,8 +299,8 @@ func (y *yard) curve(s *job.Speed, k int) *job.Curve {
 	return s.On("", 0)
 }
 
-// unknownGain is how a job is taken to become faster with more GPUs of which
-// nobody said it: twice as many make it 1.8 times as fast.
+// unknownGain is how a job is assumed to become faster with more GPUs of which
+// nothing is known: twice as many make it 1.8 times as fast.
 const unknownGain = 0.85
 
 // guess returns the units a second of a job of unknown speed: one for each second
@@ -304,20 +317,20 @@ func (y *yard) guess(it *queue.Item, c count) float64 {
 	return rate
 }
 
-// amount is how many GPUs an offer has, a part counted as such.
-func (d *dish) amount() float64 {
-	if d.part > 0 {
-		return d.part
+// amount is how many GPUs a candidate has, a part counted as such.
+func (d *configuration) amount() float64 {
+	if d.share > 0 {
+		return d.share
 	}
 	return float64(d.gpus)
 }
 
-// plain reports whether an offer is of whole GPUs of one node.
-func (d *dish) plain() bool { return d.nodes == 1 && d.part == 0 }
+// plain reports whether a candidate is of whole GPUs of one node.
+func (d *configuration) plain() bool { return d.nodes == 1 && d.share == 0 }
 
 // on returns how many GPUs the i-th node gives: as many as the others, or one more
 // on the first few.
-func (d *dish) on(i int) int {
+func (d *configuration) on(i int) int {
 	each := d.gpus / d.nodes
 	if int32(i) < d.gpus%d.nodes {
 		each++

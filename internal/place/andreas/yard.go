@@ -16,92 +16,93 @@ import (
 // yard is what one plan is made of: kinds of nodes with their prices, and tasks
 // with what they could be given.
 type yard struct {
-	o      *Options
-	view   *place.View
-	enough func() bool // the time is up; nil if there is no limit
-	now    time.Time
-	priced bool // there is something to reckon with
-	loose  []loose
-	kinds  []kind
-	rooms  []fleet.Room // the view's, with what loose jobs hold taken out
-	spots  []spot       // of each room
-	tasks  []task
-	shapes map[*queue.Shape]*shape
-	needs  map[fleet.Need]*shape
-	menus  map[menuKey][]dish
-	shelf  []shelf // of each kind, as the tasks have been placed
-	unit   float64 // GPUs that may be given, in GPUs of the best kind
-	ahead  float64 // how far it looks ahead, in seconds
-	mean   float64 // how long the jobs take where they use their GPUs best
-	crowd  float64 // how full the yard is, 0 to 1
-	space  []offer // of all tasks
-	heap   []step
-	old    []int32   // nodes that a task had
-	there  [][]int32 // tasks with a seat in each room
+	o              *Options
+	view           *place.View
+	enough         func() bool // the time is up; nil if there is no limit
+	now            time.Time
+	hasEstimates   bool // some job has a deadline or a known speed
+	preemptible    []preemptible
+	kinds          []kind
+	rooms          []fleet.Room // the view's, with what preemptible jobs hold taken out
+	positions      []position   // of each room
+	tasks          []task
+	shapes         map[*queue.Shape]*shape
+	needs          map[fleet.Need]*shape
+	configurations map[configurationKey][]configuration
+	indexes        []nodeIndex // of each kind, as the tasks have been placed
+	capacity       float64     // GPUs that may be given, in GPUs of the best kind
+	lookahead      float64     // how far it looks ahead, in seconds
+	meanDuration   float64     // how long the jobs take where they use their GPUs best
+	occupancy      float64     // how full the yard is, 0 to 1
+	candidateSpace []candidate // of all tasks
+	heap           []step
+	previous       []int32   // nodes that a task had
+	tasksIn        [][]int32 // tasks with a seat in each room
 }
 
 // kind is a kind of node: one kind of GPU, one class, one price.
 type kind struct {
-	id    int32 // as in fleet.Room
-	class fleet.Class
-	gpu   *fleet.GPU // one of them; nil without
-	cost  []float64  // money a second with 0, 1, … GPUs in use, above that of a node that is on
-	share float64    // of one GPU a second, on a node that is used in the best way
-	off   bool       // an unused node is switched off
-	boot  float64    // seconds from off to ready
-	rooms []int32
-	size  int     // most GPUs of one node
-	gpus  int     // free or held by loose jobs
-	worth float64 // of one GPU, beside the best kind's
+	id            int32 // as in fleet.Room
+	class         fleet.Class
+	gpu           *fleet.GPU // one of them; nil without
+	cost          []float64  // money a second with 0, 1, … GPUs in use, above that of a node that is on
+	gpuRate       float64    // of one GPU a second, on a node that is used in the best way
+	powersOff     bool       // an unused node is switched off
+	boot          float64    // seconds from off to ready
+	rooms         []int32
+	size          int     // most GPUs of one node
+	gpus          int     // free or held by preemptible jobs
+	relativeSpeed float64 // of one GPU, beside the best kind's
 }
 
-// spot is where a room stands: its kind, and its place among the rooms of that kind.
-type spot struct{ kind, at int32 }
+// position is where a room stands: its kind, and its place among the rooms of that kind.
+type position struct{ kind, at int32 }
 
 // perHour turns a price for an hour into one for a second.
 const perHour = 1.0 / 3600
 
-// newYard looks at what there is. Where what runs is fixed, only jobs that wait
-// become tasks. If there is nothing to reckon with it looks no further.
+// newYard looks at what there is. Where what runs is fixed, only jobs that are queued
+// become tasks. If no job has a deadline or a known speed it looks no further.
 func newYard(v *place.View, o *Options, fixed bool) *yard {
 	y := &yard{o: o, view: v, now: v.Now, rooms: v.Rooms}
 	waiting := v.Line.Items()
 	for _, it := range waiting {
-		y.priced = y.priced || reckonable(it)
+		y.hasEstimates = y.hasEstimates || hasEstimate(it)
 	}
 	if !fixed {
-		y.loosen()
+		y.listPreemptible()
 	}
-	if !y.priced {
+	if !y.hasEstimates {
 		return y
 	}
 	y.rooms = slices.Clone(v.Rooms)
 	y.free()
-	y.shelve()
+	y.groupRooms()
 	y.enter(waiting)
 	return y
 }
 
-// reckonable reports whether there is anything to reckon with: a deadline, or a
+// hasEstimate reports whether a job can be planned for: it has a deadline, or a
 // known speed.
-func reckonable(it *queue.Item) bool {
+func hasEstimate(it *queue.Item) bool {
 	return !it.Outlook.Deadline.IsZero() || it.Outlook.Speed != nil
 }
 
-// loose is a running job that may be stopped: it goes on from where it was, is not
+// preemptible is a running job that may be stopped: it resumes from a checkpoint, is not
 // being stopped already nor has just been started, and could also stay where it
 // is: its nodes are open, its GPUs sound and promised to nobody else.
-type loose struct {
+type preemptible struct {
 	run   *place.Running
 	rooms []int32 // of its seats
 }
 
-// loosen lists the running jobs that may be stopped.
-func (y *yard) loosen() {
-	y.loose = make([]loose, 0, len(y.view.Running))
+// listPreemptible lists the running jobs that may be stopped.
+func (y *yard) listPreemptible() {
+	y.preemptible = make([]preemptible, 0, len(y.view.Running))
 	all := make([]int32, 0, len(y.view.Running))
 	for _, r := range y.view.Running {
-		if !r.Outlook.Resumes || r.Stopping || y.now.Sub(r.Ordered).Seconds() < y.o.Rest*y.restarts(r.Item).Seconds() {
+		if !r.Outlook.Resumes || r.Stopping ||
+			y.now.Sub(r.Ordered).Seconds() < y.o.Rest*y.restartTime(r.Item).Seconds() {
 			continue
 		}
 		from := len(all)
@@ -111,14 +112,14 @@ func (y *yard) loosen() {
 			}
 		}
 		if len(all)-from == len(r.Seats) {
-			y.loose = append(y.loose, loose{r, all[from:len(all):len(all)]})
-			y.priced = y.priced || reckonable(r.Item)
+			y.preemptible = append(y.preemptible, preemptible{r, all[from:len(all):len(all)]})
+			y.hasEstimates = y.hasEstimates || hasEstimate(r.Item)
 		}
 	}
 }
 
-// restarts is how long stopping a job and starting it again takes.
-func (y *yard) restarts(it *queue.Item) time.Duration {
+// restartTime is how long stopping a job and starting it again takes.
+func (y *yard) restartTime(it *queue.Item) time.Duration {
 	again := y.o.Restart
 	if s := it.Outlook.Speed; s != nil {
 		again = max(again, time.Duration(s.Start+s.Save))
@@ -133,10 +134,10 @@ func mayStay(room *fleet.Room, r *place.Running, s place.Seat) bool {
 	})
 }
 
-// free takes what loose jobs hold out of the rooms. Nobody else holds the same, nor
+// free takes what preemptible jobs hold out of the rooms. Nobody else holds the same, nor
 // was it promised to anybody.
 func (y *yard) free() {
-	for _, l := range y.loose {
+	for _, l := range y.preemptible {
 		need := &l.run.Shape.Need
 		for k, at := range l.rooms {
 			r, s := &y.rooms[at], &l.run.Seats[k]
@@ -160,18 +161,18 @@ func (y *yard) find(n id.Node) int {
 	return -1
 }
 
-// shelve puts the open rooms together by kind. A node with several kinds of GPU
+// groupRooms puts the open rooms together by kind. A node with several kinds of GPU
 // is a kind of its own.
-func (y *yard) shelve() {
-	y.spots = make([]spot, len(y.rooms))
+func (y *yard) groupRooms() {
+	y.positions = make([]position, len(y.rooms))
 	for i := range y.rooms {
 		r := &y.rooms[i]
 		if !r.Open {
-			y.spots[i] = spot{-1, -1}
+			y.positions[i] = position{-1, -1}
 			continue
 		}
 		k := y.kindOf(r)
-		y.spots[i] = spot{int32(k), int32(len(y.kinds[k].rooms))}
+		y.positions[i] = position{int32(k), int32(len(y.kinds[k].rooms))}
 		y.kinds[k].rooms = append(y.kinds[k].rooms, int32(i))
 		y.kinds[k].gpus += bits.OnesCount64(r.Free)
 		y.kinds[k].size = max(y.kinds[k].size, bits.OnesCount64(r.Sound))
@@ -196,7 +197,7 @@ func (y *yard) kindOf(r *fleet.Room) int {
 	return len(y.kinds) - 1
 }
 
-// priceOf works out what a node of a kind costs. A node that is on in any case
+// priceOf computes what a node of a kind costs. A node that is on in any case
 // costs only what it draws more; without a tariff a GPU-hour is worth one.
 func (y *yard) priceOf(k *kind, n *fleet.Node) {
 	t := y.view.Tariff
@@ -210,15 +211,15 @@ func (y *yard) priceOf(k *kind, n *fleet.Node) {
 		}
 	}
 	if p != nil && p.Off {
-		k.off, k.boot = true, time.Duration(p.Boot).Seconds()
+		k.powersOff, k.boot = true, time.Duration(p.Boot).Seconds()
 	}
 	on := k.cost[0]
 	for u := range k.cost {
 		k.cost[u] = max(k.cost[u]-on, 0)
 	}
-	k.share = math.Inf(1)
+	k.gpuRate = math.Inf(1)
 	for u := 1; u <= max(len(n.Inventory.GPUs), 1); u++ {
-		k.share = min(k.share, k.cost[u]/float64(u))
+		k.gpuRate = min(k.gpuRate, k.cost[u]/float64(u))
 	}
 }
 
@@ -235,7 +236,8 @@ func (y *yard) shapeOf(s *queue.Shape) *shape {
 	if known {
 		return sh
 	}
-	if sh, known = y.needs[s.Need]; !known {
+	sh, known = y.needs[s.Need]
+	if !known {
 		sh = y.newShape(&s.Need)
 		y.needs[s.Need] = sh
 	}

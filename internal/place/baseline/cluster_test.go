@@ -13,7 +13,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/queue"
 )
 
@@ -89,7 +89,7 @@ func (c *cluster) view() *place.View {
 	return &place.View{Now: c.now, Rooms: c.table.Rooms(), Line: c.line, Running: c.runs, Usage: c.usage}
 }
 
-func (c *cluster) plan() place.Plan { return baseline.FIFO{}.Plan(c.view()) }
+func (c *cluster) plan() place.Plan { return ordered.FIFO{}.Plan(c.view()) }
 
 // book lets a start of a plan run.
 func (c *cluster) book(s place.Start) {

@@ -13,11 +13,11 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/elastic"
 )
 
-// elastic is a job of 1 to most GPUs with these rates.
-func elastic(most int, work float64, rates ...float64) want {
+// elasticJob is a job of 1 to most GPUs with these rates.
+func elasticJob(most int, work float64, rates ...float64) want {
 	return want{spec: upTo(most), speed: curve(work, rates...)}
 }
 
@@ -27,15 +27,15 @@ func TestCounts(t *testing.T) {
 	t.Parallel()
 	linear := []float64{1, 2, 3, 4, 5, 6, 7, 8}
 	poor := []float64{1, 1.2, 1.3, 1.35, 1.4, 1.42, 1.44, 1.45}
-	good, bad := elastic(8, 1000, linear...), elastic(8, 1000, poor...)
-	long := elastic(8, 9000, linear...)
+	good, bad := elasticJob(8, 1000, linear...), elasticJob(8, 1000, poor...)
+	long := elasticJob(8, 9000, linear...)
 	rigid := func(n int) want { return want{spec: gpus(n), lasts: time.Hour} }
 	atLeast := func(n int) want { // runs on n to 8 GPUs
 		rates := make([]float64, 8)
 		for i := n - 1; i < 8; i++ {
 			rates[i] = float64(i + 1)
 		}
-		return elastic(8, 1000, rates...)
+		return elasticJob(8, 1000, rates...)
 	}
 	for name, tc := range map[string]struct {
 		policy string
@@ -44,9 +44,9 @@ func TestCounts(t *testing.T) {
 	}{
 		"elastic-fifo: in turns":                                {"elastic-fifo", []want{good, good, good}, []int{3, 3, 2}},
 		"elastic-fifo: who has no least gets nothing":           {"elastic-fifo", []want{rigid(4), atLeast(6), good}, []int{4, 0, 4}},
-		"elastic-fifo: no more than can be used":                {"elastic-fifo", []want{elastic(8, 9, 1, 2), good}, []int{2, 6}},
+		"elastic-fifo: no more than can be used":                {"elastic-fifo", []want{elasticJob(8, 9, 1, 2), good}, []int{2, 6}},
 		"elastic-fifo: one that does not fit is passed":         {"elastic-fifo", []want{rigid(6), rigid(4), rigid(2)}, []int{6, 0, 2}},
-		"elastic-srjf: the least to the shortest":               {"elastic-srjf", []want{rigid(6), elastic(8, 900, 0, 0, 0, 0, 5), good}, []int{0, 5, 3}},
+		"elastic-srjf: the least to the shortest":               {"elastic-srjf", []want{rigid(6), elasticJob(8, 900, 0, 0, 0, 0, 5), good}, []int{0, 5, 3}},
 		"equal-share: the same for all":                         {"equal-share", []want{good, bad, long}, []int{4, 2, 2}},
 		"equal-share: when the share is just the least":         {"equal-share", []want{atLeast(4), atLeast(4)}, []int{4, 4}},
 		"equal-share: a least above the share":                  {"equal-share", []want{good, atLeast(6), good}, []int{1, 6, 1}},
@@ -55,7 +55,7 @@ func TestCounts(t *testing.T) {
 		"ffdl: everyone its least":                              {"ffdl", []want{bad, atLeast(4), bad}, []int{1, 6, 1}},
 		"afs-l: the shorter first, then where it shortens most": {"afs-l", []want{bad, good}, []int{1, 7}},
 		"afs-l: the first step is the least":                    {"afs-l", []want{atLeast(6), rigid(8)}, []int{8, 0}},
-		"edl: who starts leaves half of what is free":           {"edl", []want{elastic(8, 9, 1, 2, 3, 4), good}, []int{4, 2}},
+		"edl: who starts leaves half of what is free":           {"edl", []want{elasticJob(8, 9, 1, 2, 3, 4), good}, []int{4, 2}},
 		"tiresias: what each wants":                             {"tiresias", []want{bad, good}, []int{2, 0}}, // 1.2/2 is more than half, 1.3/3 is not
 		"elastic-tiresias: what is left to who gains most":      {"elastic-tiresias", []want{bad, good}, []int{2, 6}},
 	} {
@@ -85,12 +85,12 @@ func TestGrowingAndShrinking(t *testing.T) {
 			c := newCluster()
 			c.box("a", 4)
 			w := newWorld(c, policy(name))
-			c.add(elastic(4, 7200, linear...))
+			c.add(elasticJob(4, 7200, linear...))
 			w.round(t)
 			for w.step(t, start.Add(10*time.Minute)) {
 				continue
 			}
-			c.add(elastic(4, 600, linear...))
+			c.add(elasticJob(4, 600, linear...))
 			w.round(t)
 			if got := w.counts(); got[0]+got[1] != 4 || got[1] == 0 || got[0] == 0 && name != "afs-l" {
 				t.Errorf("when the second has come they have %v", got)
@@ -120,15 +120,15 @@ func TestRunningJobsAreLeftAloneForAWhile(t *testing.T) {
 	c.box("a", 4)
 	w := newWorld(c, policy("elastic-fifo"))
 	linear := []float64{1, 2, 3, 4}
-	c.add(elastic(4, 1e6, linear...))
+	c.add(elasticJob(4, 1e6, linear...))
 	w.round(t)
 	w.step(t, c.now.Add(time.Second))
-	c.add(elastic(4, 1e6, linear...))
+	c.add(elasticJob(4, 1e6, linear...))
 	w.round(t) // the first shrinks
 	stops := w.stops
 	for range 3 {
 		w.step(t, c.now.Add(5*time.Second))
-		c.add(elastic(4, 1e6, linear...))
+		c.add(elasticJob(4, 1e6, linear...))
 		w.round(t)
 	}
 	if w.stops != stops {
@@ -145,10 +145,10 @@ func TestEDLWithAPeriod(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	c.box("a", 4)
-	w := newWorld(c, baseline.EDLAsPublished(30*time.Second))
+	w := newWorld(c, elastic.EDLAsPublished(30*time.Second))
 	linear := []float64{1, 2, 3, 4}
 	c.now = c.now.Add(10 * time.Second)
-	c.add(elastic(4, 1e6, linear...))
+	c.add(elasticJob(4, 1e6, linear...))
 	w.round(t)
 	if got := w.counts(); !slices.Equal(got, []int{1}) {
 		t.Errorf("between two looks it has %v, want its least", got)
@@ -158,7 +158,7 @@ func TestEDLWithAPeriod(t *testing.T) {
 		t.Errorf("at %s it has %v", c.now.Sub(start), got)
 	}
 	c.now = c.now.Add(time.Second)
-	c.add(elastic(4, 1e6, linear...))
+	c.add(elasticJob(4, 1e6, linear...))
 	w.round(t)
 	if got := w.counts(); !slices.Equal(got, []int{4, 0}) {
 		t.Errorf("before the next look they have %v", got)
@@ -174,9 +174,9 @@ func TestEDLBringsJobsToTheSameFulfilment(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
 	c.box("a", 8)
-	w := newWorld(c, baseline.EDLAsPublished(30*time.Second))
-	c.add(elastic(8, 9, 1, 2, 3, 4))
-	c.add(elastic(8, 9, 1, 2, 3, 4, 5, 6, 7, 8))
+	w := newWorld(c, elastic.EDLAsPublished(30*time.Second))
+	c.add(elasticJob(8, 9, 1, 2, 3, 4))
+	c.add(elasticJob(8, 9, 1, 2, 3, 4, 5, 6, 7, 8))
 	w.round(t)
 	if got := w.counts(); !slices.Equal(got, []int{3, 5}) { // 2/3 and 4/7
 		t.Errorf("they have %v", got)
@@ -197,7 +197,7 @@ func TestEDLKeepsRoomForWhoKeepsComing(t *testing.T) {
 		linear[i] = float64(i + 1)
 	}
 	for i := range 10 {
-		c.add(elastic(8, 1e6, linear...))
+		c.add(elasticJob(8, 1e6, linear...))
 		w.round(t)
 		if len(c.runs) != i+1 {
 			t.Fatalf("job %d waits: they have %v", i+1, w.counts())
@@ -275,7 +275,7 @@ func TestFfDLIsOptimal(t *testing.T) {
 				list[i] = rapid.Float64Range(0.1, 10).Draw(t, "rate")
 			}
 			rates = append(rates, list)
-			c.add(elastic(8, 100, list...))
+			c.add(elasticJob(8, 100, list...))
 		}
 		w.round(t)
 		sum := 0.0
@@ -355,7 +355,7 @@ func TestBitsHereAndThereAreOfNoUse(t *testing.T) {
 	c.box("b", 3)
 	w := newWorld(c, policy("edl"))
 	for _, n := range []id.Node{"a", "b"} {
-		it := c.add(elastic(2, 1e6, 1, 2))
+		it := c.add(elasticJob(2, 1e6, 1, 2))
 		c.book(place.Start{Item: it, Seats: []place.Seat{{Node: n, GPUs: 3}}})
 	}
 	c.now = c.now.Add(10 * time.Minute)
@@ -370,16 +370,16 @@ func TestReasonsOfElasticPolicies(t *testing.T) {
 	c := newCluster()
 	c.box("a", 2)
 	w := newWorld(c, policy("equal-share"))
-	c.add(elastic(2, 1000, 1, 2))
+	c.add(elasticJob(2, 1000, 1, 2))
 	first := w.round(t)
 	c.now = c.now.Add(time.Minute)
-	c.add(elastic(2, 1000, 1, 2))
+	c.add(elasticJob(2, 1000, 1, 2))
 	second := w.round(t)
 	got := []string{first.Starts[0].Reason, second.Stops[0].Reason, second.Starts[1].Reason}
 	want := []string{
-		"starts on 2 GPUs: every job gets the same number",
-		"goes on with 1 GPU instead of 2: every job gets the same number",
-		"starts on 1 GPU: every job gets the same number",
+		"starts on 2 GPUs: every job gets the same number of GPUs",
+		"resized from 2 to 1 GPU: every job gets the same number of GPUs",
+		"starts on 1 GPU: every job gets the same number of GPUs",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -236,10 +236,10 @@ func TestReasonsSayWhyHere(t *testing.T) {
 		got[s.Item.Job] = s.Reason
 	}
 	want := map[id.Job]string{
-		"j1": "first in line, and a has room for it",
-		"j3": "a has room for it and is of no use to j2, which is ahead in line",
-		"j4": "b is kept for j2 but not needed before 2026-11-15T10:00:00Z, and this job is expected to end before that",
-		"j5": "a has room for it and is of no use to j2, which is ahead in line",
+		"j1": "a: first in the queue and fits",
+		"j3": "a: fits; cannot be used by j2, which is ahead in the queue",
+		"j4": "b: reserved for j2 from Nov 15 10:00 UTC; this job is expected to end before that",
+		"j5": "a: fits; cannot be used by j2, which is ahead in the queue",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/queue"
 )
 
@@ -108,7 +109,7 @@ func TestPreemptionStopsNoMoreThanItMust(t *testing.T) {
 		t.Error(diff)
 	}
 	got := []string{p.Stops[0].Reason, p.Stops[1].Reason}
-	if want := []string{"moves to make room for j6, which has less time left", "makes room for j6, which has less time left"}; !slices.Equal(got, want) {
+	if want := []string{"moved to make room for j6, which has less time remaining", "preempted for j6, which has less time remaining"}; !slices.Equal(got, want) {
 		t.Errorf("j1 and j4 are stopped because each %q, want %q", got, want)
 	}
 }
@@ -201,17 +202,17 @@ func TestEveryPlanCanBeCarriedOut(t *testing.T) {
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
 			rapid.Check(t, func(t *rapid.T) {
-				w := drawWorld(t, e.New())
+				w := drawWorld(t, policy(e.Name))
 				v := w.view()
 				before := slices.Clone(v.Rooms)
-				p := e.New().Plan(v)
-				if again := e.New().Plan(v); !cmp.Equal(p, again, comparable) {
+				p := policy(e.Name).Plan(v)
+				if again := policy(e.Name).Plan(v); !cmp.Equal(p, again, comparable) {
 					t.Fatalf("same view, another plan: %s", cmp.Diff(p, again, comparable))
 				}
 				if !cmp.Equal(before, v.Rooms) {
 					t.Fatal("the plan changed its view")
 				}
-				if len(p.Stops) > 0 && !e.New().Revises() {
+				if len(p.Stops) > 0 && !policy(e.Name).Revises() {
 					t.Fatal("it stops jobs and says that it does not")
 				}
 				if !p.Again.IsZero() && !p.Again.After(v.Now) {
@@ -238,7 +239,7 @@ func TestEverythingEndsThatCan(t *testing.T) {
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
 			rapid.Check(t, func(t *rapid.T) {
-				w := drawWorld(t, e.New())
+				w := drawWorld(t, policy(e.Name))
 				for _, r := range w.runs {
 					r.Stopping = false
 				}
@@ -294,7 +295,7 @@ func TestConservativeNeverDelaysAnybody(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawCluster(t)
-		w := newWorld(c, baseline.Conservative{})
+		w := newWorld(c, ordered.Conservative{})
 		given := map[id.Job]time.Time{}
 		w.after = func(p place.Plan) {
 			for _, s := range p.Starts {
@@ -302,7 +303,7 @@ func TestConservativeNeverDelaysAnybody(t *testing.T) {
 					t.Fatalf("%s was to start at %s and does at %s", s.Item.Job, at, c.now)
 				}
 			}
-			for j, at := range baseline.Reservations(c.view()) {
+			for j, at := range ordered.Reservations(c.view()) {
 				if first, known := given[j]; !known {
 					given[j] = at
 				} else if at.After(first) {

@@ -14,12 +14,11 @@ import (
 
 // policy returns a policy by name.
 func policy(name string) place.Policy {
-	for _, e := range baseline.Policies() {
-		if e.Name == name {
-			return e.New()
-		}
+	make, err := baseline.Policies().Make(name)
+	if err != nil {
+		panic(err)
 	}
-	panic("no policy " + name)
+	return make()
 }
 
 // failer is what of a test a world needs.
@@ -151,7 +150,7 @@ func TestPoliciesAreListedByName(t *testing.T) {
 			t.Errorf("%s stands behind %s", e.Name, last)
 		}
 		last = e.Name
-		p := e.New()
+		p := policy(e.Name)
 		if p.Name() != e.Name {
 			t.Errorf("%s calls itself %s", e.Name, p.Name())
 		}

@@ -6,7 +6,7 @@ import (
 
 	"trainyard/internal/place"
 	"trainyard/internal/place/catalogue"
-	"trainyard/internal/place/harvest"
+	"trainyard/internal/place/lp"
 	"trainyard/internal/queue"
 )
 
@@ -46,7 +46,7 @@ func TestEveryPolicyCanBeMadeAndAsked(t *testing.T) {
 
 func TestParametersAreReadOrRefused(t *testing.T) {
 	t.Parallel()
-	solve := func(*harvest.Model) (*harvest.Solution, error) { return &harvest.Solution{}, nil }
+	solve := func(*lp.Model) (*lp.Solution, error) { return &lp.Solution{}, nil }
 	for _, text := range []string{
 		"andreas:search=relink:rounds=20:margin=2", "andreas:survival=0.9/0.5/0.1", "andreas-published:rounds=-1", "goodput:gap=30s",
 		`harvest:ahead=60s:parallel=10:objective="n > 2 ? throughput : 0"`, "harvest:probe=yes", `harvest:at_most="alice,bob: 1 <= 8"`,
@@ -56,11 +56,11 @@ func TestParametersAreReadOrRefused(t *testing.T) {
 		}
 	}
 	for text, says := range map[string]string{
-		"andreas:survival=0.5/0.9":        "that fall",
+		"andreas:survival=0.5/0.9":        "falling shares",
 		"andreas:search=magic":            "one of local",
 		`harvest:objective="throughputt"`: "throughput",
-		`harvest:at_most="alice 1 <= "`:   "write it as",
-		"harvest:ahead=1ms":               "too short",
+		`harvest:at_most="alice 1 <= "`:   "must have the form",
+		"harvest:ahead=1ms":               "at least 1s",
 	} {
 		if _, err := catalogue.All(solve).Make(text); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", text, err, says)

@@ -18,8 +18,8 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/place/baseline"
 	"trainyard/internal/place/catalogue"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/queue"
 	"trainyard/internal/tenant"
 )
@@ -136,7 +136,7 @@ func (c *cluster) submit(t *rapid.T) {
 // start lets run what fits.
 func (c *cluster) start() {
 	began := noon.Add(-30 * time.Minute)
-	plan := baseline.FIFO{}.Plan(&place.View{Now: began, Rooms: c.table.Rooms(), Line: c.line})
+	plan := ordered.FIFO{}.Plan(&place.View{Now: began, Rooms: c.table.Rooms(), Line: c.line})
 
 	for _, s := range plan.Starts {
 		c.line.Remove(s.Item)

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// patience is how many times what it costs a change is taken to last. On measured
+// patience is how many times what it costs a change is assumed to last. On measured
 // and generated workloads four to six is best; with two or ten the mean completion
 // is one or two in a hundred longer. Where the last end counts twice as much is
 // better: there a job that falls behind is not made up for by others.
@@ -20,7 +20,7 @@ func (p Policy) patience() float64 {
 
 // after is what a rate brings a second, in job-seconds, to a job that has to start
 // for it. One that waits has to start one day in any case. One that runs does
-// nothing for its pause, and the change is taken to last for some time only.
+// nothing for its pause, and the change is assumed to last for some time only.
 func (t *task) after(rate, patience float64) float64 {
 	if t.run == nil || rate <= 0 {
 		return t.value * t.pace(rate)
@@ -114,7 +114,8 @@ func (c *choice) set(i, at int) {
 		c.free[t.opts[old].kind] += float64(t.opts[old].gpus)
 		c.known[t.opts[old].kind] = false
 	}
-	if c.picks[i] = at; at >= 0 {
+	c.picks[i] = at
+	if at >= 0 {
 		c.free[t.opts[at].kind] -= float64(t.opts[at].gpus)
 		c.known[t.opts[at].kind] = false
 	}
@@ -274,11 +275,13 @@ func (c *choice) room(i, at int, limit float64) ([]concession, float64) {
 			continue
 		}
 		c.looks--
-		if lost += s.loss; lost > limit {
+		lost += s.loss
+		if lost > limit {
 			break
 		}
 		c.give = append(c.give, s)
-		if short -= s.gpus; short <= 0 {
+		short -= s.gpus
+		if short <= 0 {
 			return c.give, lost
 		}
 	}

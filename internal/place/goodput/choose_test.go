@@ -5,13 +5,13 @@ import (
 	"testing"
 
 	"trainyard/internal/place"
-	"trainyard/internal/place/seats"
+	"trainyard/internal/place/allocate"
 )
 
 // draw makes a market of up to five jobs on two kinds of GPUs. What their options
 // are worth is drawn, some of them have something now, and prices are none.
 func draw(r *rand.Rand) *market {
-	m := &market{view: &place.View{}, kinds: make([]seats.Kind, 2), rooms: []float64{float64(1 + r.IntN(6)), float64(1 + r.IntN(6))}, price: make([]float64, 2)}
+	m := &market{view: &place.View{}, kinds: make([]allocate.Kind, 2), rooms: []float64{float64(1 + r.IntN(6)), float64(1 + r.IntN(6))}, price: make([]float64, 2)}
 	free := []float64{m.rooms[0], m.rooms[1]}
 	for range 1 + r.IntN(5) {
 		t := task{held: -1, worth: []float64{0}}

@@ -365,10 +365,10 @@ func TestReasonsSayWhatAJobGetsAndWhatThatBrings(t *testing.T) {
 		reasons[s.Item.Job] = s.Reason
 	}
 	want := map[id.Job]string{
-		"j1": "waits: its 4 × V100 bring other jobs forward by more than it is held up",
-		"j2": "gets 4 × V100 instead of 2 × V100 and should end in 4m50s instead of 7m40s",
-		"j3": "gets 2 × V100 and should end in 18m",
-		"j4": "gets 2 × V100 and should end in 18m",
+		"j1": "preempted: its 4× V100 speed up other jobs by more than it is delayed",
+		"j2": "resized from 2× V100 to 4× V100: est. finish in 4m50s instead of 7m40s",
+		"j3": "2× V100, est. finish in 18m",
+		"j4": "2× V100, est. finish in 18m",
 	}
 	if diff := cmp.Diff(want, reasons); diff != "" {
 		t.Error(diff)

@@ -11,7 +11,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/place/seats"
+	"trainyard/internal/place/allocate"
 	"trainyard/internal/queue"
 )
 
@@ -20,8 +20,8 @@ type market struct {
 	view   *place.View
 	enough func() bool // the time is up; nil if there is no limit
 	policy Policy
-	kinds  []seats.Kind
-	rooms  []float64 // GPUs of each kind, as a number to reckon with
+	kinds  []allocate.Kind
+	rooms  []float64 // GPUs of each kind, as a number for arithmetic
 	price  []float64 // of a GPU of each kind, job-seconds per second
 	tasks  []task
 	more   int           // jobs that wait and are left out, because they come after all that could run
@@ -64,12 +64,13 @@ type source struct {
 }
 
 func newMarket(v *place.View, p Policy) *market {
-	m := &market{view: v, policy: p, kinds: seats.Kinds(v), shapes: map[*queue.Shape][]reach{}, known: map[source][]option{}}
+	m := &market{view: v, policy: p, kinds: allocate.Kinds(v), shapes: map[*queue.Shape][]reach{},
+		known: map[source][]option{}}
 	for _, k := range m.kinds {
 		m.rooms = append(m.rooms, float64(k.GPUs))
 	}
 	for _, r := range v.Running {
-		if seats.Loose(r) && r.GPUs > 0 {
+		if allocate.Movable(r) && r.GPUs > 0 {
 			m.add(r.Item, r)
 		}
 	}
@@ -121,12 +122,16 @@ func (t *task) hold(m *market) bool {
 			own.kind = m.kind(m.view.Rooms[at].Kind)
 		}
 	}
-	t.held = slices.IndexFunc(t.opts, func(o option) bool { return o.kind == own.kind && o.gpus == own.gpus && o.nodes == own.nodes })
+	t.held = slices.IndexFunc(t.opts, func(o option) bool {
+		return o.kind == own.kind && o.gpus == own.gpus &&
+			o.nodes == own.nodes
+	})
 	if t.held < 0 {
 		t.held = len(t.opts)
 		t.opts = append(slices.Clone(t.opts), own)
 	}
-	if t.young = t.run.Began.IsZero() || m.view.Now.Sub(t.run.Began) < m.policy.gap(); t.young {
+	t.young = t.run.Began.IsZero() || m.view.Now.Sub(t.run.Began) < m.policy.gap()
+	if t.young {
 		t.opts, t.held = t.opts[t.held:t.held+1], 0
 	}
 	return true
@@ -134,27 +139,30 @@ func (t *task) hold(m *market) bool {
 
 // room returns the place of a node's room in the view.
 func (m *market) room(n id.Node) (int, bool) {
-	return slices.BinarySearchFunc(m.view.Rooms, n, func(r fleet.Room, n id.Node) int { return cmp.Compare(r.Node.ID, n) })
+	return slices.BinarySearchFunc(m.view.Rooms, n, func(r fleet.Room,
+		n id.Node) int {
+		return cmp.Compare(r.Node.ID, n)
+	})
 }
 
 // kind returns the index of a kind of open rooms.
 func (m *market) kind(number int32) int {
-	return slices.IndexFunc(m.kinds, func(k seats.Kind) bool { return k.ID == number })
+	return slices.IndexFunc(m.kinds, func(k allocate.Kind) bool { return k.ID == number })
 }
 
-// briefly is the least, in seconds, that a change is taken to cost a job: what
+// briefly is the least, in seconds, that a change is assumed to cost a job: what
 // nobody told is not nothing, and without it jobs that are alike take turns.
 const briefly = 10
 
 // tiny is less work than any job has, and less worth than matters.
 const tiny = 1e-9
 
-// soon is how much is taken to be left, in seconds, of a job that has just begun
+// soon is how much is assumed to be left, in seconds, of a job that has just begun
 // and does not say how much work it is.
 const soon = 60
 
 // left returns the work that is left. Of a job that does not say how much it is,
-// as much is taken to be left as it has had: what has lasted lasts.
+// as much is assumed to be left as it has had: what has lasted lasts.
 func (m *market) left(t *task) float64 {
 	o := t.item.Outlook
 	left, known := o.Left()
@@ -229,7 +237,8 @@ func (m *market) appendOptions(opts []option, kind int, r reach, it *queue.Item)
 	least, most := need.Nodes*max(need.GPUs, 1), min(r.gpus, need.MaxNodes*r.each)
 	if speed == nil {
 		if least <= most {
-			opts = append(opts, option{kind: kind, gpus: least, nodes: max(need.Nodes, (least+r.each-1)/r.each), rate: 1})
+			opts = append(opts, option{kind: kind, gpus: least, nodes: max(need.Nodes, (least+r.each-1)/r.each),
+				rate: 1})
 		}
 		return opts
 	}
@@ -268,7 +277,8 @@ func (m *market) reaches(s *queue.Shape) []reach {
 	}
 	for k := range list {
 		list[k].each = min(list[k].each, m.kinds[k].Largest)
-		if list[k].gpus = min(list[k].gpus, m.kinds[k].GPUs); list[k].each == 0 {
+		list[k].gpus = min(list[k].gpus, m.kinds[k].GPUs)
+		if list[k].each == 0 {
 			list[k].gpus = 0
 		}
 	}

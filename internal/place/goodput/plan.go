@@ -9,12 +9,12 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/place/seats"
+	"trainyard/internal/place/allocate"
 )
 
 // plan chooses who has what and finds the seats. The choice is made in counts;
 // on the nodes some job may be spread or moved that was not meant to be. So what
-// is chosen is dealt with and without moves, and what only adds to the present
+// is chosen is allocated with and without moves, and what only adds to the present
 // too, and the seats decide which of them is worth most.
 func (m *market) plan() place.Plan {
 	m.appraise()
@@ -29,18 +29,18 @@ func (m *market) plan() place.Plan {
 			best = c
 		}
 	}
-	wants, given := m.deal(best, true)
+	wants, given := m.allocate(best, true)
 	most := m.worthOf(given)
 	for _, c := range []*choice{best, keep} {
-		w, g := m.deal(c, false)
+		w, g := m.allocate(c, false)
 		if worth := m.worthOf(g); worth > most {
 			wants, given, most = w, g, worth
 		}
 	}
 	m.topUp(wants, given)
-	p := seats.Plan(wants, given, func(i int) string {
+	p := allocate.Plan(wants, given, func(i int) string {
 		if i >= len(m.tasks) {
-			return "it asks for no GPU, and there is room for it"
+			return "needs no GPU; fits"
 		}
 		return m.why(&m.tasks[i], &given[i])
 	})
@@ -48,12 +48,12 @@ func (m *market) plan() place.Plan {
 	return p
 }
 
-// deal finds the seats of a choice.
-func (m *market) deal(c *choice, move bool) ([]seats.Want, []seats.Given) {
-	wants := make([]seats.Want, 0, len(m.tasks)+len(m.plain))
+// allocate finds the seats of a choice.
+func (m *market) allocate(c *choice, move bool) ([]allocate.Request, []allocate.Allocation) {
+	wants := make([]allocate.Request, 0, len(m.tasks)+len(m.plain))
 	for i := range m.tasks {
 		t := &m.tasks[i]
-		w := seats.Want{Item: t.item, Running: t.run}
+		w := allocate.Request{Item: t.item, Running: t.run}
 		if p := c.picks[i]; p >= 0 {
 			o := &t.opts[p]
 			w.GPUs, w.Kinds = o.gpus, []int32{m.kinds[o.kind].ID}
@@ -61,18 +61,18 @@ func (m *market) deal(c *choice, move bool) ([]seats.Want, []seats.Given) {
 		wants = append(wants, w)
 	}
 	for _, it := range m.plain {
-		wants = append(wants, seats.Want{Item: it, GPUs: it.Shape.Need.Nodes})
+		wants = append(wants, allocate.Request{Item: it, GPUs: it.Shape.Need.Nodes})
 	}
-	return wants, seats.Deal(m.view, wants, seats.Options{Move: move})
+	return wants, allocate.Assign(m.view, wants, allocate.Options{Move: move})
 }
 
 // worthOf is what seats are worth a second.
-func (m *market) worthOf(given []seats.Given) float64 {
+func (m *market) worthOf(given []allocate.Allocation) float64 {
 	sum := 0.0
 	for i := range m.tasks {
 		t, g := &m.tasks[i], &given[i]
 		switch {
-		case g.Stays:
+		case g.Unchanged:
 			sum += t.worth[t.held+1]
 		case len(g.Seats) > 0:
 			sum += t.after(m.rate(t, g.Seats), m.policy.patience())
@@ -98,37 +98,40 @@ func (m *market) rate(t *task, list []place.Seat) float64 {
 }
 
 // why says why a job gets what it gets.
-func (m *market) why(t *task, g *seats.Given) string {
+func (m *market) why(t *task, g *allocate.Allocation) string {
 	if len(g.Seats) == 0 {
-		return fmt.Sprintf("waits: its %s bring other jobs forward by more than it is held up", m.amount(t.run.Seats, t.run.GPUs))
+		return fmt.Sprintf("preempted: its %s speed up other jobs by more than it is delayed",
+			m.amount(t.run.Seats, t.run.GPUs))
 	}
 	what := m.amount(g.Seats, g.GPUs)
 	if t.item.Outlook.Speed == nil {
 		if t.run != nil {
-			return fmt.Sprintf("moves to %s to make room", what)
+			return fmt.Sprintf("moved to %s to make room", what)
 		}
-		return fmt.Sprintf("gets the %s that it asks for", what)
+		return fmt.Sprintf("%s, as requested", what)
 	}
 	_, known := t.item.Outlook.Left()
 	rate := m.rate(t, g.Seats)
 	ends := t.left/rate + time.Duration(t.item.Outlook.Speed.Start).Seconds()
 	switch {
 	case !known && t.run == nil:
-		return "gets " + what
+		return what
 	case t.run == nil && !slices.ContainsFunc(t.opts, func(o option) bool { return o.rate > rate }):
-		return fmt.Sprintf("gets %s and should end in %s", what, about(ends))
+		return fmt.Sprintf("%s, est. finish in %s", what, about(ends))
 	case t.run == nil:
-		return fmt.Sprintf("gets %s and should end in %s; faster ones bring others forward by more", what, about(ends))
+		return fmt.Sprintf("%s, est. finish in %s; faster GPUs speed up other jobs by more", what, about(ends))
 	case !known || t.left/t.opts[t.held].rate <= ends:
-		return fmt.Sprintf("gets %s instead of %s, which brings other jobs forward by more than it is held up", what, m.amount(t.run.Seats, t.run.GPUs))
+		return fmt.Sprintf("resized from %s to %s: speeds up other jobs by more than it is delayed",
+			m.amount(t.run.Seats, t.run.GPUs), what)
 	}
-	return fmt.Sprintf("gets %s instead of %s and should end in %s instead of %s", what, m.amount(t.run.Seats, t.run.GPUs), about(ends), about(t.left/t.opts[t.held].rate))
+	return fmt.Sprintf("resized from %s to %s: est. finish in %s instead of %s",
+		m.amount(t.run.Seats, t.run.GPUs), what, about(ends), about(t.left/t.opts[t.held].rate))
 }
 
 // amount is a number of GPUs of the kind of the first seat, in words.
 func (m *market) amount(list []place.Seat, gpus int) string {
 	if at, found := m.room(list[0].Node); found && len(m.view.Rooms[at].Node.Inventory.GPUs) > 0 {
-		return fmt.Sprintf("%d × %s", gpus, m.view.Rooms[at].Node.Inventory.GPUs[0].Model)
+		return fmt.Sprintf("%d× %s", gpus, m.view.Rooms[at].Node.Inventory.GPUs[0].Model)
 	}
 	return fmt.Sprintf("%d GPUs", gpus)
 }

@@ -145,7 +145,8 @@ func (m *market) prune(keys []float64) {
 	kept, gpus := 0, 0.0
 	for _, i := range rising(keys) {
 		t := &m.tasks[i]
-		if keep[i] = t.run != nil || kept < atLeast || gpus < most; keep[i] {
+		keep[i] = t.run != nil || kept < atLeast || gpus < most
+		if keep[i] {
 			kept++
 			gpus += float64(t.opts[0].gpus)
 		}

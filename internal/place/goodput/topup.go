@@ -7,13 +7,13 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/place"
-	"trainyard/internal/place/seats"
+	"trainyard/internal/place/allocate"
 )
 
 // topUp gives GPUs that nobody got, because on the nodes less fits than in
 // counts, to jobs that got nothing: to who gains most for each GPU first, and to each
 // the most that fits on one node.
-func (m *market) topUp(wants []seats.Want, given []seats.Given) {
+func (m *market) topUp(wants []allocate.Request, given []allocate.Allocation) {
 	gain := make([]float64, len(m.tasks))
 	for i := range m.tasks {
 		t := &m.tasks[i]
@@ -35,11 +35,11 @@ func (m *market) topUp(wants []seats.Want, given []seats.Given) {
 }
 
 // remains is what is free on open nodes when everybody has what was given.
-func (m *market) remains(wants []seats.Want, given []seats.Given) []fleet.Room {
+func (m *market) remains(wants []allocate.Request, given []allocate.Allocation) []fleet.Room {
 	leaves := map[id.Run]bool{}
 	takes := map[id.Node][]fleet.Hold{}
 	for i := range wants {
-		if given[i].Stays {
+		if given[i].Unchanged {
 			continue
 		}
 		if r := wants[i].Running; r != nil {
@@ -68,7 +68,7 @@ func (m *market) remains(wants []seats.Want, given []seats.Given) []fleet.Room {
 }
 
 // squeeze gives a job the most that fits on one of the rooms, the tightest of them.
-func (m *market) squeeze(t *task, rooms []fleet.Room) seats.Given {
+func (m *market) squeeze(t *task, rooms []fleet.Room) allocate.Allocation {
 	match := fleet.NewMatcher(t.item.Shape.Need)
 	what, where, tight := -1, -1, 0
 	for at := range t.opts {
@@ -88,11 +88,11 @@ func (m *market) squeeze(t *task, rooms []fleet.Room) seats.Given {
 		}
 	}
 	if what < 0 {
-		return seats.Given{}
+		return allocate.Allocation{}
 	}
 	r := &rooms[where]
 	fits, _ := match.Fits(r)
 	s := place.Seat{Node: r.Node.ID, GPUs: fleet.Take(fits, t.opts[what].gpus)}
 	r.Free, r.CPUs, r.Memory = r.Free&^s.GPUs, r.CPUs-match.Need.CPUs, r.Memory-match.Need.Memory
-	return seats.Given{Seats: []place.Seat{s}, GPUs: t.opts[what].gpus}
+	return allocate.Allocation{Seats: []place.Seat{s}, GPUs: t.opts[what].gpus}
 }

@@ -44,7 +44,7 @@ func newConstraint(c *Constraint) (constraint, error) {
 		*f.to = p
 	}
 	if out.perGPU == nil && out.perJob == nil {
-		return out, wrong("constraints", "the condition %q counts neither GPUs nor jobs", c.Name)
+		return out, wrong("constraints", "condition %q counts neither GPUs nor jobs", c.Name)
 	}
 	return out, nil
 }

@@ -1,17 +1,17 @@
 // Package harvest is the policy that runs elastic jobs on whatever nodes are open
 // and idle, as FreeTrain (BFTrainer) does on the holes of a supercomputer.
 //
-// Each time something changes it asks what every size of every job is worth over
-// the next minutes, less what changing to it costs, and chooses the sizes that are
-// worth most together. Over one kind of node that is exact (allocate.go); over
-// several kinds, or under conditions across jobs, it is a search with a proven
-// bound (search.go) or, for those who want it, a linear programme for an external
-// solver (model.go, instance.go; nodemodel.go is the published one). What a job is
-// worth is an objective: a formula over its speed, weight, price and so on.
+// Each time something changes it computes what every size of every job is worth over the
+// next minutes, less what changing to it costs, and chooses the sizes that are worth most
+// together. Over one kind of node that is exact; over several kinds, or under conditions
+// across jobs, it is a search with a proven bound (both in package knapsack) or, for those
+// who want it, a linear program (package lp) for an external solver. instance.go writes a
+// decision as either; nodemodel.go is the published program. What a job is worth is an
+// objective: a formula over its speed, weight, price and so on.
 //
-// The yardmaster asks the policy, the simulator measures it. Like every policy it
-// is a pure function from a view to a plan. It leaves alone jobs that cannot be
-// resized or stopped, once they run, and nodes with several kinds of GPU.
+// Like every policy it is a pure function from a view to a plan: it never runs a solver
+// itself. Running jobs that cannot be resized or stopped, and nodes with several kinds of
+// GPU, are left alone.
 package harvest
 
 import (
@@ -21,6 +21,8 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/formula"
 	"trainyard/internal/place"
+	"trainyard/internal/place/knapsack"
+	"trainyard/internal/place/lp"
 )
 
 // Params say how the policy decides. The zero value of each means the usual.
@@ -47,9 +49,9 @@ type Params struct {
 	// Constraints are conditions across jobs. They need a solver.
 	Constraints []Constraint
 	// Solve solves a linear programme; nil if there is no solver.
-	Solve Solve
+	Solve lp.Solve
 	// Effort is how hard to search where the allocator is not exact.
-	Effort Effort
+	Effort knapsack.Effort
 }
 
 // Policy is the harvest policy.
@@ -77,22 +79,24 @@ func New(p Params) (*Policy, error) {
 	}
 	switch {
 	case p.LookAhead < time.Second:
-		return nil, wrong("look_ahead", "%s is too short to pay for anything", p.LookAhead)
+		return nil, wrong("look_ahead", "must be at least 1s, got %s", p.LookAhead)
 	case p.MaxParallel < 0:
-		return nil, wrong("max_parallel", "%d is no number of jobs", p.MaxParallel)
+		return nil, wrong("max_parallel", "must not be negative, got %d", p.MaxParallel)
 	case !(p.Hysteresis >= 0 && p.Hysteresis <= 1):
-		return nil, wrong("hysteresis", "%g is not between 0 and 1", p.Hysteresis)
+		return nil, wrong("hysteresis", "must be between 0 and 1, got %g", p.Hysteresis)
 	case p.Patience < 0:
-		return nil, wrong("patience", "%s is no time to wait", p.Patience)
+		return nil, wrong("patience", "must not be negative, got %s", p.Patience)
 	}
 	h := &Policy{Params: p}
 	var err error
-	if h.worth, err = compile(p.Objective); err != nil {
+	h.worth, err = compile(p.Objective)
+	if err != nil {
 		return nil, fmt.Errorf("objective: %w", err)
 	}
 	if len(p.Constraints) > 0 && p.Solve == nil {
-		return nil, fault.New(fault.Unavailable, "no_solver", "conditions across jobs need a solver, and none is installed").
-			WithField("constraints").WithRemedy("install one, as in: apt-get install coinor-cbc; or leave the conditions out")
+		return nil, fault.New(fault.Unavailable, "no_solver",
+			"conditions across jobs need a solver, and none is installed").
+			WithField("constraints").WithRemedy("install one, e.g. apt-get install coinor-cbc, or remove the conditions")
 	}
 	for i := range p.Constraints {
 		c, err := newConstraint(&p.Constraints[i])

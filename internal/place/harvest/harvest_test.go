@@ -16,6 +16,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/place/harvest"
+	"trainyard/internal/place/lp"
 )
 
 const work = 130e6
@@ -81,7 +82,7 @@ func TestGrowsOnlyWhenThatPays(t *testing.T) {
 			t.Errorf("%s: %d nodes, want %d", name, got, tc.want)
 		}
 		for _, s := range p.Stops {
-			if tc.want > tc.has && !strings.Contains(s.Reason, fmt.Sprintf("grows from %d GPUs to %d GPUs", tc.has, tc.want)) {
+			if tc.want > tc.has && !strings.Contains(s.Reason, fmt.Sprintf("resized from %d GPUs to %d GPUs", tc.has, tc.want)) {
 				t.Errorf("%s: %q", name, s.Reason)
 			}
 		}
@@ -308,7 +309,7 @@ func TestAnUnknownSpeedIsTriedByDoubling(t *testing.T) {
 	var sizes []int
 	for range 4 {
 		p := y.ask(t, h)
-		if len(p.Starts) > 0 && !strings.Contains(p.Starts[0].Reason, "not known yet, so it is tried") {
+		if len(p.Starts) > 0 && !strings.Contains(p.Starts[0].Reason, "unknown and will be measured") {
 			t.Errorf("%q", p.Starts[0].Reason)
 		}
 		y.obey(p)
@@ -427,7 +428,7 @@ func TestWhatIsNoNumberIsWorthNothingAndSaid(t *testing.T) {
 	y.nodes(0, 4)
 	y.add(want{speed: speed(work, 18*time.Second, shuffle)})
 	p := y.ask(t, policy(t, harvest.Params{Objective: "throughput / (n < 4)"}))
-	if len(p.Starts) != 1 || len(p.Starts[0].Seats) != 3 || !strings.Contains(p.Starts[0].Reason, "no number for 1 size of it") {
+	if len(p.Starts) != 1 || len(p.Starts[0].Seats) != 3 || !strings.Contains(p.Starts[0].Reason, "no value for 1 size of this job") {
 		t.Errorf("%+v, want 3 nodes, and that one size has no worth", p.Starts)
 	}
 }
@@ -438,9 +439,9 @@ func TestParametersAreChecked(t *testing.T) {
 		params harvest.Params
 		want   string
 	}{
-		"look-ahead":         {harvest.Params{LookAhead: time.Millisecond}, "look_ahead: 1ms is too short"},
-		"jobs":               {harvest.Params{MaxParallel: -1}, "max_parallel: -1 is no number of jobs"},
-		"hysteresis":         {harvest.Params{Hysteresis: 2}, "hysteresis: 2 is not between 0 and 1"},
+		"look-ahead":         {harvest.Params{LookAhead: time.Millisecond}, "look_ahead: must be at least 1s, got 1ms"},
+		"jobs":               {harvest.Params{MaxParallel: -1}, "max_parallel: must not be negative, got -1"},
+		"hysteresis":         {harvest.Params{Hysteresis: 2}, "hysteresis: must be between 0 and 1, got 2"},
 		"patience":           {harvest.Params{Patience: -1}, "patience"},
 		"objective":          {harvest.Params{Objective: "thruput"}, "objective: line 1, column 1: unknown name"},
 		"near objective":     {harvest.Params{Objective: "speedupp * 2"}, "did you mean speedup?"},
@@ -467,7 +468,7 @@ func TestParametersAreChecked(t *testing.T) {
 	}
 }
 
-func never(*harvest.Model) (*harvest.Solution, error) { return nil, errors.New("not today") }
+func never(*lp.Model) (*lp.Solution, error) { return nil, errors.New("not today") }
 
 func TestAFailedSolverIsNotHidden(t *testing.T) {
 	t.Parallel()
@@ -481,7 +482,7 @@ func TestAFailedSolverIsNotHidden(t *testing.T) {
 		t.Errorf("%v, want at most 3 for bob, and the rest for ada", got)
 	}
 	for _, s := range p.Starts {
-		if !strings.Contains(s.Reason, "the solver failed (not today), so the sizes were searched for without it") {
+		if !strings.Contains(s.Reason, "the solver failed (not today); the sizes were found by search instead") {
 			t.Errorf("%s: %q", s.Item.Job, s.Reason)
 		}
 	}

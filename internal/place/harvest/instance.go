@@ -3,6 +3,9 @@ package harvest
 import (
 	"fmt"
 	"math"
+
+	"trainyard/internal/place/knapsack"
+	"trainyard/internal/place/lp"
 )
 
 // Instance is one decision: how many nodes of which kind each job shall have.
@@ -14,9 +17,9 @@ type Instance struct {
 
 // Sizes is what a job could have. It has nodes of one kind, or nothing.
 type Sizes struct {
-	None  float64    // what having nothing is worth
-	Must  bool       // having nothing is not allowed
-	Kinds [][]Choice // by kind; counts of at least 1
+	None  float64             // what having nothing is worth
+	Must  bool                // having nothing is not allowed
+	Kinds [][]knapsack.Choice // by kind; counts of at least 1
 }
 
 // SideRow is a condition across jobs: for all together, what each of their nodes
@@ -42,19 +45,19 @@ func (in *Instance) simple() bool { return len(in.Nodes) == 1 && len(in.Rows) ==
 
 // Decide answers by the exact allocator where that is possible, and by search otherwise.
 // It is false if it finds no answer that keeps to everything.
-func (in *Instance) Decide(e Effort) (Decision, bool) {
+func (in *Instance) Decide(e knapsack.Effort) (Decision, bool) {
 	if !in.simple() {
 		return in.search(e)
 	}
-	jobs := make([][]Choice, len(in.Jobs))
+	jobs := make([][]knapsack.Choice, len(in.Jobs))
 	for j := range in.Jobs {
 		s := &in.Jobs[j]
 		if !s.Must {
-			jobs[j] = append(jobs[j], Choice{0, s.None})
+			jobs[j] = append(jobs[j], knapsack.Choice{Count: 0, Value: s.None})
 		}
 		jobs[j] = append(jobs[j], s.Kinds[0]...)
 	}
-	a, ok := Allocate(jobs, in.Nodes[0])
+	a, ok := knapsack.Allocate(jobs, in.Nodes[0])
 	if !ok {
 		return Decision{}, false
 	}
@@ -78,8 +81,8 @@ func (in *Instance) decision() Decision {
 }
 
 // search answers by prices and neighbourhoods.
-func (in *Instance) search(e Effort) (Decision, bool) {
-	p := &Problem{Jobs: make([][]Option, len(in.Jobs))}
+func (in *Instance) search(e knapsack.Effort) (Decision, bool) {
+	p := &knapsack.Problem{Jobs: make([][]knapsack.Option, len(in.Jobs))}
 	for _, n := range in.Nodes {
 		p.Limits = append(p.Limits, float64(n))
 	}
@@ -90,7 +93,7 @@ func (in *Instance) search(e Effort) (Decision, bool) {
 	for j := range in.Jobs {
 		s := &in.Jobs[j]
 		if !s.Must {
-			p.Jobs[j], at[j] = append(p.Jobs[j], Option{Value: s.None}), append(at[j], [2]int{-1, 0})
+			p.Jobs[j], at[j] = append(p.Jobs[j], knapsack.Option{Value: s.None}), append(at[j], [2]int{-1, 0})
 		}
 		for k, choices := range s.Kinds {
 			for _, c := range choices {
@@ -103,7 +106,7 @@ func (in *Instance) search(e Effort) (Decision, bool) {
 			return Decision{}, false
 		}
 	}
-	f, ok := Search(p, e)
+	f, ok := knapsack.Search(p, e)
 	if !ok {
 		return Decision{}, false
 	}
@@ -116,12 +119,12 @@ func (in *Instance) search(e Effort) (Decision, bool) {
 }
 
 // option is a job's choice with what it draws of the nodes and the side rows.
-func (in *Instance) option(j, k int, c Choice) Option {
-	o := Option{Value: c.Value, Uses: []Use{{Row: k, Amount: float64(c.Count)}}}
+func (in *Instance) option(j, k int, c knapsack.Choice) knapsack.Option {
+	o := knapsack.Option{Value: c.Value, Uses: []knapsack.Use{{Row: k, Amount: float64(c.Count)}}}
 	for i := range in.Rows {
 		r := &in.Rows[i]
 		if a := r.PerNode[j][k]*float64(c.Count) + r.PerJob[j]; a != 0 {
-			o.Uses = append(o.Uses, Use{Row: len(in.Nodes) + i, Amount: a})
+			o.Uses = append(o.Uses, knapsack.Use{Row: len(in.Nodes) + i, Amount: a})
 		}
 	}
 	return o
@@ -130,22 +133,23 @@ func (in *Instance) option(j, k int, c Choice) Option {
 // Model writes the instance as a linear programme over counts. Each stretch of a
 // job's choices on which its value runs straight is a segment: one variable says
 // whether the job's count lies there, another how far in. A job lies in exactly one.
-func (in *Instance) Model() *Model {
-	m := &Model{}
-	limits := make([][]Term, len(in.Nodes)+len(in.Rows))
+func (in *Instance) Model() *lp.Model {
+	m := &lp.Model{}
+	limits := make([][]lp.Term, len(in.Nodes)+len(in.Rows))
 	for j := range in.Jobs {
 		s := &in.Jobs[j]
-		var one []Term
+		var one []lp.Term
 		if !s.Must {
-			one = append(one, Term{m.add(Var{Name: fmt.Sprintf("none_%d", j), High: 1, Whole: true, Gain: s.None}), 1})
+			one = append(one, lp.Times(m.Add(lp.Var{Name: fmt.Sprintf("none_%d", j), High: 1, Whole: true,
+				Gain: s.None}), 1))
 		}
 		for k, choices := range s.Kinds {
 			for _, g := range segments(choices) {
-				z, more := m.segment(fmt.Sprintf("_%d_%d_%d", j, k, g.count), g)
-				one = append(one, Term{z, 1})
-				nodes := []Term{{z, float64(g.count)}}
+				z, more := addSegment(m, fmt.Sprintf("_%d_%d_%d", j, k, g.count), g)
+				one = append(one, lp.Times(z, 1))
+				nodes := []lp.Term{lp.Times(z, float64(g.count))}
 				if more >= 0 {
-					nodes = append(nodes, Term{more, 1})
+					nodes = append(nodes, lp.Times(more, 1))
 				}
 				limits[k] = append(limits[k], nodes...)
 				for i := range in.Rows {
@@ -153,46 +157,46 @@ func (in *Instance) Model() *Model {
 				}
 			}
 		}
-		m.row(fmt.Sprintf("one_%d", j), Exactly, 1, one...)
+		m.AddRow(fmt.Sprintf("one_%d", j), lp.Exactly, 1, one...)
 	}
 	for k, n := range in.Nodes {
-		m.row(fmt.Sprintf("nodes_%d", k), AtMost, float64(n), limits[k]...)
+		m.AddRow(fmt.Sprintf("nodes_%d", k), lp.AtMost, float64(n), limits[k]...)
 	}
 	for i := range in.Rows {
-		m.row(fmt.Sprintf("side_%d", i), AtMost, in.Rows[i].AtMost, limits[len(in.Nodes)+i]...)
+		m.AddRow(fmt.Sprintf("side_%d", i), lp.AtMost, in.Rows[i].AtMost, limits[len(in.Nodes)+i]...)
 	}
 	return m
 }
 
 // terms returns what a job's segment adds to the row.
-func (r *SideRow) terms(j, k, z int, nodes []Term) []Term {
-	var list []Term
+func (r *SideRow) terms(j, k, z int, nodes []lp.Term) []lp.Term {
+	var list []lp.Term
 	for _, t := range nodes {
 		f := t.Factor * r.PerNode[j][k]
 		if t.Var == z {
 			f += r.PerJob[j]
 		}
 		if f != 0 {
-			list = append(list, Term{t.Var, f})
+			list = append(list, lp.Times(t.Var, f))
 		}
 	}
 	return list
 }
 
-// segment adds the variables of a segment: is the job there, and how far in. The
+// addSegment adds the variables of a segment: is the job there, and how far in. The
 // second is -1 for a single point.
-func (m *Model) segment(name string, g segment) (z, more int) {
-	z = m.add(Var{Name: "at" + name, High: 1, Whole: true, Gain: g.value})
+func addSegment(m *lp.Model, name string, g segment) (z, more int) {
+	z = m.Add(lp.Var{Name: "at" + name, High: 1, Whole: true, Gain: g.value})
 	if g.length == 0 {
 		return z, -1
 	}
-	more = m.add(Var{Name: "more" + name, High: float64(g.length), Whole: true, Gain: g.slope})
-	m.row("within"+name, AtMost, 0, Term{more, 1}, Term{z, -float64(g.length)})
+	more = m.Add(lp.Var{Name: "more" + name, High: float64(g.length), Whole: true, Gain: g.slope})
+	m.AddRow("within"+name, lp.AtMost, 0, lp.Times(more, 1), lp.Times(z, -float64(g.length)))
 	return z, more
 }
 
 // Read turns a solution of the model into a decision.
-func (in *Instance) Read(s *Solution) Decision {
+func (in *Instance) Read(s *lp.Solution) Decision {
 	d := in.decision()
 	at := 0
 	next := func() float64 { at++; return math.Round(s.Values[at-1]) }
@@ -228,16 +232,18 @@ type segment struct {
 }
 
 // segments splits choices, which rise by their counts, into straight stretches.
-func segments(choices []Choice) []segment {
+func segments(choices []knapsack.Choice) []segment {
 	var list []segment
 	for i := 0; i < len(choices); {
 		g := segment{count: choices[i].Count, value: choices[i].Value}
 		for k := i + 1; k < len(choices) && choices[k].Count == choices[k-1].Count+1; k++ {
 			rise := choices[k].Value - g.value
-			if g.length > 0 && math.Abs(rise-g.slope*float64(g.length+1)) > 1e-9*math.Max(math.Abs(g.value), math.Abs(choices[k].Value)) {
+			if g.length > 0 && math.Abs(rise-g.slope*float64(g.length+1)) > 1e-9*math.Max(math.Abs(g.value),
+				math.Abs(choices[k].Value)) {
 				break
 			}
-			if g.length++; g.length == 1 {
+			g.length++
+			if g.length == 1 {
 				g.slope = rise
 			}
 		}

@@ -3,44 +3,14 @@ package harvest_test
 import (
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"trainyard/internal/place/harvest"
+	"trainyard/internal/place/knapsack"
+	"trainyard/internal/place/lp"
 )
-
-func TestCheckFindsWhatIsWrong(t *testing.T) {
-	t.Parallel()
-	m := &harvest.Model{
-		Vars: []harvest.Var{{Name: "a", High: 3, Whole: true, Gain: 2}, {Name: "b", Low: 1, High: 5, Gain: -1}},
-		Rows: []harvest.Row{
-			{Name: "most", Terms: []harvest.Term{{Var: 0, Factor: 1}, {Var: 1, Factor: 1}}, Limit: 4},
-			{Name: "least", Terms: []harvest.Term{{Var: 1, Factor: 1}}, Op: harvest.AtLeast, Limit: 1.5},
-			{Name: "even", Terms: []harvest.Term{{Var: 0, Factor: 2}}, Op: harvest.Exactly, Limit: 4},
-		},
-	}
-	for want, values := range map[string][]float64{
-		"":                        {2, 1.5},
-		"1 values for 2":          {2},
-		"a is 4, outside of":      {4, 1.5},
-		"b is 0, outside of":      {2, 0},
-		"a is 1.5, which is not":  {1.5, 1.5},
-		"a is NaN":                {math.NaN(), 1.5},
-		"most comes to 4.5":       {2, 2.5},
-		"least comes to 1.25":     {2, 1.25},
-		"even comes to 2 and the": {1, 1.5},
-	} {
-		err := m.Check(values)
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%v: %v, want %q", values, err, want)
-		}
-	}
-	if got := m.Gain([]float64{2, 1.5}); got != 2.5 {
-		t.Errorf("gain %g, want 2.5", got)
-	}
-}
 
 // drawInstance draws a small decision over one or two kinds.
 func drawInstance(t *rapid.T) *harvest.Instance {
@@ -49,10 +19,10 @@ func drawInstance(t *rapid.T) *harvest.Instance {
 		in.Nodes = append(in.Nodes, rapid.IntRange(0, 9).Draw(t, "nodes"))
 	}
 	for range rapid.IntRange(0, 4).Draw(t, "jobs") {
-		s := harvest.Sizes{None: float64(rapid.IntRange(-3, 3).Draw(t, "none")), Kinds: make([][]harvest.Choice, len(in.Nodes))}
+		s := harvest.Sizes{None: float64(rapid.IntRange(-3, 3).Draw(t, "none")), Kinds: make([][]knapsack.Choice, len(in.Nodes))}
 		for k := range in.Nodes {
 			for n := rapid.IntRange(1, 2).Draw(t, "least"); n <= rapid.IntRange(0, 6).Draw(t, "most"); n++ {
-				s.Kinds[k] = append(s.Kinds[k], harvest.Choice{Count: n, Value: float64(rapid.IntRange(-5, 30).Draw(t, "value"))})
+				s.Kinds[k] = append(s.Kinds[k], knapsack.Choice{Count: n, Value: float64(rapid.IntRange(-5, 30).Draw(t, "value"))})
 			}
 		}
 		in.Jobs = append(in.Jobs, s)
@@ -72,7 +42,7 @@ func drawInstance(t *rapid.T) *harvest.Instance {
 }
 
 // express writes a decision as values of the model's variables.
-func express(in *harvest.Instance, m *harvest.Model, d harvest.Decision) []float64 {
+func express(in *harvest.Instance, m *lp.Model, d harvest.Decision) []float64 {
 	values := make([]float64, len(m.Vars))
 	for j := range in.Jobs {
 		for v := range m.Vars { // whichever reads back as the decision
@@ -82,7 +52,7 @@ func express(in *harvest.Instance, m *harvest.Model, d harvest.Decision) []float
 			}
 			for start := d.Count[j]; start > 0 && d.Kind[j] >= 0; start-- {
 				at := "_" + itoa(j) + "_" + itoa(d.Kind[j]) + "_" + itoa(start)
-				more := slices.IndexFunc(m.Vars, func(x harvest.Var) bool { return x.Name == "more"+at })
+				more := slices.IndexFunc(m.Vars, func(x lp.Var) bool { return x.Name == "more"+at })
 				if name == "at"+at && (start == d.Count[j] || more >= 0 && float64(d.Count[j]-start) <= m.Vars[more].High) {
 					values[v] = 1
 					if more >= 0 {
@@ -101,7 +71,7 @@ func TestTheModelSaysWhatTheInstanceSays(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInstance(t)
-		d, ok := in.Decide(harvest.Effort{Rounds: 50, Prices: 50})
+		d, ok := in.Decide(knapsack.Effort{Rounds: 50, Prices: 50})
 		if !ok {
 			t.Fatal("nothing for anyone always fits")
 		}
@@ -113,7 +83,7 @@ func TestTheModelSaysWhatTheInstanceSays(t *testing.T) {
 		if got := m.Gain(values); math.Abs(got-d.Value) > 1e-6 {
 			t.Errorf("worth %g, in the model %g", d.Value, got)
 		}
-		back := in.Read(&harvest.Solution{Values: values, Proven: true})
+		back := in.Read(&lp.Solution{Values: values, Proven: true})
 		if !slices.Equal(back.Count, d.Count) || !slices.Equal(back.Kind, d.Kind) || math.Abs(back.Value-d.Value) > 1e-6 {
 			t.Errorf("read back %+v, was %+v", back, d)
 		}
@@ -123,15 +93,15 @@ func TestTheModelSaysWhatTheInstanceSays(t *testing.T) {
 func TestMustIsKept(t *testing.T) {
 	t.Parallel()
 	in := &harvest.Instance{Nodes: []int{3}, Jobs: []harvest.Sizes{
-		{Must: true, Kinds: [][]harvest.Choice{{{Count: 2, Value: 1}}}},
-		{Kinds: [][]harvest.Choice{{{Count: 2, Value: 100}}}},
+		{Must: true, Kinds: [][]knapsack.Choice{{{Count: 2, Value: 1}}}},
+		{Kinds: [][]knapsack.Choice{{{Count: 2, Value: 100}}}},
 	}}
-	d, ok := in.Decide(harvest.Effort{})
+	d, ok := in.Decide(knapsack.Effort{})
 	if !ok || !slices.Equal(d.Count, []int{2, 0}) || !d.Exact || d.Value != 1 {
 		t.Errorf("%+v, want the first with 2 and the second with nothing", d)
 	}
 	in.Nodes[0] = 1
-	if d, ok = in.Decide(harvest.Effort{}); ok {
+	if d, ok = in.Decide(knapsack.Effort{}); ok {
 		t.Errorf("%+v, want nothing: the first must have 2", d)
 	}
 }
@@ -139,11 +109,11 @@ func TestMustIsKept(t *testing.T) {
 func TestThePublishedObjectiveOverCounts(t *testing.T) {
 	t.Parallel()
 	in := &harvest.NodeInstance{Nodes: 4, LookAhead: 100, Jobs: []harvest.NodeJob{
-		{Holds: []bool{true, true, false, false}, Least: 1, Most: 4, Points: []harvest.Choice{{}, {Count: 1, Value: 10}, {Count: 4, Value: 25}}, Up: 18, Down: 12},
+		{Holds: []bool{true, true, false, false}, Least: 1, Most: 4, Points: []knapsack.Choice{{}, {Count: 1, Value: 10}, {Count: 4, Value: 25}}, Up: 18, Down: 12},
 	}}
 	c := in.Counts()
 	// It holds 2 and does 15 there: growing costs 18 s of that and shrinking 12 s.
-	want := []harvest.Choice{{Count: 1, Value: 1000 - 180}, {Count: 2, Value: 1500}, {Count: 3, Value: 2000 - 270}, {Count: 4, Value: 2500 - 270}}
+	want := []knapsack.Choice{{Count: 1, Value: 1000 - 180}, {Count: 2, Value: 1500}, {Count: 3, Value: 2000 - 270}, {Count: 4, Value: 2500 - 270}}
 	if got := c.Jobs[0]; !slices.Equal(got.Kinds[0], want) || got.None != -180 {
 		t.Errorf("%+v, want %v and -180 for nothing", got, want)
 	}

@@ -19,7 +19,8 @@ func Objectives() []Objective {
 		{"throughput", "throughput", "units of work per second; fast models win, so it is for jobs of one kind"},
 		{"speedup", "speedup", "how many times faster than on one GPU; jobs of any kind compare"},
 		{"credit", "weight * speedup", "the same, by the weight that the job's priority gives it"},
-		{"fair", "weight * speedup / (1 + served_gpu_h)", "the same, less the more GPU time a job has had: shares even out in proportion to the weights"},
+		{"fair", "weight * speedup / (1 + served_gpu_h)",
+			"the same, less the more GPU time a job has had: shares even out in proportion to the weights"},
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"trainyard/internal/place"
-	"trainyard/internal/place/seats"
+	"trainyard/internal/place/allocate"
 )
 
 // decide chooses the sizes. A solver is asked only where there are conditions
@@ -23,7 +23,7 @@ func (r *round) decide() (d Decision, note string, ok bool) {
 		if err == nil {
 			return in.Read(s), "", true
 		}
-		note = fmt.Sprintf("the solver failed (%v), so the sizes were searched for without it", err)
+		note = fmt.Sprintf("the solver failed (%v); the sizes were found by search instead", err)
 	}
 	effort := r.policy.Effort
 	if effort.Enough == nil {
@@ -48,7 +48,7 @@ func (r *round) plan(d Decision) place.Plan {
 		}
 	}
 	var p place.Plan
-	r.deal(d, changes, &p)
+	r.allocate(d, changes, &p)
 	for _, run := range r.out {
 		p.Stops = append(p.Stops, place.Stop{Running: run, Reason: r.outReason()})
 	}
@@ -68,10 +68,10 @@ func (r *round) plan(d Decision) place.Plan {
 	return p
 }
 
-// deal finds seats for jobs on kinds whose unit is the GPU, and for those that ask
+// allocate finds seats for jobs on kinds whose unit is the GPU, and for those that ask
 // for none.
-func (r *round) deal(d Decision, changes []change, p *place.Plan) {
-	var wants []seats.Want
+func (r *round) allocate(d Decision, changes []change, p *place.Plan) {
+	var wants []allocate.Request
 	var who []int
 	for j := range r.jobs {
 		b := &r.jobs[j]
@@ -82,30 +82,31 @@ func (r *round) deal(d Decision, changes []change, p *place.Plan) {
 		case r.kinds[k].byNode:
 			continue
 		}
-		w := seats.Want{Item: b.item, Running: b.running, GPUs: d.Count[j]}
+		w := allocate.Request{Item: b.item, Running: b.running, GPUs: d.Count[j]}
 		if k >= 0 {
 			w.Kinds = []int32{r.kinds[k].id}
 		}
 		if b.running != nil && d.Count[j] > b.running.GPUs {
-			w.Least = d.Count[j] // starting again for less may not pay
+			w.Min = d.Count[j] // starting again for less may not pay
 		}
 		wants, who = append(wants, w), append(who, j)
 	}
 	for _, run := range r.out {
-		wants, who = append(wants, seats.Want{Item: run.Item, Running: run}), append(who, -1)
+		wants, who = append(wants, allocate.Request{Item: run.Item, Running: run}), append(who, -1)
 	}
 	for _, it := range r.plain {
-		wants, who = append(wants, seats.Want{Item: it, GPUs: it.Shape.Need.Nodes}), append(who, -1)
+		wants, who = append(wants, allocate.Request{Item: it, GPUs: it.Shape.Need.Nodes}), append(who, -1)
 	}
 	if len(wants) == 0 {
 		return
 	}
-	for i, g := range seats.Deal(r.view, wants, seats.Options{}) {
+	for i, g := range allocate.Assign(r.view, wants, allocate.Options{}) {
 		switch {
 		case who[i] >= 0:
-			changes[who[i]] = change{seats: g.Seats, stays: g.Stays || wants[i].Running == nil && len(g.Seats) == 0}
+			changes[who[i]] = change{seats: g.Seats, stays: g.Unchanged || wants[i].Running == nil && len(g.Seats) == 0}
 		case wants[i].Running == nil && len(g.Seats) > 0:
-			p.Starts = append(p.Starts, place.Start{Item: wants[i].Item, Seats: g.Seats, Reason: "it asks for no GPUs, and there is room for it"})
+			p.Starts = append(p.Starts, place.Start{Item: wants[i].Item, Seats: g.Seats,
+				Reason: "it asks for no GPUs, and there is room for it"})
 		}
 	}
 }

@@ -68,7 +68,7 @@ func (r *round) tries(b *bidder) int {
 }
 
 // usualBase returns the middle of the rates on one GPU of the jobs of which they
-// are known, 1 if there is none: that is what a job of unknown speed is taken to do.
+// are known, 1 if there is none: that is what a job of unknown speed is assumed to do.
 func (r *round) usualBase() float64 {
 	var list []float64
 	for j := range r.jobs {

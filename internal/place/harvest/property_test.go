@@ -12,6 +12,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/place/harvest"
+	"trainyard/internal/place/knapsack"
 )
 
 // drawYard draws nodes of one or two kinds, of one or several GPUs, opened at several times.
@@ -64,7 +65,7 @@ func TestPlansCanBeCarriedOutAndAreTheSameForTheSameView(t *testing.T) {
 		h, err := harvest.New(harvest.Params{
 			MaxParallel: rapid.IntRange(1, 6).Draw(t, "at once"),
 			Objective:   rapid.SampledFrom([]string{"speedup", "throughput", "fair", "log(n) * speedup"}).Draw(t, "objective"),
-			Effort:      harvest.Effort{Rounds: 20, Prices: 20},
+			Effort:      knapsack.Effort{Rounds: 20, Prices: 20},
 		})
 		if err != nil {
 			t.Fatal(err)

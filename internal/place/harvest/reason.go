@@ -11,13 +11,15 @@ import (
 
 // outReason says why a job is stopped that does not take part any more.
 func (r *round) outReason() string {
-	return r.with(fmt.Sprintf("at most %s share the idle nodes, and it is the turn of others", count(r.policy.MaxParallel, "job")))
+	return r.with(fmt.Sprintf("preempted: at most %s share the idle nodes, and others go first",
+		count(r.policy.MaxParallel, "job")))
 }
 
 // stopReason says why a running job is stopped.
 func (r *round) stopReason(b *bidder, c *change) string {
 	if len(c.seats) == 0 {
-		return r.with(fmt.Sprintf("its %s bring more elsewhere; it goes on when there are more", amount(b.running.Seats)))
+		return r.with(fmt.Sprintf("preempted: its %s are worth more to other jobs; it resumes when more are free",
+			amount(b.running.Seats)))
 	}
 	return r.startReason(b, c)
 }
@@ -31,19 +33,21 @@ func (r *round) startReason(b *bidder, c *change) string {
 	}
 	switch {
 	case b.running == nil:
-		text = fmt.Sprintf("of the idle nodes it gets %s: so all jobs together do most", amount(c.seats))
+		text = fmt.Sprintf("%s of the idle nodes: the best total for all jobs", amount(c.seats))
 	case has > had:
-		text = fmt.Sprintf("grows from %s to %s: what is idle brings more within %s than starting again costs", amount(b.running.Seats), amount(c.seats), r.horizon(b))
+		text = fmt.Sprintf("resized from %s to %s: the gain within %s exceeds the cost of restarting",
+			amount(b.running.Seats), amount(c.seats), r.horizon(b))
 	case has < had:
-		text = fmt.Sprintf("shrinks from %s to %s: what it gives up brings more elsewhere", amount(b.running.Seats), amount(c.seats))
+		text = fmt.Sprintf("resized from %s to %s: the released GPUs are worth more to other jobs",
+			amount(b.running.Seats), amount(c.seats))
 	default:
-		text = fmt.Sprintf("moves to %s, where it is faster or out of the way of others", amount(c.seats))
+		text = fmt.Sprintf("moved to %s, where it is faster or makes room for others", amount(c.seats))
 	}
 	if b.tries > 0 && has >= b.tries {
-		text += "; how fast it is there is not known yet, so it is tried"
+		text += "; its speed at this size is unknown and will be measured"
 	}
 	if b.odd > 0 {
-		text += fmt.Sprintf("; the objective gives no number for %s of it, which count as worth nothing", count(b.odd, "size"))
+		text += fmt.Sprintf("; the objective has no value for %s of this job, which count as 0", count(b.odd, "size"))
 	}
 	return r.with(text)
 }
@@ -68,7 +72,7 @@ func amount(seats []place.Seat) string {
 	if gpus == len(seats) {
 		return count(gpus, "GPU")
 	}
-	return count(gpus, "GPU") + " of " + count(len(seats), "node")
+	return count(gpus, "GPU") + " on " + count(len(seats), "node")
 }
 
 func gpusOf(seats []place.Seat) int {

@@ -10,7 +10,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/place"
-	"trainyard/internal/place/seats"
+	"trainyard/internal/place/allocate"
 	"trainyard/internal/queue"
 )
 
@@ -29,7 +29,7 @@ type round struct {
 	fitting map[fleet.Need]int    // rooms that jobs with a need could have
 	usables map[fleet.Need][]room // what of each kind
 	queued  bool                  // more jobs wait than take part
-	usual   float64               // rate on one GPU that a job of unknown speed is taken to have
+	usual   float64               // rate on one GPU that a job of unknown speed is assumed to have
 	note    string                // what else is to be said of the decision
 }
 
@@ -86,7 +86,7 @@ func newRound(h *Policy, v *place.View) *round {
 // stopped, asks for a range, and all its nodes could be its own again.
 func (r *round) resizable(run *place.Running) bool {
 	n := &run.Shape.Need
-	if !seats.Loose(run) || n.MaxGPUs == 0 || n.MaxNodes == n.Nodes && n.MaxGPUs == n.GPUs {
+	if !allocate.Movable(run) || n.MaxGPUs == 0 || n.MaxNodes == n.Nodes && n.MaxGPUs == n.GPUs {
 		return false
 	}
 	return !slices.ContainsFunc(run.Seats, func(s place.Seat) bool {
@@ -96,7 +96,7 @@ func (r *round) resizable(run *place.Running) bool {
 }
 
 // admit finds the jobs that take part: the highest priority first, then those that
-// have begun, then in the order of the line. A job that nothing could be had for
+// have begun, then in the order of the queue. A job for which nothing fits
 // does not take the place of one that could run.
 func (r *round) admit(loose []*place.Running) {
 	type entry struct {
@@ -153,7 +153,7 @@ func (r *round) possible(s *queue.Shape) bool {
 	return n >= s.Need.Nodes
 }
 
-// ahead is how far into the line to look for jobs that have begun, as a multiple
+// ahead is how far into the queue to look for jobs that have begun, as a multiple
 // of how many take part.
 const ahead = 8
 
@@ -211,7 +211,8 @@ func (r *round) findKinds() {
 		if !room.Open || room.Kind < 0 || n == 0 {
 			continue
 		}
-		at, found := slices.BinarySearchFunc(r.kinds, room.Kind, func(k kind, id int32) int { return cmp.Compare(k.id, id) })
+		at, found := slices.BinarySearchFunc(r.kinds, room.Kind,
+			func(k kind, id int32) int { return cmp.Compare(k.id, id) })
 		if !found {
 			r.kinds = slices.Insert(r.kinds, at, kind{id: room.Kind, sample: room, price: price(r.view, room)})
 		}

@@ -45,7 +45,8 @@ func (r *round) seatNodes(k int, d Decision, changes []change) {
 	classes := fleet.Classes()
 	slices.SortStableFunc(free, func(a, b int32) int {
 		x, y := r.rooms[a].Node, r.rooms[b].Node
-		return cmp.Or(cmp.Compare(slices.Index(classes, x.Class), slices.Index(classes, y.Class)), x.Since.Compare(y.Since))
+		return cmp.Or(cmp.Compare(slices.Index(classes, x.Class), slices.Index(classes, y.Class)),
+			x.Since.Compare(y.Since))
 	})
 	slices.SortStableFunc(seekers, func(a, b int) int { return cmp.Compare(d.Count[b], d.Count[a]) })
 	for _, j := range seekers {

@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/place/knapsack"
 	"trainyard/internal/queue"
 )
 
@@ -52,7 +53,7 @@ func (r *round) value() {
 	total := 0.0
 	for j := range r.jobs {
 		b := &r.jobs[j]
-		b.sizes.Kinds = make([][]Choice, len(r.kinds))
+		b.sizes.Kinds = make([][]knapsack.Choice, len(r.kinds))
 		c := r.newCosts(b)
 		best := 0.0
 		for k := range r.kinds {
@@ -141,12 +142,12 @@ func (c *costs) seconds(rate, loses float64, stays bool) float64 {
 const tie = 1e-6
 
 // choices lists what a job's sizes on a kind are worth.
-func (r *round) choices(b *bidder, k int, c *costs) []Choice {
+func (r *round) choices(b *bidder, k int, c *costs) []knapsack.Choice {
 	kd := &r.kinds[k]
 	n := &b.item.Shape.Need
 	curve := r.curveOf(b, kd)
 	values := r.facts(b.item, b.running, kd.price)
-	var list []Choice
+	var list []knapsack.Choice
 	for _, s := range sizesOf(n, kd, r.usable(*n, k)) {
 		rate := curve.rate(s.gpus, s.nodes)
 		if rate <= 0 {
@@ -159,7 +160,7 @@ func (r *round) choices(b *bidder, k int, c *costs) []Choice {
 		if stays {
 			v += math.Abs(v) * (r.policy.Hysteresis + tie)
 		}
-		list = append(list, Choice{Count: s.units, Value: v})
+		list = append(list, knapsack.Choice{Count: s.units, Value: v})
 	}
 	return list
 }

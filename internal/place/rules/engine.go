@@ -1,142 +1,139 @@
 package rules
 
 import (
-	"cmp"
-	"math/bits"
-	"slices"
 	"time"
 
-	"trainyard/internal/fleet"
-	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/place/timeline"
 	"trainyard/internal/tenant"
 )
 
-// engine makes one plan. What it takes from earlier rounds is in the floor and in the line.
+// engine makes one plan. What it keeps from earlier rounds is in the timeline, the cost
+// model and the backlog.
 type engine struct {
-	policy  *Policy
-	cfg     *Config
-	view    *place.View
-	now     time.Duration // as the floor counts
-	soon    time.Time     // in a second
-	round   uint64
-	floor   *floor
-	line    *line
-	thrift  float64          // what an hour of a cost-sensitive job is worth
-	allow   tenant.Allowance // where there are no limits
-	mine    map[int32]id.Job // hired rooms, by the job they were hired for, while it waits
-	visits  int
-	plan    place.Plan
-	stops   map[id.Job]bool
-	freed   int     // grows whenever the plan makes something free
-	shifts  int     // grows whenever a room is entered elsewhere
-	hosting []*host // rooms with jobs that could be stopped, once listed
-	listed  bool
-	suiting map[*shape][]*host // those of them that could run a shape
-	away    []away             // what it would cost the job at hand to run in rooms of others, by stock
-}
-
-// free is what a room has left in this plan.
-type free struct {
-	gpus   uint64
-	cpus   job.CPUs
-	memory job.Bytes
+	policy        *Policy
+	cfg           *Config
+	view          *place.View
+	earliestWake  time.Time // the next round is not before that
+	round         uint64
+	timeline      *timeline.Timeline
+	costs         *costModel
+	backlog       *backlog
+	costHourValue float64          // what an hour of a cost-sensitive job is worth
+	allow         tenant.Allowance // of the current job
+	unlimited     bool             // Config.Visits does not apply: a person asked about one job
+	hostVisits    int              // hosts that were looked at for preemption
+	plan          place.Plan
+	search        timeline.Request // of the current search
+	freed         int              // grows whenever the plan frees GPUs
+	hostList      []*host          // rooms with jobs that could be preempted, once listed
+	hostsListed   bool
+	hostsByShape  map[*shape][]*host // those of them that could run a shape
+	emptyHosts    []emptyHost        // by pool: running the current job on a host
 }
 
 func newEngine(p *Policy, v *place.View) *engine {
 	p.rounds++
 	e := &engine{
-		policy: p, cfg: &p.cfg, view: v, now: clockOf(v.Now), soon: v.Now.Add(time.Second), round: p.rounds, floor: &p.floor, line: &p.line,
-		thrift: p.cfg.Value[job.ObjectiveCost], allow: tenant.Unlimited(), mine: map[int32]id.Job{}, stops: map[id.Job]bool{}, suiting: map[*shape][]*host{},
+		policy: p, cfg: &p.cfg, view: v, earliestWake: v.Now.Add(time.Second), round: p.rounds, timeline: &p.timeline,
+		costs: &p.costs, backlog: &p.backlog,
+		costHourValue: p.cfg.Value[job.ObjectiveCost], allow: tenant.Unlimited(), hostsByShape: map[*shape][]*host{},
 	}
-	e.floor.update(e)
-	e.takeOffers()
-	e.line.update(e)
-	e.reserveHired()
+	e.timeline.Update(timeline.Snapshot{Now: v.Now, Rooms: v.Rooms, Past: v.Past, Guess: p.cfg.Guess})
+	e.costs.update(e.timeline, v)
+	e.updateOffers()
+	e.backlog.update(e)
+	e.dedicateLeased()
 	return e
 }
 
-// reserveHired keeps hired nodes for the jobs that they were hired for.
-func (e *engine) reserveHired() {
-	for _, w := range e.line.hired {
-		clear(w.hired)
-		w.hired, w.owns = w.hired[:0], false
-	}
-	clear(e.line.hired)
-	e.line.hired = e.line.hired[:0]
-	for _, l := range e.view.Leases {
-		if l.Job == "" || !l.Live() {
-			continue
-		}
-		w := e.line.jobs[l.Job]
-		if w != nil {
-			if len(w.hired) == 0 {
-				e.line.hired = append(e.line.hired, w)
-			}
-			w.hired = append(w.hired, l)
-		}
-		if l.Node == "" || w == nil && len(e.mine) == 0 {
-			continue
-		}
-		at, found := e.find(l.Node)
-		switch {
-		case !found:
-		case w == nil: // the newest lease of a node counts
-			delete(e.mine, at)
-		case e.view.Rooms[at].Node.Lease != "" && len(e.view.Rooms[at].Holds) == 0:
-			e.mine[at], w.owns = l.Job, true
-		}
-	}
-}
-
-// letGo lets others have what is left of the nodes that were hired for a job, now that
-// it starts. Those who were passed over because of it are looked at again.
-func (e *engine) letGo(w *wait) {
-	if len(w.hired) == 0 {
+// consider decides what becomes of a job.
+func (e *engine) consider(j *queuedJob) {
+	s := e.shapeOf(j)
+	if e.knownBlocked(j, s) {
 		return
 	}
-	for at, j := range e.mine {
-		if j == w.it.Job {
-			delete(e.mine, at)
-			e.freed++
-			e.ask(e.view.Now.Add(time.Second))
+
+	limited := e.spent() && len(s.Able) > 0
+	if limited && !e.timeline.MayFit(&s.Shape) {
+		e.wakeAt(j.due)
+		return
+	}
+	j.limited = limited
+	j.nowOnly = limited || len(j.leases) > 0 // with leases, its nodes are being provisioned
+	if j.nowOnly && e.futile(j, s) {
+		return
+	}
+	options := e.options(j, s)
+	if len(options) == 0 {
+		return
+	}
+	best := e.choose(j, options)
+	switch {
+	case best == nil:
+	case best.provisions():
+		e.provision(j, best)
+	case best.startsIn == 0:
+		e.start(j, best, options)
+	default:
+		if freed := e.preempt(j, best); freed != nil {
+			e.start(j, freed, options)
+			return
 		}
+		e.reserve(j, best)
 	}
 }
 
-// find returns the room of a node.
-func (e *engine) find(n id.Node) (int32, bool) {
-	at, found := slices.BinarySearchFunc(e.view.Rooms, n, func(r fleet.Room, n id.Node) int { return cmp.Compare(r.Node.ID, n) })
-	return int32(at), found
-}
-
-// stockOf returns the stock of a room.
-func (e *engine) stockOf(at int32) *stock { return e.floor.stocks[e.floor.spots[at].stock] }
-
-// sheet returns what is planned in a room, to be written on.
-func (e *engine) sheet(at int32) *sheet {
-	s := e.floor.sheets[at]
-	if s == nil {
-		n := &e.view.Rooms[at].Node.Inventory
-		s = &sheet{room: at, most: size{bits.OnesCount64(e.floor.spots[at].sound), n.CPUs, n.Memory}}
-		e.floor.sheets[at] = s
-		e.floor.used = append(e.floor.used, at)
-	}
-	return s
-}
-
-// planned reports whether this plan changes something in a room.
-func (e *engine) planned(at int32) bool { s := e.floor.sheets[at]; return s != nil && s.planned }
-
-// booked reports whether a room is kept for someone from some time on.
-func (e *engine) booked(at int32) bool { s := e.floor.sheets[at]; return s != nil && s.booked }
-
-// taken reports whether a room was hired for another job.
-func (e *engine) taken(w *wait, at int32) bool {
-	if len(e.mine) == 0 {
+// knownBlocked reports whether a job cannot start and need not be considered: one of the
+// same shape that lasts no longer found nothing, and less is free now. That does not hold
+// where nodes can be provisioned, for jobs that go first, and for gangs.
+func (e *engine) knownBlocked(j *queuedJob, s *shape) bool {
+	if len(e.view.Offers) > 0 || j.aged || s.of.Need.Nodes > 1 {
 		return false
 	}
-	j, hired := e.mine[at]
-	return hired && j != w.it.Job
+	return s.shortestBlocked > 0 && s.stopsThen == len(e.plan.Stops) && j.lasts >= s.shortestBlocked
+}
+
+// futile reports whether a job that may only start now cannot: nothing is free for it, and
+// its nodes are being provisioned, or there will be another round before it is due.
+func (e *engine) futile(j *queuedJob, s *shape) bool {
+	if !e.knownFull(j, s) || len(j.leases) == 0 && e.wakesEarlier(j.due) {
+		return false
+	}
+	for _, pool := range s.Able {
+		e.timeline.Prune(pool, s.Match.Need.GPUs)
+	}
+	return true
+}
+
+// knownFull reports whether it is known that nothing is free for a job: one of the same
+// shape that lasts no longer found no room, and nothing was freed since.
+func (e *engine) knownFull(j *queuedJob, s *shape) bool {
+	return s.shortestFull > 0 && s.freedThen == e.freed && j.lasts >= s.shortestFull && j.unprofiled && !j.hasNode
+}
+
+// spent reports whether the round has looked at as many rooms as it may.
+func (e *engine) spent() bool {
+	return !e.unlimited && e.timeline.Visits()+e.hostVisits > e.cfg.Visits
+}
+
+// wakeAt requests another round at a time at which nothing else may happen, in a second at
+// the earliest: the patience of a short job may be less than a round takes.
+func (e *engine) wakeAt(at time.Time) {
+	if !e.wakesEarlier(at) {
+		return
+	}
+	e.plan.Again = at
+	if at.Before(e.earliestWake) {
+		e.plan.Again = e.earliestWake
+	}
+}
+
+// wakesEarlier reports whether a time is in the future and before the next requested round.
+func (e *engine) wakesEarlier(at time.Time) bool {
+	if !at.After(e.view.Now) {
+		return false
+	}
+	return e.plan.Again.IsZero() || at.Before(e.plan.Again) && e.plan.Again.After(e.earliestWake)
 }

@@ -6,10 +6,10 @@ import "maps"
 // what it decides by, and has seen no view.
 func (p *Policy) Twin() *Policy {
 	t := New(p.cfg)
-	t.seen = p.seen
-	t.seen.of = maps.Clone(p.seen.of)
+	t.patiences = p.patiences
+	t.patiences.byNumber = maps.Clone(p.patiences.byNumber)
 	return t
 }
 
 // Shapes returns of how many shapes something is kept.
-func (p *Policy) Shapes() int { return len(p.line.shapes) }
+func (p *Policy) Shapes() int { return len(p.backlog.shapes) }

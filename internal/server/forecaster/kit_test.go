@@ -16,7 +16,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/store"
 	sqlstore "trainyard/internal/store/sql"
 	"trainyard/internal/yardmaster"
@@ -95,7 +95,7 @@ func newBench(t testing.TB, dir string, c *handClock) *bench {
 	t.Cleanup(func() { _ = st.Close() }) // a second time it has nothing to say
 	b.must(st.Acquire(t.Context(), "test"))
 	b.store = &shakyStore{Store: st}
-	yard := yardmaster.New(yardmaster.Defaults(baseline.FIFO{}))
+	yard := yardmaster.New(yardmaster.Defaults(ordered.FIFO{}))
 	b.Forecaster = New(Deps{Store: b.store, Clock: c, Log: slog.New(slog.NewTextHandler(b.logged, nil)),
 		Do: func(_ context.Context, m yardmaster.Message) (any, error) {
 			b.lock.Lock()

@@ -17,7 +17,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/server/gauges"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -26,7 +26,7 @@ import (
 var start = time.Date(2026, 11, 16, 9, 0, 0, 0, time.UTC)
 
 // hireFIFO starts jobs in line, and hires the cheapest offer for those that find no place.
-type hireFIFO struct{ baseline.FIFO }
+type hireFIFO struct{ ordered.FIFO }
 
 func (p hireFIFO) Plan(v *place.View) place.Plan {
 	plan := p.FIFO.Plan(v)

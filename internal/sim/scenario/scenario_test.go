@@ -15,7 +15,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/place"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/sim"
 	"trainyard/internal/sim/scenario"
 )
@@ -262,7 +262,7 @@ func TestHiredNodesArePaidForWholeStretches(t *testing.T) {
 	const world = "cloud c 2x A100:40GB hourly 10,10,20 boot 5m %s\njob one gpus 1 lasts 70m\njob two at 30m gpus 1 lasts 10m\njob three at 5h gpus 2 lasts 20m\n"
 	cost := func(billed string) float64 {
 		s := parse(t, fmt.Sprintf(world, billed))
-		r, _, err := s.Run(baseline.FIFO{})
+		r, _, err := s.Run(ordered.FIFO{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -283,7 +283,7 @@ func TestHiredNodesArePaidForWholeStretches(t *testing.T) {
 }
 
 // fickle moves its jobs between two nodes whenever it is asked.
-type fickle struct{ baseline.FIFO }
+type fickle struct{ ordered.FIFO }
 
 func (fickle) Revises() bool { return true }
 
@@ -313,7 +313,7 @@ func TestAPolicyThatKeepsDecidingIsFound(t *testing.T) {
 	if len(moved) < 10 {
 		t.Errorf("asked five times more a policy that always moves its job decided %v", moved)
 	}
-	if moved, err := s.StillWater(func() place.Policy { return baseline.FIFO{} }); err != nil || len(moved) > 0 {
+	if moved, err := s.StillWater(func() place.Policy { return ordered.FIFO{} }); err != nil || len(moved) > 0 {
 		t.Errorf("fifo decided %v (%v)", moved, err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/place"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/sim"
 	"trainyard/internal/sim/scenario"
 	"trainyard/internal/sim/whatif"
@@ -30,11 +30,11 @@ func source(t *testing.T, name, text string) whatif.Source {
 }
 
 func fifo() whatif.Policy {
-	return whatif.Policy{Name: "fifo", New: func() place.Policy { return baseline.FIFO{} }}
+	return whatif.Policy{Name: "fifo", New: func() place.Policy { return ordered.FIFO{} }}
 }
 
 // other is FIFO under another name.
-type other struct{ baseline.FIFO }
+type other struct{ ordered.FIFO }
 
 func (other) Name() string { return "other" }
 

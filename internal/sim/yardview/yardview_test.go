@@ -14,7 +14,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/sim/yardview"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -144,7 +144,7 @@ func TestTheYardAsItIsNow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	yard := yardmaster.New(yardmaster.Defaults(baseline.FIFO{}))
+	yard := yardmaster.New(yardmaster.Defaults(ordered.FIFO{}))
 	yard.Load(v.Now, v.State)
 	view := yard.View(v.Now)
 	if len(view.Running) != 1 || view.Running[0].Job != "j1" || view.Line.Len() != 1 || view.Line.Items()[0].Job != "j3" {
@@ -210,7 +210,7 @@ func TestAResearcherSeesWhatOthersHold(t *testing.T) {
 	if !slices.Equal(v.Strangers, []id.Job{"j7"}) {
 		t.Errorf("strangers are %v, want j7", v.Strangers)
 	}
-	yard := yardmaster.New(yardmaster.Defaults(baseline.FIFO{}))
+	yard := yardmaster.New(yardmaster.Defaults(ordered.FIFO{}))
 	yard.Load(v.Now, v.State)
 	rooms := yard.View(v.Now).Rooms
 	if rooms[0].Free != 0b1000 || rooms[0].CPUs != 3000 || rooms[0].Memory != 32<<30 || rooms[1].Free != 0b10 {
@@ -270,7 +270,7 @@ func TestTheYardAsItWasWhenARunWasOrdered(t *testing.T) {
 	if past.Reason != "first in line" || !past.Now.Equal(at(30)) || !slices.Equal(past.And, []id.Job{"j6"}) {
 		t.Errorf("ordered at %s because %q together with %v", past.Now, past.Reason, past.And)
 	}
-	yard := yardmaster.New(yardmaster.Defaults(baseline.FIFO{}))
+	yard := yardmaster.New(yardmaster.Defaults(ordered.FIFO{}))
 	yard.Load(past.Now, past.State)
 	view := yard.View(past.Now)
 	var line, runs, nodes []string

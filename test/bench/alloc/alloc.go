@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"trainyard/internal/place/harvest"
+	"trainyard/internal/place/lp"
+	"trainyard/internal/place/knapsack"
 	"trainyard/internal/sim/trace"
 	"trainyard/internal/solver"
 	"trainyard/test/bench/target"
@@ -115,7 +117,7 @@ func (b *bench) measure(tw io.Writer, s scale, instances, solved, repeat int) er
 		in := draw(s, uint64(seed)).Counts()
 		for range repeat {
 			start := time.Now()
-			d, ok := in.Decide(harvest.Effort{})
+			d, ok := in.Decide(knapsack.Effort{})
 			ms = append(ms, time.Since(start).Seconds()*1000)
 			if !ok {
 				return fmt.Errorf("seed %d: the allocator found nothing", seed)
@@ -138,7 +140,7 @@ func (b *bench) measure(tw io.Writer, s scale, instances, solved, repeat int) er
 func (b *bench) solve(tw io.Writer, p solver.Program, s scale, best []float64) error {
 	var ms []float64
 	wrong, unproven := 0, 0
-	var m *harvest.Model
+	var m *lp.Model
 	for seed, want := range best {
 		in := draw(s, uint64(seed)).Counts()
 		m = in.Model()
@@ -177,7 +179,7 @@ func (b *bench) published(quick bool) error {
 		s = scale{2, 8}
 	}
 	in := draw(s, 1)
-	exact, ok := in.Counts().Decide(harvest.Effort{})
+	exact, ok := in.Counts().Decide(knapsack.Effort{})
 	if !ok {
 		return fmt.Errorf("the allocator found nothing for %d jobs on %d nodes", s.jobs, s.nodes)
 	}
@@ -213,11 +215,11 @@ func draw(s scale, seed uint64) *harvest.NodeInstance {
 	in := &harvest.NodeInstance{Nodes: s.nodes, LookAhead: lookAhead}
 	free := r.Perm(s.nodes)
 	for i := range s.jobs {
-		j := harvest.NodeJob{Holds: make([]bool, s.nodes), Least: 1 + r.IntN(4), Up: 17 + 2*r.Float64(), Down: 11 + 2*r.Float64(), Points: []harvest.Choice{{}}}
+		j := harvest.NodeJob{Holds: make([]bool, s.nodes), Least: 1 + r.IntN(4), Up: 17 + 2*r.Float64(), Down: 11 + 2*r.Float64(), Points: []knapsack.Choice{{}}}
 		if seed%2 == 0 {
 			m := &models[i%len(models)]
 			for k, n := range m.Nodes {
-				j.Points = append(j.Points, harvest.Choice{Count: n, Value: m.Samples[k]})
+				j.Points = append(j.Points, knapsack.Choice{Count: n, Value: m.Samples[k]})
 			}
 		} else {
 			j.Points = append(j.Points, concave(r)...)
@@ -233,12 +235,12 @@ func draw(s scale, seed uint64) *harvest.NodeInstance {
 }
 
 // concave draws a curve by Amdahl's law, measured at powers of two.
-func concave(r *rand.Rand) []harvest.Choice {
+func concave(r *rand.Rand) []knapsack.Choice {
 	single, serial := 1000+9000*r.Float64(), 0.0005+0.01*r.Float64()
 	most := 64 << r.IntN(4)
-	var points []harvest.Choice
+	var points []knapsack.Choice
 	for n := 1; n <= most; n *= 2 {
-		points = append(points, harvest.Choice{Count: n, Value: single * float64(n) / (1 + serial*float64(n-1))})
+		points = append(points, knapsack.Choice{Count: n, Value: single * float64(n) / (1 + serial*float64(n-1))})
 	}
 	return points
 }

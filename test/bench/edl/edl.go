@@ -16,7 +16,8 @@ import (
 	"time"
 
 	"trainyard/internal/place"
-	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/elastic"
+	"trainyard/internal/place/ordered"
 	"trainyard/test/bench/target"
 )
 
@@ -57,9 +58,9 @@ type way struct {
 
 func ways() []way {
 	return []way{
-		{"off", false, func() place.Policy { return baseline.FIFO{} }},
-		{"edl", true, func() place.Policy { return baseline.EDLAsPublished(look) }},
-		{"ours", true, func() place.Policy { return baseline.EDL() }},
+		{"off", false, func() place.Policy { return ordered.FIFO{} }},
+		{"edl", true, func() place.Policy { return elastic.EDLAsPublished(look) }},
+		{"ours", true, func() place.Policy { return elastic.EDL() }},
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"trainyard/internal/place"
-	"trainyard/internal/place/seats"
+	"trainyard/internal/place/allocate"
 	"trainyard/internal/queue"
 )
 
@@ -22,10 +22,10 @@ func (equalShare) Revises() bool { return true }
 
 // Plan gives everyone as much.
 func (e equalShare) Plan(v *place.View) place.Plan {
-	var wants []seats.Want
+	var wants []allocate.Request
 	for _, r := range v.Running {
-		if seats.Loose(r) {
-			wants = append(wants, seats.Want{Item: r.Item, Running: r})
+		if allocate.Movable(r) {
+			wants = append(wants, allocate.Request{Item: r.Item, Running: r})
 		}
 	}
 	walk := v.Line.Walk(v.UsageOf)
@@ -34,12 +34,12 @@ func (e equalShare) Plan(v *place.View) place.Plan {
 		if it == nil {
 			break
 		}
-		wants = append(wants, seats.Want{Item: it})
+		wants = append(wants, allocate.Request{Item: it})
 	}
-	slices.SortStableFunc(wants, func(a, b seats.Want) int { return int(a.Item.Number) - int(b.Item.Number) })
+	slices.SortStableFunc(wants, func(a, b allocate.Request) int { return int(a.Item.Number) - int(b.Item.Number) })
 	wants = wants[:min(len(wants), e.parallel)]
 	left := 0
-	for _, k := range seats.Kinds(v) {
+	for _, k := range allocate.Kinds(v) {
 		left += k.GPUs
 	}
 	if len(wants) == 0 {
@@ -60,6 +60,6 @@ func (e equalShare) Plan(v *place.View) place.Plan {
 			left -= more
 		}
 	}
-	given := seats.Deal(v, wants, seats.Options{})
-	return seats.Plan(wants, given, func(i int) string { return fmt.Sprintf("every job gets %d nodes", share) })
+	given := allocate.Assign(v, wants, allocate.Options{})
+	return allocate.Plan(wants, given, func(i int) string { return fmt.Sprintf("every job gets %d nodes", share) })
 }

@@ -12,7 +12,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
-	policy "trainyard/internal/place/harvest"
+	"trainyard/internal/place/knapsack"
 	"trainyard/internal/sim"
 	"trainyard/internal/sim/trace"
 	"trainyard/internal/sim/trace/nodes"
@@ -118,14 +118,14 @@ func (in *idle) events() int {
 func (in *idle) best(jobs int) float64 {
 	m := trace.FreeTrainModels()[5]
 	curve := m.Speed(trace.FreeTrainSamples, 0, 0).On("", 0)
-	choices := make([]policy.Choice, 65)
+	choices := make([]knapsack.Choice, 65)
 	for n := range choices {
-		choices[n] = policy.Choice{Count: n, Value: curve.Rate(n, n)}
+		choices[n] = knapsack.Choice{Count: n, Value: curve.Rate(n, n)}
 	}
-	all := slices.Repeat([][]policy.Choice{choices}, jobs)
+	all := slices.Repeat([][]knapsack.Choice{choices}, jobs)
 	total := 0.0
 	for n, d := range in.pool {
-		if a, ok := policy.Allocate(all, n); ok && d > 0 {
+		if a, ok := knapsack.Allocate(all, n); ok && d > 0 {
 			total += a.Value * d.Seconds()
 		}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"trainyard/internal/place"
 	"trainyard/internal/place/baseline"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/sim"
 	"trainyard/internal/sim/trace"
 	"trainyard/test/bench/target"
@@ -37,16 +38,15 @@ type policy struct {
 func policies() []policy {
 	named := func(name string) func(time.Time) place.Policy {
 		return func(time.Time) place.Policy {
-			for _, e := range baseline.Policies() {
-				if e.Name == name {
-					return e.New()
-				}
+			make, err := baseline.Policies().Make(name)
+			if err != nil {
+				panic(err)
 			}
-			return nil
+			return make()
 		}
 	}
 	f1 := func(backfill bool) func(time.Time) place.Policy {
-		return func(origin time.Time) place.Policy { return baseline.F1(origin, backfill) }
+		return func(origin time.Time) place.Policy { return ordered.F1(origin, backfill) }
 	}
 	return []policy{
 		{"fcfs", "fcfs", named("fifo-strict")}, {"fcfs_easy", "fcfs+easy", named("fifo")},

@@ -1,0 +1,147 @@
+// Package allocate assigns nodes and GPUs to jobs whose number of GPUs has been decided. The
+// elastic policies and those that search use it: they decide how many GPUs each job gets,
+// and this package decides which.
+//
+// A job that keeps its count keeps its seats. One that grows or shrinks is restarted anyway,
+// so it keeps as many of them as it can only if it would not need fewer nodes elsewhere. New
+// seats are on few nodes, the tightest that fit, of the cheapest class first. All seats of a
+// job are on one kind of GPU, because a job on two kinds runs at the speed of the slower. The
+// package decides no counts and knows no speeds, and it changes nothing in the view.
+package allocate
+
+import (
+	"cmp"
+	"slices"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/place"
+	"trainyard/internal/queue"
+)
+
+// Request is how much one job shall have.
+type Request struct {
+	Item    *queue.Item
+	Running *place.Running // what it holds; nil if it is queued
+	// GPUs is how many it shall have on all its nodes together, 0 for nothing. For a
+	// job that asks for no GPUs it is the number of nodes.
+	GPUs int
+	// Min is the smallest useful count. A job that cannot have that many gets nothing, or
+	// stays as it is if it runs, was to grow, and its seats were not given to others. 0
+	// means the minimum of its need.
+	Min int
+	// Kinds are the kinds of rooms it may have, as in fleet.Room, the best first.
+	// Nil means all that its need allows.
+	Kinds []int32
+}
+
+// Allocation is what a job gets.
+type Allocation struct {
+	Seats     []place.Seat // in rank order; nil for nothing
+	GPUs      int          // in all, or nodes if it asks for no GPUs; less than requested if there is no more
+	Unchanged bool         // it runs on just these seats and need not be stopped
+}
+
+// Options say what Assign may do.
+type Options struct {
+	// Move lets jobs be moved to other nodes to make room for a larger one that would get
+	// less than requested. Without it a job moves only when its count or kind changes.
+	Move bool
+}
+
+// Movable reports whether a running job may be given other seats: it resumes from a
+// checkpoint, is not being stopped already, and has whole GPUs. A job that shares one stays
+// where it is.
+func Movable(r *place.Running) bool {
+	return r.Outlook.Resumes && !r.Stopping && !slices.ContainsFunc(r.Seats,
+		func(s place.Seat) bool { return s.Share != 0 })
+}
+
+// Assign gives each of the requests its seats. Jobs that are not among them, or not movable,
+// keep what they hold. The largest count is served first, because it is hardest to place,
+// then the earlier in the list.
+func Assign(v *place.View, requests []Request, o Options) []Allocation {
+	al := newAllocator(v, requests)
+	var order []int
+	for i := range requests {
+		if al.keep(i) {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(requests[b].GPUs, requests[a].GPUs) })
+	for _, i := range order {
+		al.serve(i)
+		if o.Move && al.allocations[i].count < requests[i].GPUs {
+			al.makeRoom(i)
+		}
+	}
+	results := make([]Allocation, len(requests))
+	for i := range requests {
+		results[i] = al.result(i)
+	}
+	return results
+}
+
+// Plan returns the plan that carries out the allocations: jobs that run on other seats than
+// before are stopped and started again. why returns the reason for the change of a request.
+func Plan(requests []Request, results []Allocation, why func(i int) string) place.Plan {
+	var p place.Plan
+	for i := range requests {
+		w, g := &requests[i], &results[i]
+		if g.Unchanged || w.Running == nil && len(g.Seats) == 0 {
+			continue
+		}
+		reason := why(i)
+		if w.Running != nil {
+			p.Stops = append(p.Stops, place.Stop{Running: w.Running, Reason: reason})
+		}
+		if len(g.Seats) > 0 {
+			p.Starts = append(p.Starts, place.Start{Item: w.Item, Seats: g.Seats, Reason: reason})
+		}
+	}
+	return p
+}
+
+// Kind is a kind of room: nodes with one kind of GPU.
+type Kind struct {
+	ID      int32      // as in fleet.Room: -1 for nodes without GPUs or with several kinds
+	GPU     *fleet.GPU // one of them, nil without
+	GPUs    int        // that are free or held by movable jobs
+	Nodes   int        // with such GPUs, or without any
+	Largest int        // most such GPUs of one node
+}
+
+// Vacant returns the rooms as they would be without the movable jobs.
+func Vacant(v *place.View) []fleet.Room {
+	al := &allocator{view: v, rooms: slices.Clone(v.Rooms)}
+	al.vacate(v.Running)
+	return al.rooms
+}
+
+// Kinds returns what there is to allocate without the movable jobs, by kind in the order of
+// their IDs. Closed nodes do not count.
+func Kinds(v *place.View) []Kind { return KindsOf(Vacant(v)) }
+
+// KindsOf returns what there is to allocate in vacant rooms.
+func KindsOf(vacant []fleet.Room) []Kind {
+	var kinds []Kind
+	for i := range vacant {
+		r := &vacant[i]
+		if !r.Open {
+			continue
+		}
+		at, found := slices.BinarySearchFunc(kinds, r.Kind, func(k Kind, id int32) int { return cmp.Compare(k.ID, id) })
+		if !found {
+			kinds = slices.Insert(kinds, at, Kind{ID: r.Kind})
+		}
+		k, n := &kinds[at], count(r.Free)
+		if k.GPU == nil && len(r.Node.Inventory.GPUs) > 0 {
+			k.GPU = &r.Node.Inventory.GPUs[0]
+		}
+		if n > 0 || r.Sound == 0 {
+			k.Nodes++
+		}
+		k.GPUs += n
+		k.Largest = max(k.Largest, n)
+	}
+	return kinds
+}

@@ -1,0 +1,412 @@
+// Package elastic holds the policies that give each job a number of GPUs by a rule, and
+// change it while the job runs: equal shares, FfDL, AFS-L, Paddle EDL's autoscaler, and the
+// elastic variants of FIFO, SRJF and Tiresias. The rule decides how many GPUs each job gets;
+// package allocate decides which.
+//
+// They are baselines from published rules; where the public code of a rule has a known
+// defect it is corrected, and the comment of the rule says so. Like every policy they are
+// pure functions from a view to a plan. They learn nothing and know no money.
+package elastic
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/place/allocate"
+	"trainyard/internal/place/lineup"
+	"trainyard/internal/queue"
+)
+
+// Policy gives each job a number of GPUs by a rule, and changes what runs when
+// the numbers change. There is one pool for each kind of GPU, because a job on two
+// kinds goes as fast as on the slower; a waiting job belongs to the pool that has
+// least to do of those it may use, and one that no pool alone can hold waits. Jobs
+// without GPUs start where they fit.
+type Policy struct {
+	name string
+	why  string // the rule, said of a job that gets another number: "…, because …"
+	rule func(p *pool)
+	// gap is how long running jobs are left alone after some were changed. What
+	// waits may start meanwhile on what is free.
+	cooldown time.Duration
+	// reactive asks the rule during the cooldown, too, and tells it so.
+	reactive bool
+	// period lets running jobs be changed only at multiples of it.
+	period time.Duration
+}
+
+var _ place.Policy = Policy{}
+
+// Name is what the policy is called in the configuration.
+func (e Policy) Name() string { return e.name }
+
+// Revises reports that it also changes what runs.
+func (e Policy) Revises() bool { return true }
+
+// pool is the GPUs of one kind and the jobs that share them.
+type pool struct {
+	now  time.Time
+	kind allocate.Kind
+	gpus int // that can be given
+	bits int // that are free and of no use
+	free int // of gpus, that nobody has been given yet
+	jobs []*member
+	came []arrival // jobs that were submitted lately, running or not
+	calm bool      // running jobs were changed a moment ago
+	out  bool      // a job was taken out of it that waits for room on a node
+	// again is when the rule wants to be asked again, zero if it does not.
+	again time.Time
+}
+
+// arrival is a job that came lately.
+type arrival struct {
+	at    time.Time
+	least int // GPUs
+}
+
+// arrivalWindow is for how long a job has come lately.
+const arrivalWindow = time.Minute
+
+// member is a job that a rule gives GPUs to.
+type member struct {
+	it          *queue.Item
+	run         *place.Running // nil if it waits
+	least, most int            // GPUs
+	step        int            // by how many its number may grow
+	curve       *job.Curve
+	perNode     int // GPUs that it can have on one node
+	has, gets   int
+}
+
+// Plan asks the rule and allocates. If there is a job for which the rule has GPUs
+// but no node has room, what is free in bits here and there is of no use to it: the
+// rule is asked again as if that were not there, and then without the job.
+func (e Policy) Plan(v *place.View) place.Plan {
+	pools, others := e.pools(v)
+	until, calm := e.coolingDown(v)
+	var wants []allocate.Request
+	var given []allocate.Allocation
+	var again time.Time
+	for try := range maxTries {
+		wants, again = slices.Clone(others), time.Time{}
+		for _, p := range pools {
+			wants = append(wants, e.wants(p, calm)...)
+			again = sooner(again, p.again)
+		}
+		given = allocate.Assign(v, wants, allocate.Options{Move: !calm || e.reactive})
+		failed := failures(wants, given)
+		if len(failed) == 0 {
+			break
+		}
+		for _, p := range pools {
+			p.retry(try, failed, wants, given)
+		}
+	}
+	plan := allocate.Plan(wants, given, func(i int) string { return e.reason(&wants[i], &given[i]) })
+	plan.Again = again
+	if calm {
+		plan.Again = sooner(plan.Again, until)
+	}
+	return plan
+}
+
+// maxTries is how often the rule is asked in one plan.
+const maxTries = 4
+
+// failures are the jobs that were to have GPUs and got none.
+func failures(wants []allocate.Request, given []allocate.Allocation) map[*queue.Item]bool {
+	failed := map[*queue.Item]bool{}
+	for i := range wants {
+		if wants[i].GPUs > 0 && len(given[i].Seats) == 0 && wants[i].Item.Shape.Need.MaxGPUs > 0 {
+			failed[wants[i].Item] = true
+		}
+	}
+	return failed
+}
+
+// retry prepares a pool for another try: the first time what was left over does
+// not count, after that jobs for which there is no room are taken out.
+func (p *pool) retry(try int, failed map[*queue.Item]bool, wants []allocate.Request, given []allocate.Allocation) {
+	p.gpus += p.bits
+	p.bits = 0
+	mine := slices.ContainsFunc(p.jobs, func(m *member) bool { return failed[m.it] && m.run == nil })
+	if !mine {
+		return
+	}
+	if try == 0 {
+		p.bits = p.gpus
+		for i := range wants {
+			if len(wants[i].Kinds) == 1 && wants[i].Kinds[0] == p.kind.ID {
+				p.bits -= given[i].GPUs
+			}
+		}
+		p.bits = max(p.bits, 0)
+		p.gpus -= p.bits
+		return
+	}
+	p.jobs = slices.DeleteFunc(p.jobs, func(m *member) bool { return failed[m.it] && m.run == nil })
+	p.out = true
+}
+
+// wants lets the rule decide, and returns the requests.
+func (e Policy) wants(p *pool, calm bool) []allocate.Request {
+	p.free = p.gpus
+	p.again = time.Time{}
+	p.calm = calm
+	for _, m := range p.jobs {
+		m.gets = 0
+	}
+	if calm && !e.reactive {
+		p.settle()
+	} else {
+		e.rule(p)
+	}
+	var wants []allocate.Request
+	for _, m := range p.jobs {
+		if m.run != nil || m.gets > 0 {
+			wants = append(wants, allocate.Request{Item: m.it, Running: m.run, GPUs: m.gets,
+				Min: min(m.least, m.gets), Kinds: []int32{p.kind.ID}})
+		}
+	}
+	return wants
+}
+
+// sooner is the earlier of two times, of which zero is none.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// coolingDown reports whether running jobs are to be left alone, and until when.
+func (e Policy) coolingDown(v *place.View) (until time.Time, calm bool) {
+	if e.period > 0 {
+		last := v.Now.Truncate(e.period)
+		return last.Add(e.period), !last.Equal(v.Now)
+	}
+	for _, r := range v.Running {
+		if at := r.Ordered.Add(e.cooldown); r.Outlook.Stops > 0 && at.After(v.Now) && at.After(until) {
+			until = at
+		}
+	}
+	return until, !until.IsZero()
+}
+
+// settle lets what runs be, and gives those that are queued their least from what is free.
+func (p *pool) settle() {
+	for _, m := range p.jobs {
+		m.gets = m.has
+		p.free -= m.has
+	}
+	p.grant(p.jobs)
+}
+
+// pools makes the pools, each with its jobs by priority and submission, and the
+// wants of jobs without GPUs.
+func (e Policy) pools(v *place.View) ([]*pool, []allocate.Request) {
+	vacant := allocate.Vacant(v)
+	var pools []*pool
+	for _, k := range allocate.KindsOf(vacant) {
+		if k.GPU != nil {
+			pools = append(pools, &pool{now: v.Now, kind: k, gpus: k.GPUs})
+		}
+	}
+	b := &builder{view: v, vacant: vacant, pools: pools, load: make([]int, len(pools)), reach: map[*queue.Shape][]int{}}
+	items := v.Line.Items()
+	b.members = make([]member, 0, len(items)+len(v.Running))
+	for _, r := range v.Running {
+		if r.GPUs > 0 {
+			b.running(r)
+		}
+	}
+	var others []allocate.Request
+	for _, it := range items {
+		if it.Shape.Need.MaxGPUs == 0 {
+			others = append(others, allocate.Request{Item: it, GPUs: it.Shape.Need.Nodes})
+		} else {
+			b.waiting(it)
+		}
+	}
+	for _, p := range pools {
+		slices.SortFunc(p.jobs, func(a, b *member) int {
+			return cmp.Or(cmp.Compare(b.it.Priority, a.it.Priority), cmp.Compare(a.it.Number, b.it.Number))
+		})
+	}
+	return pools, others
+}
+
+// builder finds each job its pool.
+type builder struct {
+	view    *place.View
+	vacant  []fleet.Room
+	pools   []*pool
+	load    []int                  // GPUs that the jobs of each pool need at least
+	reach   map[*queue.Shape][]int // most GPUs that a shape can have of each pool
+	members []member               // never more than it has space for: others point into it
+}
+
+func (b *builder) running(r *place.Running) {
+	at, found := slices.BinarySearchFunc(b.view.Rooms, r.Seats[0].Node,
+		func(room fleet.Room, n id.Node) int { return cmp.Compare(room.Node.ID, n) })
+	if !found {
+		return
+	}
+	i := slices.IndexFunc(b.pools, func(p *pool) bool { return p.kind.ID == b.view.Rooms[at].Kind })
+	if i < 0 {
+		return
+	}
+	m, ok := newMember(r.Item, r, &b.pools[i].kind, max(b.most(r.Shape, i), r.GPUs))
+	switch {
+	case !allocate.Movable(r):
+		b.note(i, &m)
+	case !ok: // what is known of it does not fit where it is; let it be
+		b.pools[i].gpus -= r.GPUs
+	default:
+		m.has = r.GPUs
+		b.add(i, m)
+	}
+}
+
+// waiting puts a job into the pool that has least to do.
+func (b *builder) waiting(it *queue.Item) {
+	var best member
+	to := -1
+	for i, p := range b.pools {
+		if to >= 0 && b.load[i]*b.pools[to].kind.GPUs >= b.load[to]*p.kind.GPUs {
+			continue
+		}
+		if m, ok := newMember(it, nil, &p.kind, b.most(it.Shape, i)); ok {
+			best, to = m, i
+		}
+	}
+	if to >= 0 {
+		b.add(to, best)
+	}
+}
+
+// note writes down when a job came, if that was lately.
+func (b *builder) note(to int, m *member) {
+	if at := m.it.Outlook.Submitted; b.view.Now.Sub(at) < arrivalWindow {
+		b.pools[to].came = append(b.pools[to].came, arrival{at, m.least})
+	}
+}
+
+func (b *builder) add(to int, m member) {
+	b.note(to, &m)
+	b.load[to] += m.least
+	b.members = append(b.members, m)
+	b.pools[to].jobs = append(b.pools[to].jobs, &b.members[len(b.members)-1])
+}
+
+// most returns how many GPUs a shape could have of a pool if it were alone there,
+// 0 if there are not enough nodes for it.
+func (b *builder) most(s *queue.Shape, pool int) int {
+	if b.reach[s] == nil {
+		b.reach[s] = make([]int, len(b.pools))
+		m := fleet.NewMatcher(s.Need)
+		var each []int
+		for i, p := range b.pools {
+			each = each[:0]
+			for k := range b.vacant {
+				if r := &b.vacant[k]; r.Kind == p.kind.ID {
+					if gpus, ok := m.Fits(r); ok {
+						each = append(each, min(s.Need.MaxGPUs, bits.OnesCount64(gpus)))
+					}
+				}
+			}
+			if len(each) < s.Need.Nodes {
+				continue
+			}
+			slices.SortFunc(each, func(a, b int) int { return b - a })
+			for _, n := range each[:min(len(each), s.Need.MaxNodes)] {
+				b.reach[s][i] += n
+			}
+		}
+	}
+	return b.reach[s][pool]
+}
+
+// newMember says what a job can have of a kind, and whether it can have anything.
+func newMember(it *queue.Item, run *place.Running, kind *allocate.Kind, most int) (m member, ok bool) {
+	need := &it.Shape.Need
+	m = member{it: it, run: run, step: 1, perNode: max(min(need.MaxGPUs, kind.Largest), 1), most: most}
+	m.least = max(need.Nodes*need.GPUs, 1)
+	if need.GPUs == need.MaxGPUs {
+		m.step = need.GPUs
+	}
+	if s := it.Outlook.Speed; s != nil {
+		m.curve = s.On(kind.GPU.Model, kind.GPU.Memory)
+		if m.curve == nil {
+			return m, false
+		}
+		m.least = max(m.least, m.curve.Least())
+		m.most = min(m.most, max(m.curve.Most(), m.least))
+	}
+	return m, m.least <= m.most
+}
+
+// rate is the units per second on so many GPUs; without a curve, as many as GPUs.
+func (m *member) rate(gpus int) float64 {
+	if gpus <= 0 {
+		return 0
+	}
+	if m.curve == nil {
+		return float64(gpus)
+	}
+	return m.curve.Rate(gpus, (gpus+m.perNode-1)/m.perNode)
+}
+
+// speedup is how many times faster it is than on one GPU; where it needs more
+// than one, those count as so many.
+func (m *member) speedup(gpus int) float64 {
+	base := m.rate(m.least)
+	if base <= 0 {
+		return 0
+	}
+	return m.rate(gpus) / base * float64(m.least)
+}
+
+// left is how long the rest of it takes on so many GPUs, in seconds. Unknown is longest.
+func (m *member) left(now time.Time, gpus int) float64 {
+	units, known := m.it.Outlook.Left()
+	if m.run != nil {
+		units, known = m.run.Left(now)
+	}
+	if rate := m.rate(gpus); known && m.curve != nil && rate > 0 {
+		return units / rate
+	}
+	if m.it.Lasts == 0 {
+		return math.Inf(1)
+	}
+	// It was declared for as little as it asks for.
+	rest := math.Max(m.it.Lasts.Seconds()-lineup.Served(now, m.it, m.run)/float64(m.least), 0)
+	return rest * m.rate(m.least) / math.Max(m.rate(gpus), 1e-12)
+}
+
+// reason says why a job gets what it gets.
+func (e Policy) reason(w *allocate.Request, g *allocate.Allocation) string {
+	gpus := "1 GPU"
+	if g.GPUs != 1 {
+		gpus = fmt.Sprintf("%d GPUs", g.GPUs)
+	}
+	switch {
+	case w.Item.Shape.Need.MaxGPUs == 0:
+		return fmt.Sprintf("%s: fits", g.Seats[0].Node)
+	case w.Running == nil:
+		return fmt.Sprintf("starts on %s: %s", gpus, e.why)
+	case g.GPUs == 0:
+		return "preempted: " + e.why
+	case g.GPUs == w.Running.GPUs:
+		return "moved to make room for a larger job"
+	}
+	return fmt.Sprintf("resized from %d to %s: %s", w.Running.GPUs, gpus, e.why)
+}

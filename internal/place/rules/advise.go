@@ -1,0 +1,109 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+)
+
+// advise turns a job's options into what people are shown.
+func (e *engine) advise(j *queuedJob) []place.Option {
+	s := e.shapeOf(j)
+	j.nowOnly, j.limited = false, false
+	options := e.options(j, s)
+	taken := e.choose(j, options)
+	if taken != nil { // it may move when others are added
+		chosen := *taken
+		options = slices.DeleteFunc(options, func(o option) bool {
+			return o.provisions() == chosen.provisions() &&
+				o.score == chosen.score
+		})
+		options = append([]option{chosen}, append(options, e.others(j, s, &chosen)...)...)
+		taken = &options[0]
+	}
+	var list []place.Option
+	for i := range options {
+		o := &options[i]
+		p := place.Option{
+			What: e.describeOption(o), Start: e.view.Now.Add(o.readyIn), Finish: e.view.Now.Add(o.done()),
+			Cost: o.ledgerCost, Basis: j.basedOn(), Count: len(o.rooms),
+		}
+		p.Earliest, p.Latest = e.interval(j, o)
+		p.CostMost = o.ledgerCost
+		if o.runs > 0 {
+			p.CostMost = o.ledgerCost * float64(p.Latest.Sub(p.Start)) / float64(o.runs)
+		}
+		if o.provisions() {
+			p.Class, p.Offer, p.Count = fleet.OnDemand, o.offer.Offer.Name, o.offer.Nodes
+		} else {
+			p.Class, p.Nodes = o.pool.Class, e.names(o.rooms)
+		}
+		switch {
+		case o == taken:
+			p.Verdict = "chosen: " + e.because(j, o, options)
+		case o.barredBy != "":
+			p.Verdict, p.Barred = "not allowed: "+o.barredBy, o.barredBy
+		case o.provisions() && j.costSensitive:
+			p.Verdict = fmt.Sprintf("only if no node that is paid for anyway is free within %s (cost-sensitive job)",
+				job.Duration(e.cfg.Patience))
+		case taken != nil && o.done() > taken.done() && o.ledgerCost >= taken.ledgerCost:
+			p.Verdict = "slower and not cheaper"
+		case taken != nil && o.done() > taken.done():
+			p.Verdict = "cheaper but slower"
+		case taken != nil:
+			p.Verdict = "faster but more expensive"
+		default:
+			p.Verdict = "considered"
+		}
+		list = append(list, p)
+		if o == taken {
+			list[0], list[len(list)-1] = list[len(list)-1], list[0]
+		}
+	}
+	return list
+}
+
+// maxOthers bounds how many offers are shown beside the best.
+const maxOthers = 4
+
+// others lists further offers, to be shown.
+func (e *engine) others(j *queuedJob, s *shape, taken *option) []option {
+	var list []option
+	a := e.allowance(j)
+	if len(e.view.Offers) == 0 || !fleet.OnDemand.Allows(s.Match.Need.Place) {
+		return nil
+	}
+	for _, h := range e.policy.catalogue.fit(&s.Match.Need).Best(e.query(j, s)) {
+		o := e.asOption(&h)
+		o.barredBy = barred(a, &o)
+		if taken.provisions() && h.Offer.Name == taken.offer.Offer.Name {
+			continue
+		}
+		e.score(j, &o)
+		list = append(list, o)
+		if len(list) == maxOthers {
+			break
+		}
+	}
+	return list
+}
+
+// interval is the 80 % prediction interval of the finish, by what the estimate is based on:
+// what people expect is off by a half and more, a measured speed is not.
+func (e *engine) interval(j *queuedJob, o *option) (from, to time.Time) {
+	low, high := 0.5, 2.0
+	switch {
+	case j.high > 0:
+		low, high = float64(j.low)/float64(max(j.lasts, 1)), float64(j.high)/float64(max(j.lasts, 1))
+	case j.basis == measured:
+		low, high = 0.85, 1.25
+	case j.basis == guessed:
+		low, high = 0.05, 12
+	}
+	start := e.view.Now.Add(o.readyIn)
+	return start.Add(job.Seconds(o.runs.Seconds() * low)), start.Add(job.Seconds(o.runs.Seconds() * high))
+}

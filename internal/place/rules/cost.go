@@ -1,0 +1,164 @@
+package rules
+
+import (
+	"slices"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/place"
+	"trainyard/internal/place/timeline"
+)
+
+// costModel knows what an hour on the nodes of each pool costs. What an option costs in all
+// is computed from it by price and score.
+type costModel struct {
+	version uint64 // of the timeline whose pools these are
+	tariff  *fleet.Tariff
+	rates   []rates // by pool
+}
+
+// rates are what one GPU of a pool costs, in money an hour.
+type rates struct {
+	energy float64 // in use, beyond the idle node
+	rent   float64 // of a provisioned node, for each of its GPUs
+	tariff float64 // what the ledger says by the tariff
+	ledger float64 // what the ledger will say, with the rent
+	lease  int     // where the lease of the sample was found
+}
+
+// of returns the rates of a pool.
+func (c *costModel) of(p *timeline.Pool) *rates { return &c.rates[p.Index] }
+
+// update brings the rates up to date with the pools, the tariff and the leases.
+func (c *costModel) update(t *timeline.Timeline, v *place.View) {
+	if c.rates == nil || c.version != t.Version() || c.tariff != v.Tariff {
+		c.version, c.tariff = t.Version(), v.Tariff
+		c.rates = make([]rates, len(t.Pools()))
+		for i, p := range t.Pools() {
+			c.rates[i] = newRates(v.Tariff, p.Sample.Node)
+		}
+	}
+	for i, p := range t.Pools() {
+		c.rates[i].charge(v, p.Sample.Node)
+	}
+}
+
+func newRates(t *fleet.Tariff, n *fleet.Node) rates {
+	price := t.Of(n)
+	if price == nil {
+		return rates{}
+	}
+	all := len(n.Inventory.GPUs)
+	gpus := float64(max(all, 1))
+	r := rates{
+		energy: (t.Power(price, all) - t.Power(price, 0)) / 1000 * t.Energy / gpus,
+		tariff: t.Rate(price, all) / gpus,
+	}
+	if len(price.Watts) == 0 && all > 0 { // its draw is not configured: what its GPUs may draw
+		r.energy = n.Inventory.GPUs[0].Watts / 1000 * t.Energy
+	}
+	return r
+}
+
+// charge sets what an hour costs in this round: on provisioned nodes the rent, by the lease
+// of one of them.
+func (r *rates) charge(v *place.View, n *fleet.Node) {
+	r.rent, r.ledger = 0, r.tariff
+	if n.Class != fleet.OnDemand {
+		return
+	}
+
+	if r.lease >= len(v.Leases) || v.Leases[r.lease].ID != n.Lease {
+		r.lease = slices.IndexFunc(v.Leases, func(l *fleet.Lease) bool { return l.ID == n.Lease })
+	}
+	if r.lease < 0 {
+		r.lease = len(v.Leases)
+		return
+	}
+	r.rent = float64(v.Leases[r.lease].Offer.Hourly) / 1e6 / float64(max(len(n.Inventory.GPUs), 1))
+	r.ledger = r.rent
+}
+
+// score is what an option costs in all: money, and time at what it is worth. Missing the
+// deadline costs what the job says, or ten times as much as waiting.
+func (e *engine) score(j *queuedJob, o *option) {
+	o.score = o.marginalCost + j.value*o.done().Hours()
+	if j.patience.share > 0 { // a job that waits longer than for a provisioned node keeps others out: see patience
+		o.score += j.value * (1/j.patience.share - 1) * min(max(o.startsIn-j.provisionedIn, 0),
+			timeline.Never/2).Hours()
+	}
+	if l := j.item.Outlook; l != nil && !l.Deadline.IsZero() {
+		if late := e.view.Now.Add(o.done()).Sub(l.Deadline); late > 0 {
+			o.score += late.Hours() * max(l.LateCost*3600, 10*j.value)
+		}
+	}
+	o.score += float64(classRank(o)) * 1e-9 // ties go local, then reserved, then on-demand
+	if j.item.Shape.Need.MaxGPUs == 0 && !o.provisions() && len(o.pool.Sample.Node.Inventory.GPUs) > 0 {
+		o.score += 1e-10 // and away from GPUs that others could use
+	}
+}
+
+func classRank(o *option) int {
+	if o.provisions() {
+		return len(fleet.Classes())
+	}
+	return slices.Index(fleet.Classes(), o.pool.Class)
+}
+
+// price computes what an option on nodes that are there costs.
+func (e *engine) price(j *queuedJob, o *option) {
+	o.readyIn = o.startsIn
+	node := o.pool.Sample.Node
+	if len(o.rooms) > 0 {
+		node = e.view.Rooms[o.rooms[0]].Node
+	}
+	staging, money := e.stage(j, node)
+	o.readyIn += staging
+	o.marginalCost += money
+	o.ledgerCost += money
+
+	hours := float64(max(o.gpus, 1)*max(len(o.rooms), 1)) * o.runs.Hours()
+	o.marginalCost += e.costs.of(o.pool).energy * hours
+	if e.costs.of(o.pool).rent == 0 {
+		o.ledgerCost += e.costs.of(o.pool).ledger * hours
+		return
+	}
+	for _, at := range o.rooms {
+		rent := e.rent(at, o)
+		o.marginalCost += rent
+		o.ledgerCost += rent
+	}
+}
+
+// rent returns what is paid for a provisioned node because of a job: all of its rent from
+// the time at which the node would otherwise be released.
+func (e *engine) rent(at int32, o *option) float64 {
+	r := &e.view.Rooms[at]
+	kept := time.Duration(0)
+	for i := range r.Holds {
+		kept = max(kept, e.timeline.Remaining(&r.Holds[i]))
+	}
+	hourly := e.costs.of(o.pool).rent * float64(max(len(r.Node.Inventory.GPUs), 1))
+	return hourly * max(o.done()-max(kept, o.startsIn), 0).Hours()
+}
+
+// loss returns what preempting a job costs: the work since its last checkpoint, and the time
+// to save and to start again. Each earlier stop adds a little, so that victims take turns.
+func (e *engine) loss(r *place.Running, pool *timeline.Pool) float64 {
+	lost := time.Duration(0)
+	if s := r.Outlook.Speed; s != nil {
+		lost = time.Duration(s.Save) + time.Duration(s.Start)
+	}
+	if every := r.Outlook.Every; every > 0 {
+		lost += e.view.Now.Sub(r.Began) % every
+	}
+	hours := lost.Hours()
+	rates := e.costs.of(pool)
+	return hours*float64(r.GPUs)*(rates.ledger+rates.energy) + hours*e.costHourValue + float64(r.Outlook.Stops)*0.01
+}
+
+// late reports whether a job would miss its deadline.
+func (e *engine) late(j *queuedJob, o *option) bool {
+	l := j.item.Outlook
+	return l != nil && !l.Deadline.IsZero() && e.view.Now.Add(o.done()).After(l.Deadline)
+}

@@ -1,0 +1,74 @@
+package rules
+
+import (
+	"time"
+
+	"trainyard/internal/place/timeline"
+)
+
+// dedicateLeased keeps provisioned nodes for the jobs that they were provisioned for, as
+// long as those are queued.
+func (e *engine) dedicateLeased() {
+	for _, j := range e.backlog.leased {
+		clear(j.leases)
+		j.leases, j.hasNode = j.leases[:0], false
+	}
+	clear(e.backlog.leased)
+	e.backlog.leased = e.backlog.leased[:0]
+	dedicated := false
+	for _, l := range e.view.Leases {
+		if l.Job == "" || !l.Live() {
+			continue
+		}
+		j := e.backlog.jobs[l.Job]
+		if j != nil {
+			if len(j.leases) == 0 {
+				e.backlog.leased = append(e.backlog.leased, j)
+			}
+			j.leases = append(j.leases, l)
+		}
+		if l.Node == "" || j == nil && !dedicated {
+			continue
+		}
+		at, found := e.timeline.Find(l.Node)
+		switch {
+		case !found:
+		case j == nil: // the newest lease of a node counts
+			e.timeline.Undedicate(at)
+		case e.view.Rooms[at].Node.Lease != "" && len(e.view.Rooms[at].Holds) == 0:
+			e.timeline.Dedicate(at, l.Job)
+			j.hasNode, dedicated = true, true
+		}
+	}
+}
+
+// undedicate lets others have what is left of the nodes that were provisioned for a job, now
+// that it starts. Jobs that could not use them before are considered in another round.
+func (e *engine) undedicate(j *queuedJob) {
+	if len(j.leases) == 0 {
+		return
+	}
+	for _, at := range e.timeline.DedicatedTo(j.item.Job) {
+		e.timeline.Undedicate(at)
+		e.freed++
+		e.wakeAt(e.view.Now.Add(time.Second))
+	}
+}
+
+// fitNow returns rooms of a pool on which a job can start now, nil if there are none: those
+// that were provisioned for it first, then where it ran before, because its checkpoints
+// are there.
+func (e *engine) fitNow(j *queuedJob, s *shape, pool *timeline.Pool, lasts time.Duration) []int32 {
+	q := e.request(j, s, pool, lasts)
+	if s.Match.Need.Nodes == 1 {
+		for _, l := range j.leases {
+			if at, ok := e.timeline.FitsOn(q, pool, l.Node); ok {
+				return []int32{at}
+			}
+		}
+		if at, ok := e.timeline.FitsOn(q, pool, j.item.Prefer); ok {
+			return []int32{at}
+		}
+	}
+	return e.timeline.FitNow(q, pool)
+}

@@ -1,0 +1,102 @@
+package rules
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/hire"
+	"trainyard/internal/job"
+)
+
+// catalogue is what can be provisioned, ready to be compared with many jobs. Which offer is
+// best is remembered for jobs that are much alike.
+type catalogue struct {
+	of      []fleet.Offer // as they were given
+	list    []fleet.Offer
+	all     *hire.Catalogue
+	fits    map[fleet.Need]*hire.Fit
+	choices map[choiceKey]int // index of the best offer, -1 if there is none
+	single  map[offerKey]*hire.Fit
+}
+
+// choiceKey is what the best offer for a job depends on. Jobs that last about as long have
+// the same.
+type choiceKey struct {
+	need   fleet.Need
+	value  float64
+	length int // logarithm of how long it lasts, in steps of a twentieth
+	every  time.Duration
+	noSpot bool
+	base   float64
+}
+
+type offerKey struct {
+	need  fleet.Need
+	offer int
+}
+
+// maxChoices bounds what is remembered.
+const maxChoices = 1 << 16
+
+// newCatalogue returns the catalogue of offers, which must not be changed after that.
+func newCatalogue(list []fleet.Offer) *catalogue {
+	o := &catalogue{of: list, list: slices.Clone(list), fits: map[fleet.Need]*hire.Fit{},
+		choices: map[choiceKey]int{}, single: map[offerKey]*hire.Fit{}}
+	for i := range o.list {
+		o.list[i].TFLOPS = o.list[i].Speed() // what is reached, as of the yard's own nodes
+	}
+	o.all = hire.NewCatalogue(o.list, nil)
+	return o
+}
+
+// isOf reports whether these are the offers of the catalogue: the very same list. It says no
+// when too much is remembered, so that a new catalogue is made.
+func (o *catalogue) isOf(list []fleet.Offer) bool {
+	return len(o.of) == len(list) && (len(list) == 0 || &o.of[0] == &list[0]) && len(o.choices) < maxChoices
+}
+
+// fit compares a need with all offers.
+func (o *catalogue) fit(need *fleet.Need) *hire.Fit {
+	plain := *need
+	plain.Avoid = "" // nobody has failed there yet
+	f, ok := o.fits[plain]
+	if !ok {
+		f = o.all.Fit(plain)
+		o.fits[plain] = f
+	}
+	return f
+}
+
+// first returns the best way to provision nodes for a job. Which offer that is, is looked up
+// for jobs that are much alike; what it costs is computed for each.
+func (o *catalogue) first(need *fleet.Need, q *hire.Query) (hire.Option, bool) {
+	if q.Takes != nil || q.Stage != nil {
+		return o.fit(need).First(*q)
+	}
+	plain := *need
+	plain.Avoid = ""
+	key := choiceKey{plain, q.Value, int(math.Log(max(q.Run.Seconds(), 1)) * 20), q.Every, q.NoSpot, q.Base}
+	at, known := o.choices[key]
+	if !known {
+		like := *q // the same length for all of this key, whichever comes first
+		like.Run = job.Seconds(math.Exp((float64(key.length) + 0.5) / 20))
+		best, ok := o.fit(need).First(like)
+		at = -1
+		if ok {
+			at = slices.IndexFunc(o.list, func(of fleet.Offer) bool { return of.Name == best.Offer.Name })
+		}
+		o.choices[key] = at
+	}
+	if at < 0 {
+		return hire.Option{}, false
+	}
+	one := offerKey{plain, at}
+	f, ok := o.single[one]
+	if !ok {
+		f = hire.NewCatalogue(o.list[at:at+1], nil).Fit(plain)
+		o.single[one] = f
+	}
+	return f.First(*q)
+}

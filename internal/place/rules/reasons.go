@@ -1,0 +1,195 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/job"
+)
+
+// dollars writes an amount of money as people read it.
+func dollars(m float64) string {
+	if m > 0 && m < 0.01 {
+		return "less than $0.01"
+	}
+	return fmt.Sprintf("$%.2f", m)
+}
+
+// clockTime writes a time of day in UTC, with the date if it is another day.
+func (e *engine) clockTime(d time.Duration) string {
+	at := e.view.Now.Add(d).UTC()
+	if at.YearDay() == e.view.Now.UTC().YearDay() && at.Year() == e.view.Now.UTC().Year() {
+		return at.Format("15:04 UTC")
+	}
+	return at.Format("Jan 2 15:04 UTC")
+}
+
+// describeOption names what a job would have.
+func (e *engine) describeOption(o *option) string {
+	if o.provisions() {
+		f := o.offer.Offer
+		name := f.Name
+		if f.GPUs > 0 {
+			name = fmt.Sprintf("%s (%d× %s)", f.Name, f.GPUs, f.GPU)
+		}
+		if o.offer.Nodes > 1 {
+			return fmt.Sprintf("%d of %s", o.offer.Nodes, name)
+		}
+		return name
+	}
+	if gpus := o.gpuWords(); gpus != "" {
+		return gpus + " on " + e.nodeWords(o)
+	}
+	return e.nodeWords(o)
+}
+
+// nodeWords names the nodes of an option.
+func (e *engine) nodeWords(o *option) string {
+	names := e.names(o.rooms)
+	if len(names) > 1 {
+		return fmt.Sprintf("%s and %d more", names[0], len(names)-1)
+	}
+	return string(names[0])
+}
+
+// gpuWords names the GPUs that an option has on each node, "" if none.
+func (o *option) gpuWords() string {
+	g := o.pool.Sample.Node.Inventory.GPUs
+	if len(g) == 0 || o.gpus == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d× %s", o.gpus, g[0].Model)
+}
+
+// basis is how it is known how long a job takes.
+type basis string
+
+// The bases.
+const (
+	expected basis = "the owner's estimate"
+	measured basis = "its measured speed"
+	guessed  basis = "default guess (no `expect` given)"
+	learned  basis = "similar past jobs"
+	forecast basis = "its forecast"
+)
+
+// basedOn says how it is known how long a job takes.
+func (j *queuedJob) basedOn() string {
+	if j.basis == learned {
+		return fmt.Sprintf("%d %s", j.samples, learned)
+	}
+	return string(j.basis)
+}
+
+// objective is how a job is called by what it cares about.
+func objective(j *queuedJob) string {
+	if j.item.Spec == nil {
+		return "balanced"
+	}
+	switch j.item.Spec.Objective {
+	case job.ObjectiveTime:
+		return "time-sensitive"
+	case job.ObjectiveCost:
+		return "cost-sensitive"
+	case job.ObjectiveBalanced:
+	}
+	return "balanced"
+}
+
+// whyHere says why a job starts where it does, as in
+// "l-strong (local, idle): 1× A100, est. finish 06:00 UTC, est. cost $0.81".
+func (e *engine) whyHere(j *queuedJob, o *option, all []option) string {
+	state := "idle"
+	switch {
+	case len(o.stops) > 0:
+		state = "freed by preempting " + string(o.stops[0].Job)
+	case e.timeline.Dedicated(o.rooms[0]) == j.item.Job:
+		state = "provisioned for this job"
+	case e.view.Rooms[o.rooms[0]].Node.ID == j.item.Prefer:
+		state = "ran there before"
+	}
+
+	b := strings.Builder{}
+	fmt.Fprintf(&b, "%s (%s, %s): ", e.nodeWords(o), className(o.pool.Class), state)
+	if gpus := o.gpuWords(); gpus != "" {
+		b.WriteString(gpus + ", ")
+	}
+	b.WriteString(e.because(j, o, all))
+	return b.String()
+}
+
+func className(c fleet.Class) string {
+	switch c {
+	case fleet.Local:
+		return "local"
+	case fleet.Reserved:
+		return "reserved"
+	case fleet.OnDemand:
+	}
+	return "on-demand"
+}
+
+// estimate says when a job would be done and what that would cost.
+func (e *engine) estimate(o *option) string {
+	text := "est. finish " + e.clockTime(o.done())
+	if o.ledgerCost > 0 {
+		text += ", est. cost " + dollars(o.ledgerCost)
+	}
+	return text
+}
+
+// because says what decided for an option, against the next best.
+func (e *engine) because(j *queuedJob, o *option, all []option) string {
+	text := e.estimate(o)
+	if j.costSensitive && !o.provisions() && e.costs.of(o.pool).rent == 0 {
+		return text + "; slowest idle node that suffices (cost-sensitive job)"
+	}
+
+	next := e.nextBest(o, all)
+	if next == nil {
+		return text
+	}
+	if next.provisions() && !o.provisions() && e.costs.of(o.pool).rent > 0 {
+		return text // a provisioned node is not compared with provisioning another
+	}
+
+	other := e.describeOption(next)
+	switch {
+	case next.provisions():
+		other = "provision " + other
+	case next.startsIn > 0:
+		other = "wait for " + other
+	}
+	return fmt.Sprintf("%s; alternative: %s, %s (%s job)", text, other, e.estimate(next), objective(j))
+}
+
+func (e *engine) nextBest(o *option, all []option) *option {
+	for i := range all {
+		if &all[i] != o && all[i].barredBy == "" && (all[i].provisions() || len(o.rooms) == 0 ||
+			all[i].pool != o.pool) {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// whyProvision says why nodes are provisioned for a job.
+func (e *engine) whyProvision(j *queuedJob, o *option) string {
+	text := fmt.Sprintf("provisions %s: est. finish %s, est. cost %s",
+		e.describeOption(o), e.clockTime(o.done()), dollars(o.marginalCost))
+	if len(e.shapeOf(j).Able) == 0 {
+		return text + "; no node of the yard can run it"
+	}
+	return fmt.Sprintf("%s; waiting for a node of the yard would cost more (%s job)", text, objective(j))
+}
+
+// whyStop says why a job is preempted for another.
+func (e *engine) whyStop(j *queuedJob, v *victim, gain float64) string {
+	who := "which is time-sensitive and would wait longer"
+	if !timeSensitive(j) {
+		who = "whose owner is within their quota, while this job runs on borrowed GPUs"
+	}
+	return fmt.Sprintf("preempted for %s, %s: saves %s, costs %s", j.item.Job, who, dollars(gain), dollars(v.loss))
+}

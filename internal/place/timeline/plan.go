@@ -1,0 +1,136 @@
+package timeline
+
+import (
+	"math/bits"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+)
+
+// Start enters that a job starts in a room now, on these GPUs.
+func (t *Timeline) Start(at int32, gpus uint64, need *fleet.Need, lasts time.Duration) {
+	o := &t.open[at]
+	before := o.GPUs
+	o.GPUs &^= gpus
+	o.CPUs -= need.CPUs
+	o.Memory -= need.Memory
+
+	takes := Size{bits.OnesCount64(gpus), need.CPUs, need.Memory}
+	p := t.plan(at)
+	if p.profile != nil {
+		p.profile.reserve(0, takes, lasts)
+	} else {
+		p.started = append(p.started, started{takes, lasts})
+	}
+	t.relist(at, before)
+}
+
+// Reserve keeps a part of a room for a job from some time on.
+func (t *Timeline) Reserve(at int32, from time.Duration, takes Size, lasts time.Duration) {
+	p := t.plan(at)
+	t.profileOf(p).reserve(from, takes, lasts)
+	t.touch(at)
+	p.reserved = true
+}
+
+// Vacate enters that a running job is stopped: what it held in a room is free.
+func (t *Timeline) Vacate(at int32, j id.Job, gpus uint64, need *fleet.Need) {
+	t.vacated[j] = true
+	o := &t.open[at]
+	before := o.GPUs
+	o.GPUs |= gpus & t.rooms[at].Sound
+	o.CPUs += need.CPUs
+	o.Memory += need.Memory
+	t.plan(at).profile = nil
+	t.relist(at, before)
+}
+
+// Vacated reports whether this plan stops a job.
+func (t *Timeline) Vacated(j id.Job) bool { return t.vacated[j] }
+
+// Dedicate lets only one job use a room.
+func (t *Timeline) Dedicate(at int32, j id.Job) { t.dedicated[at] = j }
+
+// Undedicate lets every job use a room.
+func (t *Timeline) Undedicate(at int32) { delete(t.dedicated, at) }
+
+// Dedicated returns the job to which a room is dedicated, "" if any may use it.
+func (t *Timeline) Dedicated(at int32) id.Job { return t.dedicated[at] }
+
+// DedicatedTo lists the rooms that are dedicated to a job.
+func (t *Timeline) DedicatedTo(j id.Job) []int32 {
+	var list []int32
+	for at, owner := range t.dedicated {
+		if owner == j {
+			list = append(list, at)
+		}
+	}
+	return list
+}
+
+// closedTo reports whether a room is dedicated to another job.
+func (t *Timeline) closedTo(j id.Job, at int32) bool {
+	if len(t.dedicated) == 0 {
+		return false
+	}
+	owner, ok := t.dedicated[at]
+	return ok && owner != j
+}
+
+// plan returns what is planned in a room, to be changed.
+func (t *Timeline) plan(at int32) *roomPlan {
+	p := t.plans[at]
+	if p == nil {
+		n := &t.rooms[at].Node.Inventory
+		p = &roomPlan{room: at, total: Size{bits.OnesCount64(t.states[at].sound), n.CPUs, n.Memory}}
+		t.plans[at] = p
+		t.used = append(t.used, at)
+	}
+	return p
+}
+
+// planned reports whether this plan changes something in a room.
+func (t *Timeline) planned(at int32) bool {
+	p := t.plans[at]
+	return p != nil && p.changed
+}
+
+// relist lists a room by what it has free now; before it had other GPUs free.
+func (t *Timeline) relist(at int32, before uint64) {
+	p := t.PoolOf(at)
+	p.put(at, bits.OnesCount64(t.open[at].GPUs))
+	p.stale |= countBit(bits.OnesCount64(before))
+	t.shifts++
+	t.touch(at)
+}
+
+// touch remembers that this plan changes something in a room.
+func (t *Timeline) touch(at int32) {
+	if p := t.plan(at); !p.changed {
+		p.changed = true
+		pool := t.PoolOf(at)
+		pool.changed = append(pool.changed, p)
+	}
+}
+
+// profileOf returns what will be free in a room.
+func (t *Timeline) profileOf(s *roomPlan) *profile {
+	if s.profile != nil {
+		return &s.profile
+	}
+
+	r := &t.rooms[s.room]
+	p := make(profile, 1, len(r.Holds)+8)
+	p[0].free = t.open[s.room].Size()
+	for i := range r.Holds {
+		if n := t.pending(r, i); n != (Size{}) {
+			p.release(t.Remaining(&r.Holds[i]), n)
+		}
+	}
+	for _, x := range s.started {
+		p.release(x.lasts, x.takes)
+	}
+	s.profile = p
+	return &s.profile
+}

@@ -1,0 +1,149 @@
+package timeline
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// candidate is a room that a job could wait for.
+type candidate struct {
+	at      int32
+	when    time.Duration
+	spare   int // GPUs that are left then
+	profile *profile
+}
+
+func (c *candidate) compare(o *candidate) int {
+	return cmp.Or(cmp.Compare(c.when, o.when), cmp.Compare(c.spare, o.spare), cmp.Compare(c.at, o.at))
+}
+
+// Earliest returns the rooms of a pool in which a job can start soonest after now, and when
+// that is; nil and Never if it cannot until latest.
+func (t *Timeline) Earliest(q *Request, p *Pool, latest time.Duration) ([]int32, time.Duration) {
+	if q.Shape.Match.Need.Nodes > 1 {
+		return t.earliestGang(q, p, latest)
+	}
+	return t.earliestSingle(q, p, latest)
+}
+
+// earliestSingle finds the room that is free soonest for a job of one node.
+func (t *Timeline) earliestSingle(q *Request, p *Pool, latest time.Duration) ([]int32, time.Duration) {
+	list := t.nearest(q, p, latest, 1)
+	best := -1
+	for i := range list {
+		if list[i].when == 0 { // free now, but FitNow did not take it
+			continue
+		}
+		if best < 0 || list[i].compare(&list[best]) < 0 {
+			best = i
+		}
+	}
+
+	if best < 0 {
+		return nil, Never
+	}
+	return t.single(list[best].at), list[best].when
+}
+
+// earliestGang finds the first time at which enough rooms are free together.
+func (t *Timeline) earliestGang(q *Request, p *Pool, latest time.Duration) ([]int32, time.Duration) {
+	nodes, takes := q.Shape.Match.Need.Nodes, q.Shape.Takes
+	list := t.nearest(q, p, latest, nodes)
+	if len(list) < nodes {
+		return nil, Never
+	}
+
+	slices.SortFunc(list, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.when, b.when), cmp.Compare(a.at, b.at))
+	})
+	when := max(list[nodes-1].when, time.Nanosecond)
+	for range maxGangTries {
+		var rooms []int32
+		next := Never
+		for i := range list {
+			c := &list[i]
+			if c.profile.fits(when, takes, q.Lasts) {
+				rooms = append(rooms, c.at)
+				if len(rooms) == nodes {
+					return rooms, when
+				}
+				continue
+			}
+			if at := c.profile.from(when+1).earliest(takes, q.Lasts, Never); at != Never {
+				next = min(next, at)
+			}
+		}
+
+		if next == Never || next > latest {
+			break
+		}
+		when = next
+	}
+	return nil, Never
+}
+
+// maxGangTries bounds the search for a time at which many rooms are free together.
+const maxGangTries = 64
+
+// nearest returns the rooms of a pool among which the soonest for a job are: all rooms that
+// this plan has changed, and the first count of the others. Rooms without plans only gain
+// GPUs as time passes, so the schedule of the pool has them in the right order.
+func (t *Timeline) nearest(q *Request, p *Pool, latest time.Duration, count int) []candidate {
+	t.candidates = t.candidates[:0]
+	soonest := latest
+	for _, x := range p.changed {
+		when := t.consider(q, p, x, soonest)
+		if count == 1 && when > 0 && when < soonest {
+			soonest = when // a later one would not be taken
+		}
+	}
+	t.nearestUnchanged(q, p, latest, count)
+	return t.candidates
+}
+
+// consider adds a room to the candidates, and returns when the job could start there;
+// Never if it cannot until latest.
+func (t *Timeline) consider(q *Request, p *Pool, x *roomPlan, latest time.Duration) time.Duration {
+	t.visits++
+	takes, match := q.Shape.Takes, q.Shape.Match
+	if !x.total.Holds(takes) || t.closedTo(q.Job, x.room) {
+		return Never
+	}
+	// The rooms of an able pool are alike, except for the node that the job avoids and in pools of mixed GPUs.
+	if (p.Kind < 0 || match.Need.Avoid != "") && !match.Eligible(&t.rooms[x.room]) {
+		return Never
+	}
+
+	profile := t.profileOf(x)
+	when := profile.earliest(takes, q.Lasts, latest)
+	if when != Never {
+		spare := profile.at(when).GPUs - takes.GPUs
+		t.candidates = append(t.candidates, candidate{x.room, when, spare, profile})
+	}
+	return when
+}
+
+// nearestUnchanged adds rooms in which nothing is planned, the soonest first, until count
+// are found and no other can be sooner.
+func (t *Timeline) nearestUnchanged(q *Request, p *Pool, latest time.Duration, count int) {
+	c := t.schedule(p, q.Shape.Match.Need.GPUs)
+	last := Never // when the last of the wanted number is free
+	for found := 0; ; {
+		next, ok := c.next(t)
+		if !ok || next.from(t.now) > latest || found >= count && next.from(t.now) >= last {
+			break
+		}
+
+		c.pass(next)
+		when := t.consider(q, p, t.plan(next.room), latest)
+		if when == 0 || when == Never {
+			continue
+		}
+		found++
+		if found <= count || when < last {
+			last = when
+		}
+	}
+	c.rewind()
+}

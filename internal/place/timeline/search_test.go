@@ -1,0 +1,135 @@
+package timeline
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+var start = time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC)
+
+// drawTable draws a few nodes of 4 A100.
+func drawTable(t *rapid.T) *fleet.Table {
+	table := fleet.NewTable()
+	for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
+		n := &fleet.Node{ID: id.Node(fmt.Sprint("n", i)), Class: fleet.Local, State: fleet.Ready}
+		n.Inventory = fleet.Inventory{CPUs: 64000, Memory: 1 << 40}
+		for g := range 4 {
+			n.Inventory.GPUs = append(n.Inventory.GPUs, fleet.GPU{Index: g, Model: "A100"})
+		}
+		table.Put(n, 0)
+	}
+	return table
+}
+
+// drawHold lets a job run on a node, if GPUs are free there.
+func drawHold(t *rapid.T, table *fleet.Table, number int) {
+	n := id.Node(fmt.Sprint("n", rapid.IntRange(0, 4).Draw(t, "node")))
+	room, ok := table.Get(n)
+	gpus := rapid.IntRange(1, 4).Draw(t, "gpus")
+	if !ok || fleet.Take(room.Free, gpus) == 0 {
+		return
+	}
+	h := fleet.Hold{Run: id.Run(fmt.Sprint("r", number)), Job: id.Job(fmt.Sprint("j", number)), Since: start}
+	h.GPUs = fleet.Take(room.Free, gpus)
+	h.Ends = start.Add(time.Duration(rapid.IntRange(1, 90).Draw(t, "ends")) * time.Minute)
+	table.Book(n, h)
+}
+
+func request(tl *Timeline, gpus, nodes int, lasts time.Duration) *Request {
+	s := &Shape{}
+	tl.Compare(s, &fleet.Need{
+		GPUs: gpus, MaxGPUs: gpus, Nodes: nodes, MaxNodes: nodes, Place: job.PlaceAny,
+	})
+	return &Request{Shape: s, Job: "new", Lasts: lasts}
+}
+
+// TestAKeptTimelineAnswersAsANewOne: what is kept from round to round changes no answer, and
+// no answer overbooks a node.
+func TestAKeptTimelineAnswersAsANewOne(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		table := drawTable(t)
+		kept := &Timeline{}
+		for round := range rapid.IntRange(1, 6).Draw(t, "rounds") {
+			drawHold(t, table, round)
+			now := start.Add(time.Duration(round) * 17 * time.Minute)
+			fresh := &Timeline{}
+			both := []*Timeline{kept, fresh}
+			for _, tl := range both {
+				tl.Update(Snapshot{Now: now, Rooms: table.Rooms(), Guess: time.Hour})
+			}
+
+			for range rapid.IntRange(1, 4).Draw(t, "jobs") {
+				gpus, nodes := rapid.IntRange(1, 4).Draw(t, "needs"), rapid.IntRange(1, 2).Draw(t, "on")
+				lasts := time.Duration(rapid.IntRange(1, 120).Draw(t, "lasts")) * time.Minute
+				var rooms [2][]int32
+				var at [2]time.Duration
+				for i, tl := range both {
+					rooms[i], at[i] = place(t, tl, request(tl, gpus, nodes, lasts))
+				}
+				if !slices.Equal(rooms[0], rooms[1]) || at[0] != at[1] {
+					t.Fatalf("kept: %v in %s; new: %v in %s", rooms[0], at[0], rooms[1], at[1])
+				}
+			}
+		}
+	})
+}
+
+// place starts a job or reserves for it, and checks that its rooms have what it takes.
+func place(t *rapid.T, tl *Timeline, q *Request) ([]int32, time.Duration) {
+	need := &q.Shape.Match.Need
+	for _, p := range q.Shape.Able {
+		if rooms := tl.FitNow(q, p); rooms != nil {
+			for _, at := range rooms {
+				free := tl.Free(at).GPUs
+				gpus := fleet.Take(free, need.GPUs)
+				if gpus == 0 {
+					t.Fatalf("room %d has %b free, not %d", at, free, need.GPUs)
+				}
+				tl.Start(at, gpus, need, q.Lasts)
+			}
+			return rooms, 0
+		}
+
+		rooms, when := tl.Earliest(q, p, Never)
+		for _, at := range rooms {
+			if !tl.profileOf(tl.plan(at)).fits(when, q.Shape.Takes, q.Lasts) {
+				t.Fatalf("room %d does not have %+v in %s", at, q.Shape.Takes, when)
+			}
+			tl.Reserve(at, when, q.Shape.Takes, q.Lasts)
+		}
+		if rooms != nil {
+			return rooms, when
+		}
+	}
+	return nil, Never
+}
+
+// TestARoomOfAnotherJobIsClosed: a dedicated room is for its job alone, until it is for all.
+func TestARoomOfAnotherJobIsClosed(t *testing.T) {
+	t.Parallel()
+	table := fleet.NewTable()
+	n := &fleet.Node{ID: "a", Class: fleet.Local, State: fleet.Ready}
+	n.Inventory = fleet.Inventory{CPUs: 1000, Memory: 1 << 30, GPUs: []fleet.GPU{{Model: "A100"}}}
+	table.Put(n, 0)
+	tl := &Timeline{}
+	tl.Update(Snapshot{Now: start, Rooms: table.Rooms()})
+	q := request(tl, 1, 1, time.Hour)
+
+	tl.Dedicate(0, "other")
+	if got := tl.FitNow(q, q.Shape.Able[0]); got != nil {
+		t.Errorf("the room of another job is given: %v", got)
+	}
+	tl.Undedicate(0)
+	if got := tl.FitNow(q, q.Shape.Able[0]); len(got) != 1 {
+		t.Errorf("the room is not given: %v", got)
+	}
+}

@@ -1,0 +1,60 @@
+package timeline
+
+import (
+	"slices"
+
+	"trainyard/internal/fleet"
+)
+
+// Shape is a need compared with the pools. All jobs with the same need share one.
+type Shape struct {
+	Match *fleet.Matcher // nil until Compare was called
+	Takes Size           // of each node
+	Able  []*Pool        // that could run it if their nodes were empty
+
+	version uint64 // of the timeline it was compared with
+	shifts  int    // of the timeline when room was computed
+	room    bool
+}
+
+// Compare finds the pools that could run a need, unless the shape knows them already.
+func (t *Timeline) Compare(s *Shape, need *fleet.Need) {
+	if s.Match != nil && s.version == t.version {
+		return
+	}
+	s.version, s.Match, s.Takes, s.Able, s.shifts = t.version, fleet.NewMatcher(*need), SizeOf(need), nil, 0
+
+	for _, p := range t.pools {
+		if !p.Class.Allows(need.Place) {
+			continue
+		}
+		// All rooms of a pool have the same kind of GPU: if the sample has none that is wanted, nor has any other.
+		if p.Kind >= 0 && need.GPUs > 0 && p.Sample.Sound != 0 && s.Match.Wanted(p.Sample) == 0 {
+			continue
+		}
+		eligible := func(at int32) bool { return t.rooms[at].Open && s.Match.Eligible(&t.rooms[at]) }
+		if slices.ContainsFunc(p.rooms, eligible) {
+			s.Able = append(s.Able, p)
+		}
+	}
+}
+
+// MayFit reports whether there may be rooms with as many GPUs free as a shape needs. If
+// not, there is none.
+func (t *Timeline) MayFit(s *Shape) bool {
+	if s.shifts != t.shifts {
+		s.shifts = t.shifts
+		s.room = slices.ContainsFunc(s.Able, func(p *Pool) bool { return p.hasFree(s.Match.Need.GPUs) })
+	}
+	return s.room
+}
+
+// hasFree reports whether a room is listed with at least so many GPUs free.
+func (p *Pool) hasFree(gpus int) bool {
+	for ; gpus < len(p.free); gpus++ {
+		if len(p.free[gpus]) > 0 {
+			return true
+		}
+	}
+	return false
+}
