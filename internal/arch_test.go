@@ -26,7 +26,7 @@ var layers = []struct {
 	pure     bool // no I/O, no clock, no chance, no goroutines
 	packages []string
 }{
-	{"words", true, []string{"internal/fault", "internal/clock", "internal/id", "internal/near"}},
+	{"words", true, []string{"internal/fault", "internal/clock", "internal/id", "internal/near", "internal/quantile"}},
 	{"nouns", true, []string{"internal/job", "internal/fleet", "internal/tenant", "internal/dataset", "internal/gpuspec", "internal/metric"}},
 	{"decisions", true, []string{
 		"internal/spec", "internal/admit", "internal/queue", "internal/place", "internal/place/*",

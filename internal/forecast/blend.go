@@ -4,6 +4,8 @@ import (
 	"hash/fnv"
 	"math"
 	"slices"
+
+	"trainyard/internal/quantile"
 )
 
 // The methods, by the names that people see.
@@ -198,7 +200,7 @@ func towards(believed float64, errors []float64) float64 {
 		return believed
 	}
 	n := float64(len(errors)) / float64(len(Parts))
-	return math.Exp((n*math.Log(max(median(errors), leastError)) + shrink*math.Log(believed)) / (n + shrink))
+	return math.Exp((n*math.Log(max(quantile.Median(errors), leastError)) + shrink*math.Log(believed)) / (n + shrink))
 }
 
 // foldOf deals groups of jobs into folds.

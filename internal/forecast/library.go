@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/quantile"
 )
 
 // Library is the finished jobs that forecasts go by: their curves, what was learned of
@@ -118,7 +119,7 @@ func bandOf(amounts []float64) job.Band {
 	if len(amounts) == 0 {
 		return job.Band{}
 	}
-	return job.Band{Low: quantile(amounts, tail), Mid: quantile(amounts, 0.5), High: quantile(amounts, 1-tail)}
+	return job.Band{Low: quantile.Linear(amounts, tail), Mid: quantile.Linear(amounts, 0.5), High: quantile.Linear(amounts, 1-tail)}
 }
 
 // start returns how long jobs like one are set up: those of its name, or all.

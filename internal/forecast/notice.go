@@ -8,6 +8,7 @@ import (
 
 	"trainyard/internal/job"
 	"trainyard/internal/metric"
+	"trainyard/internal/quantile"
 )
 
 // The codes of notices. Each has a second one for when it holds no longer.
@@ -191,5 +192,5 @@ func interval(s *metric.Series) float64 {
 		gaps = append(gaps, max(s.Points[i].At-s.Points[i-1].At, 0))
 	}
 	thinned := float64(len(s.Points)) / float64(max(s.Heard, len(s.Points)))
-	return median(gaps) * thinned
+	return quantile.Median(gaps) * thinned
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"trainyard/internal/metric"
+	"trainyard/internal/quantile"
 )
 
 // pace is how fast a job gets on.
@@ -36,7 +37,7 @@ func measure(points []metric.Point) pace {
 	if len(blocks) == 0 {
 		return pace{points: len(points)}
 	}
-	middle := median(blocks)
+	middle := quantile.Median(blocks)
 	if worst := slices.Max(blocks); len(blocks) >= 4 && worst > 2*middle {
 		rest := slices.Clone(blocks)
 		rest = slices.Delete(rest, slices.Index(rest, worst), slices.Index(rest, worst)+1)
@@ -132,24 +133,6 @@ func sinceStart(p metric.Point, began float64) pace {
 
 // unix returns a time as points have it.
 func unix(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
-
-// median returns the middle of values, which stay in their order.
-func median(values []float64) float64 {
-	if len(values) == 0 {
-		return math.NaN()
-	}
-	return quantile(slices.Sorted(slices.Values(values)), 0.5)
-}
-
-// quantile returns a quantile of sorted values, between two of them by the line.
-func quantile(sorted []float64, q float64) float64 {
-	at := q * float64(len(sorted)-1)
-	low := int(at)
-	if low+1 >= len(sorted) {
-		return sorted[len(sorted)-1]
-	}
-	return sorted[low] + (at-float64(low))*(sorted[low+1]-sorted[low])
-}
 
 func sum(values []float64) float64 {
 	s := 0.0

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"trainyard/internal/job"
+	"trainyard/internal/quantile"
 )
 
 const (
@@ -314,7 +315,7 @@ func (r *rule) lines(name string, of func(i int) (err float64, blind bool)) []Li
 			errors = append(errors, math.Exp(blindLog))
 		}
 		slices.Sort(errors)
-		l.Median, l.P80 = quantile(errors, 0.5), quantile(errors, 0.8)
+		l.Median, l.P80 = quantile.Linear(errors, 0.5), quantile.Linear(errors, 0.8)
 		lines = append(lines, l)
 	}
 	return lines

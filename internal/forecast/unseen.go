@@ -8,6 +8,7 @@ import (
 
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/job"
+	"trainyard/internal/quantile"
 )
 
 // What a job tells of itself comes first. The steps below are for jobs that have not begun
@@ -89,7 +90,7 @@ func (m *maker) byNamesakes() bool {
 		return false
 	}
 	slices.Sort(took)
-	mid := quantile(took, 0.5)
+	mid := quantile.Linear(took, 0.5)
 	m.guess(job.BasisHistory, classAt(ClassBefore), mid)
 	if len(took) >= Enough {
 		all := make([]weighed, len(took))

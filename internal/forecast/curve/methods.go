@@ -3,6 +3,8 @@ package curve
 import (
 	"math"
 	"slices"
+
+	"trainyard/internal/quantile"
 )
 
 // horizon is how far methods look for the end: thirty times the work done.
@@ -235,5 +237,5 @@ func families(c *Curve) Estimate {
 	for _, s := range []shape{power(), hyperbola(), exponential(), weibull(), logistic()} {
 		ends = append(ends, bounded(c, s).End)
 	}
-	return Estimate{End: median(ends)}
+	return Estimate{End: quantile.Median(ends)}
 }

@@ -3,6 +3,8 @@ package curve
 import (
 	"math"
 	"slices"
+
+	"trainyard/internal/quantile"
 )
 
 const (
@@ -112,7 +114,7 @@ func gap(logs []float64) float64 {
 	for i := max(1, n-64); i < n; i++ {
 		d = append(d, math.Exp(logs[i])-math.Exp(logs[i-1]))
 	}
-	return median(d)
+	return quantile.Median(d)
 }
 
 // offChord returns how far points lie beside the chord between their neighbours, each as the
@@ -136,7 +138,7 @@ func (v *view) noise(points int) float64 {
 	if n == 0 {
 		return 0
 	}
-	return 1.4826 * median(slices.Clone(v.off[len(v.off)-n:]))
+	return 1.4826 * quantile.Median(v.off[len(v.off)-n:])
 }
 
 // thin returns a curve with at most so many points: means over stretches of equal count.
@@ -170,16 +172,6 @@ func median3(y []float64) {
 	}
 }
 
-// median sorts its argument.
-func median(d []float64) float64 {
-	slices.Sort(d)
-	n := len(d)
-	if n%2 == 1 {
-		return d[n/2]
-	}
-	return d[n/2-1]/2 + d[n/2]/2
-}
-
 // splice finds jumps and takes them out: a lower learning rate, a restart from an older
 // checkpoint, another batch size. What lay before one is moved to where it meets what came after, so that
 // a jump is not taken for a slope. It returns the first point after the last jump, 0 if there was none.
@@ -208,17 +200,17 @@ func (v *view) splice() (since int) {
 
 // stays reports whether a step is still there in the medians of what lies before and after it.
 func stays(e []float64, i int, step float64) bool {
-	before := median(slices.Clone(e[max(0, i-3):i]))
-	after := median(slices.Clone(e[i:min(len(e), i+3)]))
+	before := quantile.Median(e[max(0, i-3):i])
+	after := quantile.Median(e[i:min(len(e), i+3)])
 	return (after-before)*step > 0 && math.Abs(after-before) > math.Abs(step)/2
 }
 
 // scatter is the median distance from the median, as a standard deviation.
 func scatter(d []float64) float64 {
 	s := slices.Clone(d)
-	mid := median(s)
+	mid := quantile.Median(s)
 	for i := range s {
 		s[i] = math.Abs(s[i] - mid)
 	}
-	return 1.4826 * median(s)
+	return 1.4826 * quantile.Median(s)
 }

@@ -5,6 +5,8 @@
 package history
 
 import (
+	"cmp"
+	"encoding/json"
 	"time"
 
 	"trainyard/internal/forecast/curve"
@@ -45,4 +47,29 @@ type Past struct {
 	End      float64     `json:"end"`     // work at which it was done: on the axis of its curve
 	// At is how many seconds of running each point of the curve came at; empty if that is not known.
 	At []float64 `json:"at,omitempty"`
+}
+
+// compare puts past jobs in order: the newest first.
+func compare(a, b *Past) int {
+	if c := cmp.Or(
+		b.Finished.Compare(a.Finished), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Seconds, b.Seconds),
+	); c != 0 {
+		return c
+	}
+	// Two records of one name: whatever tells them apart. Marshal cannot fail for finite numbers, and
+	// others compare as equal.
+	x, errX := json.Marshal(a.Features)
+	y, errY := json.Marshal(b.Features)
+	if errX != nil || errY != nil {
+		return 0
+	}
+	return cmp.Compare(string(x), string(y))
+}
+
+// sortOf names the sort of a job: its model, else its task.
+func sortOf(f *Features) string {
+	if f.Model != "" {
+		return "model " + plain(f.Model)
+	}
+	return "task " + plain(f.Task)
 }

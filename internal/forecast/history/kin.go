@@ -2,9 +2,6 @@ package history
 
 import (
 	"math"
-	"slices"
-	"strings"
-	"unicode"
 )
 
 // kinship is how much one job is like another by what is known of them: 0 is not at all,
@@ -83,32 +80,6 @@ func traitsOf(f *Features) traits {
 
 func same(a, b string) bool   { return a != "" && a == b }
 func differ(a, b string) bool { return a != "" && b != "" && a != b }
-
-// plain makes one of "Val-Loss", "val_loss" and "val/loss".
-func plain(s string) string { return strings.Join(words(s), "_") }
-
-// words are the words of a name in lower case.
-func words(s string) []string {
-	return strings.FieldsFunc(strings.ToLower(s), func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '.'
-	})
-}
-
-// nameWords are the words of a name without its numbers: the seventh run of a kind is
-// called as the sixth is.
-func nameWords(s string) []string {
-	if len(s) > maxName {
-		s = s[:maxName]
-	}
-	list := slices.DeleteFunc(words(s), func(w string) bool {
-		return strings.IndexFunc(w, unicode.IsLetter) < 0
-	})
-	slices.Sort(list)
-	return slices.Compact(list)
-}
-
-// maxName is how much of a name or a command is looked at.
-const maxName = 400
 
 // overlap is how many of the words of two names are in both, as a part of all.
 func overlap(a, b []string) float64 {

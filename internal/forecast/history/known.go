@@ -78,14 +78,6 @@ func learnKnown(records []*Past) *known {
 	return k
 }
 
-// sortOf names the sort of a job: its model, else its task.
-func sortOf(f *Features) string {
-	if f.Model != "" {
-		return "model " + plain(f.Model)
-	}
-	return "task " + plain(f.Task)
-}
-
 func widen(ranges map[string]seen, name string, v float64) {
 	r, ok := ranges[name]
 	if !ok {

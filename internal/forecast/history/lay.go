@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"trainyard/internal/quantile"
 )
 
 // way is how matches are weighed. Jobs that count steps mostly run on the same scale, and
@@ -197,7 +199,7 @@ func (s *sight) diff(c *compared, root float64) float64 {
 func (s *sight) conclude(fits []fit, w way) Match {
 	scale := max(fits[0].cost, noise)
 	var m Match
-	var said []weighed
+	var ends []quantile.WeightedValue
 	sum, never, miss := 0.0, 0.0, 0.0
 	floor := s.now + s.step/2 // the goal is met at a later point than the last
 	for i := range fits {
@@ -209,7 +211,7 @@ func (s *sight) conclude(fits []fit, w way) Match {
 			}
 			continue
 		}
-		if len(said) == w.used {
+		if len(ends) == w.used {
 			break
 		}
 		end := max(f.endOf(s), floor)
@@ -217,14 +219,16 @@ func (s *sight) conclude(fits []fit, w way) Match {
 			Job: f.past.Job, Name: f.past.Features.Name, End: end,
 			Scale: f.endOf(s) / (f.reach * f.reach * f.end), Error: math.Sqrt(f.miss), Weight: weight,
 		})
-		said = append(said, weighed{end, weight})
+		ends = append(ends, quantile.WeightedValue{Value: end, Weight: weight})
 		sum += weight
 		miss += weight * f.miss
 	}
 	m.Never = never / (never + sum)
 	m.Fit = math.Sqrt(miss / sum)
-	slices.SortFunc(said, func(a, b weighed) int { return cmp.Compare(a.value, b.value) })
-	m.End, m.Low, m.High = quantile(said, 0.5), quantile(said, 0.1), quantile(said, 0.9)
+	slices.SortFunc(ends, func(a, b quantile.WeightedValue) int { return cmp.Compare(a.Value, b.Value) })
+	m.End = quantile.Weighted(ends, 0.5)
+	m.Low = quantile.Weighted(ends, 0.1)
+	m.High = quantile.Weighted(ends, 0.9)
 	for i := range m.Like {
 		m.Like[i].Weight /= sum
 	}
@@ -237,30 +241,4 @@ func (s *sight) conclude(fits []fit, w way) Match {
 // long as it was asked to, or had a goal that was no easier.
 func (f *fit) ranOut(s *sight) bool {
 	return !f.goal.Set || s.goal.Met(f.goal.Value)
-}
-
-// weighed is a value and what it counts.
-type weighed struct{ value, weight float64 }
-
-// quantile returns the value below which a part of the weight is, along straight lines
-// between the middles of the values, which are in order.
-func quantile(list []weighed, part float64) float64 {
-	sum := 0.0
-	for _, v := range list {
-		sum += v.weight
-	}
-	before, done := list[0], 0.0
-	at := math.Inf(-1) // where the one before has its middle
-	for _, v := range list {
-		middle := (done + v.weight/2) / sum
-		if middle >= part {
-			if math.IsInf(at, -1) || middle == at {
-				return v.value
-			}
-			return before.value + (v.value-before.value)*(part-at)/(middle-at)
-		}
-		before, at = v, middle
-		done += v.weight
-	}
-	return before.value
 }

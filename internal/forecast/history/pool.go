@@ -1,8 +1,6 @@
 package history
 
 import (
-	"cmp"
-	"encoding/json"
 	"math"
 	"slices"
 
@@ -51,23 +49,6 @@ func NewPool(past []Past) *Pool {
 
 // Len returns how many past jobs have a curve.
 func (p *Pool) Len() int { return len(p.all) }
-
-// compare puts past jobs in order: the newest first.
-func compare(a, b *Past) int {
-	if c := cmp.Or(
-		b.Finished.Compare(a.Finished), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Seconds, b.Seconds),
-	); c != 0 {
-		return c
-	}
-	// Two records of one name: whatever tells them apart. Marshal cannot fail for finite numbers, and
-	// others compare as equal.
-	x, errX := json.Marshal(a.Features)
-	y, errY := json.Marshal(b.Features)
-	if errX != nil || errY != nil {
-		return 0
-	}
-	return cmp.Compare(string(x), string(y))
-}
 
 // prepare cuts the curve of a past job into stretches; it returns false if there is
 // nothing to cut.

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"trainyard/internal/forecast/curve"
+	"trainyard/internal/quantile"
 )
 
 // Progress is how far a running job has come.
@@ -33,7 +34,7 @@ func Way(c *curve.Curve) float64 {
 		return 0
 	}
 	first, goal := c.Y[0], c.Goal.Value
-	now := median([]float64{c.Y[n-1], c.Y[max(n-2, 1)], c.Y[max(n-3, 1)]})
+	now := quantile.Median([]float64{c.Y[n-1], c.Y[max(n-2, 1)], c.Y[max(n-3, 1)]})
 	if first > 0 && goal > 0 && now > 0 {
 		first, goal, now = math.Log(first), math.Log(goal), math.Log(now)
 	}

@@ -3,13 +3,11 @@ package history
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +16,7 @@ import (
 	"trainyard/internal/forecast/curve"
 	"trainyard/internal/gpuspec"
 	"trainyard/internal/id"
+	"trainyard/internal/quantile"
 )
 
 // maxRows is how many lines of a table of old jobs are read.
@@ -92,7 +91,7 @@ func ReadMLPerf(r io.Reader) ([]Past, error) {
 		run := first[k]
 		past[i] = Past{
 			Job: id.Job(fmt.Sprintf("mlperf-%d", run.ID)), Group: canonicalOrg(run.Org), Features: run.Features,
-			Finished: rounds[run.Round], Seconds: median(seconds[k]),
+			Finished: rounds[run.Round], Seconds: quantile.Median(seconds[k]),
 		}
 	}
 	return past, nil
@@ -286,14 +285,4 @@ func (t *table) number(column string) (float64, bool) {
 // bad says what is wrong with a cell of the present row.
 func (t *table) bad(column, what string) error {
 	return fault.New(fault.Invalid, "bad_table", "row %d: %s %q %s", t.line, column, t.text(column), what)
-}
-
-// median returns the middle of values, which it may put in order.
-func median(values []float64) float64 {
-	slices.SortFunc(values, cmp.Compare[float64])
-	n := len(values)
-	if n == 0 {
-		return 0
-	}
-	return (values[(n-1)/2] + values[n/2]) / 2
 }

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sort"
+
+	"trainyard/internal/quantile"
 )
 
 // forest is gradient-boosted trees: each mends what those before it got wrong. Its nodes
@@ -75,7 +77,7 @@ type grower struct {
 
 // trainForest grows a forest on examples with their targets, which have mean 0 and deviation 1.
 func trainForest(xs []example, ys []float64, words int, chance *rand.Rand) *forest {
-	base := median(slices.Clone(ys))
+	base := quantile.Median(ys)
 	g := &grower{xs: xs, words: words, chance: chance, error: make([]float64, len(ys)), push: make([]float64, len(ys))}
 	g.forest.Base = float32(base)
 	for i, y := range ys {

@@ -50,7 +50,7 @@ func reportDurations(w io.Writer, dir string, figures map[string]float64) error 
 		}
 		errs = append(errs, 100*g.err)
 	}
-	figures["duration_err"], figures["duration_err_p80"] = quantile(errs, 0.5), quantile(errs, 0.8)
+	figures["duration_err"], figures["duration_err_p80"] = quantileOf(errs, 0.5), quantileOf(errs, 0.8)
 	figures["duration_refused_pct"] = 100 * float64(refused) / float64(len(list))
 	figures["duration_coverage80"] = 100 * float64(held) / float64(max(len(errs), 1))
 	_, err = fmt.Fprintf(w, "Duration before the first point, %d configurations of organisations not seen: error %.1f %% (80th percentile %.0f), coverage %.1f %%, refused %.1f %%\n",

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"hash/fnv"
-	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -11,6 +10,7 @@ import (
 	"trainyard/internal/forecast"
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/id"
+	"trainyard/internal/quantile"
 )
 
 // folds is into how many parts groups are dealt.
@@ -129,14 +129,7 @@ func parallel(n int, f func(i int)) {
 	wait.Wait()
 }
 
-// quantile returns a quantile of values, NaN of none. It sorts them.
-func quantile(v []float64, p float64) float64 {
-	slices.Sort(v)
-	if len(v) == 0 {
-		return math.NaN()
-	}
-	at := p * float64(len(v)-1)
-	low := int(at)
-	high := min(low+1, len(v)-1)
-	return v[low] + (v[high]-v[low])*(at-float64(low))
+// quantileOf returns a quantile of values in any order, NaN of none.
+func quantileOf(values []float64, p float64) float64 {
+	return quantile.Linear(slices.Sorted(slices.Values(values)), p)
 }

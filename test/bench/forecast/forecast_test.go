@@ -217,7 +217,7 @@ func TestNoHistoryOnPublicCurves(t *testing.T) {
 		}
 	}
 	for part, most := range []float64{0.42, 0.25, 0.15, 0.08} {
-		if got := quantile(errs[part], 0.5); !(got <= most) {
+		if got := quantileOf(errs[part], 0.5); !(got <= most) {
 			t.Errorf("the median error at %v is %.3f, at most %.2f was promised", forecast.Parts[part], got, most)
 		}
 	}

@@ -56,9 +56,9 @@ func sum(list []reckoned) line {
 		}
 	}
 	for k := range errs {
-		l.at[k], l.median[k], l.p80[k] = len(errs[k]), quantile(errs[k], 0.5), quantile(errs[k], 0.8)
+		l.at[k], l.median[k], l.p80[k] = len(errs[k]), quantileOf(errs[k], 0.5), quantileOf(errs[k], 0.8)
 	}
-	l.covered, l.wide = math.NaN(), quantile(wide, 0.5)
+	l.covered, l.wide = math.NaN(), quantileOf(wide, 0.5)
 	if l.intervals > 0 {
 		l.covered = 100 * float64(held) / float64(l.intervals)
 	}
