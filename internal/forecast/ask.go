@@ -7,7 +7,9 @@ import (
 
 	"trainyard/internal/fault"
 	"trainyard/internal/forecast/curve"
+	"trainyard/internal/forecast/duration"
 	"trainyard/internal/forecast/history"
+	"trainyard/internal/forecast/match"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
@@ -41,14 +43,14 @@ type Answer struct {
 	Says    []Say // those that could say something; empty if nothing is known
 	Never   float64
 	Class   Class
-	Like    []history.Like // past jobs it was compared with
-	Met     bool           // the goal was met before; what is left is until the program ends
-	Guess   bool           // the interval is not backed by enough finished jobs
-	Records int            // forecasts of finished jobs that back it
-	Covered float64        // share of intervals shown for jobs of its class that held
-	Checked int            // of how many that is a share
-	Fall    bool           // the goal is not expected: what is left is until the program ends by itself
-	x       float64        // work done
+	Like    []match.Like // past jobs it was compared with
+	Met     bool         // the goal was met before; what is left is until the program ends
+	Guess   bool         // the interval is not backed by enough finished jobs
+	Records int          // forecasts of finished jobs that back it
+	Covered float64      // share of intervals shown for jobs of its class that held
+	Checked int          // of how many that is a share
+	Fall    bool         // the goal is not expected: what is left is until the program ends by itself
+	x       float64      // work done
 	said    logs
 	blind   [count]bool
 	points  int // of the curve
@@ -117,7 +119,7 @@ func (a *Answer) hear(c *Case, l *Library, before time.Time) {
 		}
 	}
 	if c.Elapsed > 0 {
-		if d, err := l.duration(c.Features, history.Progress{Elapsed: c.Elapsed, Done: history.Way(&c.Curve)}); err == nil {
+		if d, err := l.duration(c.Features, duration.Progress{Elapsed: c.Elapsed, Done: duration.Way(&c.Curve)}); err == nil {
 			perUnit := c.PerUnit
 			if perUnit <= 0 {
 				perUnit = c.Elapsed / a.x

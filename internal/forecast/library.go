@@ -7,7 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"trainyard/internal/forecast/duration"
 	"trainyard/internal/forecast/history"
+	"trainyard/internal/forecast/match"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/quantile"
@@ -19,14 +21,14 @@ import (
 type Library struct {
 	past  []history.Past
 	named map[string][]int // past jobs by their name, the newest first
-	pool  *history.Pool
-	model *history.Model
+	pool  *match.Pool
+	model *duration.Model
 	skip  func(*history.Past) bool
 }
 
 // NewLibrary prepares finished jobs. The model may be nil.
-func NewLibrary(past []history.Past, model *history.Model) *Library {
-	l := &Library{past: slices.Clone(past), named: map[string][]int{}, pool: history.NewPool(past), model: model}
+func NewLibrary(past []history.Past, model *duration.Model) *Library {
+	l := &Library{past: slices.Clone(past), named: map[string][]int{}, pool: match.NewPool(past), model: model}
 	slices.SortStableFunc(l.past, func(a, b history.Past) int {
 		return cmp.Or(b.Finished.Compare(a.Finished), cmp.Compare(a.Job, b.Job))
 	})
@@ -63,11 +65,11 @@ func (l *Library) Len() int {
 
 // match lays the curve of a case over those of its like, as far as they had ended
 // before a time, zero for all. It returns nil if there are none.
-func (l *Library) match(c *Case, before time.Time) *history.Match {
+func (l *Library) match(c *Case, before time.Time) *match.Match {
 	if l == nil || len(c.Curve.X) == 0 {
 		return nil
 	}
-	m, err := l.pool.Match(history.Query{Curve: &c.Curve, Features: c.Features, Job: c.Job, Before: before, Skip: l.skip})
+	m, err := l.pool.Match(match.Query{Curve: &c.Curve, Features: c.Features, Job: c.Job, Before: before, Skip: l.skip})
 	if err != nil {
 		return nil // nothing is alike; that is an answer
 	}
@@ -76,9 +78,9 @@ func (l *Library) match(c *Case, before time.Time) *history.Match {
 
 // duration returns how long a job takes in all by what was learned, and an error that says
 // why it cannot be told.
-func (l *Library) duration(f history.Features, p history.Progress) (history.Duration, error) {
+func (l *Library) duration(f history.Features, p duration.Progress) (duration.Duration, error) {
 	if l == nil || l.model == nil {
-		return history.Duration{}, errNoModel
+		return duration.Duration{}, errNoModel
 	}
 	return l.model.PredictAt(f, p)
 }

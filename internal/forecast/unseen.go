@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"trainyard/internal/forecast/history"
+	"trainyard/internal/forecast/duration"
 	"trainyard/internal/job"
 	"trainyard/internal/quantile"
 )
@@ -58,7 +58,7 @@ func (m *maker) toldPace() (float64, bool) {
 // byDuration goes by what was learned from finished jobs about how long jobs of what kind take.
 func (m *maker) byDuration() bool {
 	elapsed := m.in.elapsed()
-	d, err := m.in.Library.duration(m.features, history.Progress{Elapsed: elapsed})
+	d, err := m.in.Library.duration(m.features, duration.Progress{Elapsed: elapsed})
 	if err != nil || d.Mid <= elapsed {
 		return false
 	}

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"trainyard/internal/forecast/history"
+	"trainyard/internal/forecast/match"
 )
 
 // number writes a number for people: at most four digits that matter, thousands apart.
@@ -68,7 +68,7 @@ func gpus(n int, model string) string {
 }
 
 // names lists the jobs that a job was compared with, the first three by name.
-func names(like []history.Like) string {
+func names(like []match.Like) string {
 	var list []string
 	for i := range like[:min(len(like), 3)] {
 		if name := string(like[i].Job); name != "" {

@@ -1,7 +1,7 @@
-// Package history says from the jobs that have ended how long another will take:
-// by laying the curve of a running job over the curves of its like, and by models
-// that have learned from what jobs were and how long they took. It says nothing about
-// jobs unlike all it has seen.
+// Package history describes jobs that have finished: what was known of each before it ran (Features), how
+// long it took and how its metric went (Past). Forecasts are made from these records: package match
+// compares curves, package duration learns how long jobs take, package importer reads records from
+// tables. The package only describes; it predicts nothing and stores nothing.
 package history
 
 import (
@@ -49,8 +49,8 @@ type Past struct {
 	At []float64 `json:"at,omitempty"`
 }
 
-// compare puts past jobs in order: the newest first.
-func compare(a, b *Past) int {
+// Compare puts past jobs in order: the newest first.
+func Compare(a, b *Past) int {
 	if c := cmp.Or(
 		b.Finished.Compare(a.Finished), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Seconds, b.Seconds),
 	); c != 0 {
@@ -66,10 +66,10 @@ func compare(a, b *Past) int {
 	return cmp.Compare(string(x), string(y))
 }
 
-// sortOf names the sort of a job: its model, else its task.
-func sortOf(f *Features) string {
+// Kind names the sort of a job: its model, else its task.
+func Kind(f *Features) string {
 	if f.Model != "" {
-		return "model " + plain(f.Model)
+		return "model " + Normalize(f.Model)
 	}
-	return "task " + plain(f.Task)
+	return "task " + Normalize(f.Task)
 }

@@ -6,23 +6,23 @@ import (
 	"unicode"
 )
 
-// plain makes one of "Val-Loss", "val_loss" and "val/loss".
-func plain(s string) string { return strings.Join(words(s), "_") }
+// Normalize makes one of "Val-Loss", "val_loss" and "val/loss".
+func Normalize(s string) string { return strings.Join(Words(s), "_") }
 
-// words are the words of a name in lower case.
-func words(s string) []string {
+// Words are the words of a name in lower case.
+func Words(s string) []string {
 	return strings.FieldsFunc(strings.ToLower(s), func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '.'
 	})
 }
 
-// nameWords are the words of a name without its numbers: the seventh run of a kind is
+// NameWords are the words of a name without its numbers: the seventh run of a kind is
 // called as the sixth is.
-func nameWords(s string) []string {
+func NameWords(s string) []string {
 	if len(s) > maxName {
 		s = s[:maxName]
 	}
-	list := slices.DeleteFunc(words(s), func(w string) bool {
+	list := slices.DeleteFunc(Words(s), func(w string) bool {
 		return strings.IndexFunc(w, unicode.IsLetter) < 0
 	})
 	slices.Sort(list)

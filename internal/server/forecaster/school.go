@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/forecast"
+	"trainyard/internal/forecast/duration"
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/id"
 	"trainyard/internal/store"
@@ -31,7 +32,7 @@ type school struct {
 	past    []history.Past // by the time they ended, newest last
 	library *forecast.Library
 	record  *forecast.Record
-	model   *history.Model
+	model   *duration.Model
 	trained int    // jobs that the model has learned from
 	since   int    // that have ended since
 	trouble string // why there is no model
@@ -81,9 +82,9 @@ func (s *school) recall(ctx context.Context) error {
 		scored = append(scored, l.Scored)
 	}
 	record.Add(scored...)
-	var model *history.Model
+	var model *duration.Model
 	if len(models) == 1 {
-		model = &history.Model{}
+		model = &duration.Model{}
 		if err := json.Unmarshal([]byte(models[0].Text), model); err != nil {
 			model, bad = nil, errors.Join(bad, fmt.Errorf("read model %s: %w", models[0].ID, err))
 		}
@@ -228,7 +229,7 @@ func (s *school) train(ctx context.Context) error {
 	if before != nil {
 		version = before.Version + 1
 	}
-	model, err := history.Train(past, uint64(version))
+	model, err := duration.Train(past, uint64(version))
 	if f := (*fault.Error)(nil); errors.As(err, &f) && f.Code == "no_history" {
 		s.mu.Lock()
 		s.trouble = f.Message

@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
 	"trainyard/internal/forecast/history"
+	"trainyard/internal/forecast/importer"
 	"trainyard/internal/id"
 	"trainyard/internal/tenant"
 )
@@ -40,9 +41,9 @@ type importInput struct {
 
 // seed takes a table of earlier jobs into the history. Taking it again replaces what it brought.
 func (s *school) seed(ctx context.Context, format string, text []byte) (api.ImportReply, error) {
-	read := history.ReadCSV
+	read := importer.ReadCSV
 	if format == "mlperf" {
-		read = history.ReadMLPerf
+		read = importer.ReadMLPerf
 	}
 	past, err := read(bytes.NewReader(text))
 	if err != nil {

@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 
+	"trainyard/internal/forecast/duration"
 	"trainyard/internal/forecast/history"
+	"trainyard/internal/forecast/importer"
 )
 
 // durationFolds is into how many parts organisations are dealt for durations.
@@ -64,7 +66,7 @@ func readDurations(path string) (past []history.Past, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	return history.ReadMLPerf(file)
+	return importer.ReadMLPerf(file)
 }
 
 // durations asks for each organisation what was learned from others.
@@ -86,7 +88,7 @@ func durations(past []history.Past) ([]guessed, error) {
 				train = append(train, past[i])
 			}
 		}
-		model, err := history.Train(train, 1)
+		model, err := duration.Train(train, 1)
 		if err != nil {
 			errs[k] = err
 			return

@@ -1,4 +1,4 @@
-package history_test
+package importer_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/forecast/curve"
 	"trainyard/internal/forecast/history"
+	"trainyard/internal/forecast/importer"
 )
 
 const runs = `run_id,round,org,system,benchmark,run,status,accelerator,accel_per_node,nodes,framework,global_batch_size,base_lr,weight_decay,minutes
@@ -52,7 +53,7 @@ func TestReadMLPerfMakesAJobOfEachConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{"plain": runs, "compressed": packed.String()} {
-		got, err := history.ReadMLPerf(strings.NewReader(text))
+		got, err := importer.ReadMLPerf(strings.NewReader(text))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -60,7 +61,7 @@ func TestReadMLPerfMakesAJobOfEachConfiguration(t *testing.T) {
 			t.Errorf("%s (-want +got)\n%s", name, diff)
 		}
 	}
-	all, err := history.ReadMLPerfRuns(strings.NewReader(runs))
+	all, err := importer.ReadMLPerfRuns(strings.NewReader(runs))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,10 +77,10 @@ func TestReadCSVReadsATeamsOldJobs(t *testing.T) {
 		",60,2026-03-01T12:00:00Z,,,,,\n" +
 		"failed,0,,,,,,\n"
 	want := []history.Past{
-		{Job: "old1", Seconds: 120.5, Finished: day, Features: history.Features{Owner: "ada", Model: "cnn", Batch: 32, Hyper: map[string]float64{"dropout": 0.1}}},
-		{Job: "row-2", Seconds: 60, Finished: day.Add(12 * time.Hour)},
+		{Job: "old1", Seconds: 120.5, Finished: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC), Features: history.Features{Owner: "ada", Model: "cnn", Batch: 32, Hyper: map[string]float64{"dropout": 0.1}}},
+		{Job: "row-2", Seconds: 60, Finished: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).Add(12 * time.Hour)},
 	}
-	got, err := history.ReadCSV(strings.NewReader(table))
+	got, err := importer.ReadCSV(strings.NewReader(table))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,13 +102,13 @@ func TestTablesThatCannotBeReadAreRefused(t *testing.T) {
 		"damaged":          {"\x1f\x8bxx", "damaged"},
 		"infinite":         {"seconds,hyper.x\n1,Inf\n", `hyper.x "Inf" is not a number`},
 	} {
-		_, err := history.ReadCSV(strings.NewReader(tc.text))
+		_, err := importer.ReadCSV(strings.NewReader(tc.text))
 		var e *fault.Error
 		if !errors.As(err, &e) || e.Code != "bad_table" || !strings.Contains(e.Error(), tc.want) {
 			t.Errorf("%s: it says %v, want %q", name, err, tc.want)
 		}
 	}
-	if _, err := history.ReadMLPerf(strings.NewReader(strings.Replace(runs, "\n4,", "\nfour,", 1))); err == nil {
+	if _, err := importer.ReadMLPerf(strings.NewReader(strings.Replace(runs, "\n4,", "\nfour,", 1))); err == nil {
 		t.Error("a run without a number was read")
 	}
 }
@@ -116,7 +117,7 @@ func FuzzReadCSV(f *testing.F) {
 	f.Add("job,seconds,finished,hyper.x\na,1,2026-03-01,2\n")
 	f.Add(runs)
 	f.Fuzz(func(t *testing.T, text string) {
-		past, err := history.ReadCSV(strings.NewReader(text))
+		past, err := importer.ReadCSV(strings.NewReader(text))
 		if err != nil {
 			return
 		}

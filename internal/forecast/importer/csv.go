@@ -1,4 +1,7 @@
-package history
+// Package importer reads tables of jobs that finished elsewhere, so that a new yard does not start without a
+// forecast history: a team's own CSV file, or the public results of MLPerf Training. It turns rows into
+// records of package history and knows nothing of what they are used for.
+package importer
 
 import (
 	"errors"
@@ -7,29 +10,30 @@ import (
 	"strings"
 	"time"
 
+	"trainyard/internal/forecast/history"
 	"trainyard/internal/id"
 )
 
-// ReadCSV reads a team's own old jobs from a table, plain or compressed by gzip, so that a new yard
-// need not begin without a history. Its first line names the columns, in any order:
+// ReadCSV reads a team's own past jobs from a table, plain or compressed with gzip. Its first line names the
+// columns, in any order:
 //
-//	seconds     how long the job ran; needed. Rows where it is not above 0 are passed over
-//	job         a name that tells it from the others
+//	seconds     how long the job ran; required. Rows where it is not positive are skipped
+//	job         a unique name
 //	finished    when it ended: 2026-03-01 or 2026-03-01T12:00:00Z
-//	group       jobs with the same are not independent of each other
+//	group       jobs of one group are not independent of each other
 //	wait        seconds from submission to start
 //	name, owner, command, task, model, params, framework, metric, target, batch, rate,
 //	amount, gpu, tflops, gpus, nodes
 //	            as in a job file; empty means unknown
-//	hyper.…     further hyper-parameters that are numbers, one column each: hyper.dropout
+//	hyper.…     further numeric hyperparameters, one column each: hyper.dropout
 //
-// Other columns are passed over. A cell that should be a number and is none is a mistake.
-func ReadCSV(r io.Reader) ([]Past, error) {
+// Other columns are ignored. A cell that should be a number and is not is an error.
+func ReadCSV(r io.Reader) ([]history.Past, error) {
 	t, err := openTable(r, "seconds")
 	if err != nil {
 		return nil, err
 	}
-	var past []Past
+	var past []history.Past
 	for {
 		switch err := t.next(); {
 		case errors.Is(err, io.EOF):
@@ -48,25 +52,39 @@ func ReadCSV(r io.Reader) ([]Past, error) {
 }
 
 // past returns the present row as a job that has ended.
-func (t *table) past() (Past, error) {
-	p := Past{Job: id.Job(t.text("job")), Group: t.text("group")}
+func (t *table) past() (history.Past, error) {
+	p := history.Past{Job: id.Job(t.text("job")), Group: t.text("group")}
 	if p.Job == "" {
 		p.Job = id.Job(fmt.Sprintf("row-%d", t.line))
 	}
 	f := &p.Features
-	f.Name, f.Owner, f.Command = t.text("name"), t.text("owner"), t.text("command")
-	f.Task, f.Model, f.Framework = t.text("task"), t.text("model"), t.text("framework")
-	f.Metric, f.GPU = t.text("metric"), t.text("gpu")
+	f.Name = t.text("name")
+	f.Owner = t.text("owner")
+	f.Command = t.text("command")
+	f.Task = t.text("task")
+	f.Model = t.text("model")
+	f.Framework = t.text("framework")
+	f.Metric = t.text("metric")
+	f.GPU = t.text("gpu")
+
 	cells := []struct {
 		column string
 		into   *float64
 	}{
-		{"seconds", &p.Seconds}, {"wait", &p.Wait}, {"params", &f.Params}, {"target", &f.Target}, {"batch", &f.Batch},
-		{"rate", &f.Rate}, {"amount", &f.Amount}, {"tflops", &f.TFLOPS}, {"gpus", &f.GPUs}, {"nodes", &f.Nodes},
+		{"seconds", &p.Seconds},
+		{"wait", &p.Wait},
+		{"params", &f.Params},
+		{"target", &f.Target},
+		{"batch", &f.Batch},
+		{"rate", &f.Rate},
+		{"amount", &f.Amount},
+		{"tflops", &f.TFLOPS},
+		{"gpus", &f.GPUs},
+		{"nodes", &f.Nodes},
 	}
 	for _, c := range cells {
 		if err := t.into(c.column, c.into); err != nil {
-			return Past{}, err
+			return history.Past{}, err
 		}
 	}
 	for column := range t.columns {
@@ -76,7 +94,7 @@ func (t *table) past() (Past, error) {
 		}
 		var v float64
 		if err := t.into(column, &v); err != nil {
-			return Past{}, err
+			return history.Past{}, err
 		}
 		if f.Hyper == nil {
 			f.Hyper = map[string]float64{}
@@ -89,7 +107,7 @@ func (t *table) past() (Past, error) {
 			at, err = time.Parse(time.DateOnly, text)
 		}
 		if err != nil {
-			return Past{}, t.bad("finished", "is not a time such as 2026-03-01 or 2026-03-01T12:00:00Z")
+			return history.Past{}, t.bad("finished", "is not a time such as 2026-03-01 or 2026-03-01T12:00:00Z")
 		}
 		p.Finished = at
 	}

@@ -1,4 +1,4 @@
-package history
+package duration
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"trainyard/internal/fault"
+	"trainyard/internal/forecast/history"
 )
 
 // known is what the finished jobs were like, so that a job unlike all of them is not guessed at.
@@ -48,25 +49,25 @@ const (
 	enoughKind  = 5 // jobs of a kind that show its range
 )
 
-func learnKnown(records []*Past) *known {
+func learnKnown(records []*history.Past) *known {
 	k := &known{
 		Tasks: map[string]int{}, Models: map[string]int{}, GPUs: map[string]int{}, Names: map[string]int{},
 		All: map[string]seen{}, Kinds: map[string]kindSeen{}, Count: len(records),
 	}
 	for _, r := range records {
 		f := &r.Features
-		k.Tasks[plain(f.Task)]++
-		k.Models[plain(f.Model)]++
-		k.GPUs[plain(f.GPU)]++
-		for _, w := range nameWords(f.Name) {
+		k.Tasks[history.Normalize(f.Task)]++
+		k.Models[history.Normalize(f.Model)]++
+		k.GPUs[history.Normalize(f.GPU)]++
+		for _, w := range history.NameWords(f.Name) {
 			k.Names[w]++
 		}
-		kind := k.Kinds[sortOf(f)]
+		kind := k.Kinds[history.Kind(f)]
 		if kind.Amounts == nil {
 			kind.Amounts = map[string]seen{}
 		}
 		kind.Count++
-		k.Kinds[sortOf(f)] = kind
+		k.Kinds[history.Kind(f)] = kind
 		have := amounts(f, Progress{})
 		for _, name := range checked {
 			if v, ok := have[name]; ok {
@@ -87,10 +88,10 @@ func widen(ranges map[string]seen, name string, v float64) {
 }
 
 // like returns how many finished jobs were of the kind.
-func (k *known) like(f *Features) int { return k.Kinds[sortOf(f)].Count }
+func (k *known) like(f *history.Features) int { return k.Kinds[history.Kind(f)].Count }
 
 // check returns why a job is unlike all that were seen, or nil.
-func (k *known) check(f *Features) error {
+func (k *known) check(f *history.Features) error {
 	var why []string
 	why = append(why, k.strange("model", f.Model, k.Models)...)
 	why = append(why, k.strange("task", f.Task, k.Tasks)...)
@@ -109,7 +110,7 @@ func (k *known) check(f *Features) error {
 
 // strange says that a word was not seen, and which were.
 func (k *known) strange(what, word string, seen map[string]int) []string {
-	p := plain(word)
+	p := history.Normalize(word)
 	if p == "" || seen[p] > 0 {
 		return nil
 	}
@@ -127,11 +128,11 @@ func (k *known) strange(what, word string, seen map[string]int) []string {
 
 // named reports whether finished jobs are called as this one: half of its words are known, or none of
 // them said what it trains, so that there is nothing better to go by.
-func (k *known) named(f *Features) bool {
+func (k *known) named(f *history.Features) bool {
 	if k.Tasks[""] == k.Count && k.Models[""] == k.Count && len(k.Names) == 0 {
 		return true
 	}
-	list := nameWords(f.Name)
+	list := history.NameWords(f.Name)
 	have := 0
 	for _, w := range list {
 		if k.Names[w] > 0 {
@@ -142,9 +143,9 @@ func (k *known) named(f *Features) bool {
 }
 
 // beyond says which amounts are far outside of what was seen.
-func (k *known) beyond(f *Features) []string {
+func (k *known) beyond(f *history.Features) []string {
 	have := amounts(f, Progress{})
-	kind := k.Kinds[sortOf(f)]
+	kind := k.Kinds[history.Kind(f)]
 	var why []string
 	for _, name := range checked {
 		v, told := have[name]
@@ -172,25 +173,25 @@ func figure(log float64) string { return fmt.Sprintf("%.3g", math.Exp(log)) }
 // forgettable are what a job may leave untold, and how to forget it.
 var forgettable = []struct {
 	name   string
-	told   func(*Features) bool
-	forget func(*Features)
+	told   func(*history.Features) bool
+	forget func(*history.Features)
 }{
-	{"params", func(f *Features) bool { return f.Params > 0 }, func(f *Features) { f.Params = 0 }},
-	{"batch", func(f *Features) bool { return f.Batch > 0 }, func(f *Features) { f.Batch = 0 }},
-	{"rate", func(f *Features) bool { return f.Rate > 0 }, func(f *Features) { f.Rate = 0 }},
-	{"amount", func(f *Features) bool { return f.Amount > 0 }, func(f *Features) { f.Amount = 0 }},
-	{"gpus", func(f *Features) bool { return f.GPUs > 0 }, func(f *Features) { f.GPUs = 0 }},
-	{"nodes", func(f *Features) bool { return f.Nodes > 0 }, func(f *Features) { f.Nodes = 0 }},
-	{"gpu", func(f *Features) bool { return f.GPU != "" || f.TFLOPS > 0 }, func(f *Features) { f.GPU, f.TFLOPS = "", 0 }},
-	{"framework", func(f *Features) bool { return f.Framework != "" }, func(f *Features) { f.Framework = "" }},
-	{"task", func(f *Features) bool { return f.Task != "" }, func(f *Features) { f.Task = "" }},
-	{"model", func(f *Features) bool { return f.Model != "" }, func(f *Features) { f.Model = "" }},
-	{"target", func(f *Features) bool { return f.Target != 0 }, func(f *Features) { f.Target, f.Metric = 0, "" }},
+	{"params", func(f *history.Features) bool { return f.Params > 0 }, func(f *history.Features) { f.Params = 0 }},
+	{"batch", func(f *history.Features) bool { return f.Batch > 0 }, func(f *history.Features) { f.Batch = 0 }},
+	{"rate", func(f *history.Features) bool { return f.Rate > 0 }, func(f *history.Features) { f.Rate = 0 }},
+	{"amount", func(f *history.Features) bool { return f.Amount > 0 }, func(f *history.Features) { f.Amount = 0 }},
+	{"gpus", func(f *history.Features) bool { return f.GPUs > 0 }, func(f *history.Features) { f.GPUs = 0 }},
+	{"nodes", func(f *history.Features) bool { return f.Nodes > 0 }, func(f *history.Features) { f.Nodes = 0 }},
+	{"gpu", func(f *history.Features) bool { return f.GPU != "" || f.TFLOPS > 0 }, func(f *history.Features) { f.GPU, f.TFLOPS = "", 0 }},
+	{"framework", func(f *history.Features) bool { return f.Framework != "" }, func(f *history.Features) { f.Framework = "" }},
+	{"task", func(f *history.Features) bool { return f.Task != "" }, func(f *history.Features) { f.Task = "" }},
+	{"model", func(f *history.Features) bool { return f.Model != "" }, func(f *history.Features) { f.Model = "" }},
+	{"target", func(f *history.Features) bool { return f.Target != 0 }, func(f *history.Features) { f.Target, f.Metric = 0, "" }},
 }
 
 // doubts finds out how much answers depend on what nearly all finished jobs told: by how much they move
 // if it is forgotten.
-func (m *Model) doubts(records []*Past) map[string]float64 {
+func (m *Model) doubts(records []*history.Past) map[string]float64 {
 	doubt := map[string]float64{}
 	const probed = 100
 	for _, part := range forgettable {
@@ -218,7 +219,7 @@ func (m *Model) doubts(records []*Past) map[string]float64 {
 
 // untold returns what a job leaves untold that nearly all finished jobs told, and the variance
 // that this adds.
-func (k *known) untold(f *Features) (names []string, doubt float64) {
+func (k *known) untold(f *history.Features) (names []string, doubt float64) {
 	for _, part := range forgettable {
 		if d, ok := k.Doubt[part.name]; ok && !part.told(f) {
 			names = append(names, part.name)

@@ -1,10 +1,11 @@
-package history
+package match
 
 import (
 	"math"
 	"slices"
 
 	"trainyard/internal/forecast/curve"
+	"trainyard/internal/forecast/history"
 )
 
 // cells is into how many stretches a past curve is cut. They are narrow at the beginning,
@@ -20,7 +21,7 @@ type Pool struct {
 
 // prepared is a past job with its curve as it is looked up.
 type prepared struct {
-	past   *Past
+	past   *history.Past
 	traits traits
 	rising bool
 	goal   curve.Goal
@@ -34,7 +35,7 @@ type prepared struct {
 
 // NewPool prepares past jobs, which must not be changed afterwards. Those without a curve are left
 // out.
-func NewPool(past []Past) *Pool {
+func NewPool(past []history.Past) *Pool {
 	p := &Pool{}
 	for i := range past {
 		if q, ok := prepare(&past[i]); ok {
@@ -42,7 +43,7 @@ func NewPool(past []Past) *Pool {
 		}
 	}
 	// The order in which jobs are given must not matter.
-	slices.SortStableFunc(p.all, func(a, b prepared) int { return compare(a.past, b.past) })
+	slices.SortStableFunc(p.all, func(a, b prepared) int { return history.Compare(a.past, b.past) })
 	p.ways = p.learnWays()
 	return p
 }
@@ -52,13 +53,13 @@ func (p *Pool) Len() int { return len(p.all) }
 
 // prepare cuts the curve of a past job into stretches; it returns false if there is
 // nothing to cut.
-func prepare(p *Past) (prepared, bool) {
+func prepare(p *history.Past) (prepared, bool) {
 	x, y := clean(p.Curve.X, p.Curve.Y)
 	if len(x) < 3 {
 		return prepared{}, false
 	}
 	end := p.End
-	if !finite(end) || end <= 0 || end > x[len(x)-1]*1.5 {
+	if math.IsNaN(end) || end <= 0 || end > x[len(x)-1]*1.5 {
 		end = x[len(x)-1]
 	}
 	q := prepared{past: p, traits: traitsOf(&p.Features), goal: p.Curve.Goal, end: end, plain: make([]float64, cells+1)}

@@ -1,4 +1,4 @@
-package history_test
+package duration_test
 
 import (
 	"encoding/json"
@@ -17,9 +17,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/fault"
+	"trainyard/internal/forecast/duration"
 	"trainyard/internal/forecast/history"
+	"trainyard/internal/forecast/importer"
 	"trainyard/internal/id"
 )
+
+// day is when the first of the past jobs ended.
+var day = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
 // yard is finished jobs of three kinds whose duration follows from what they are, but for noise.
 func yard(n int, noise float64) []history.Past {
@@ -42,9 +47,9 @@ func yard(n int, noise float64) []history.Past {
 	return past
 }
 
-func train(t *testing.T, past []history.Past) *history.Model {
+func train(t *testing.T, past []history.Past) *duration.Model {
 	t.Helper()
-	m, err := history.Train(past, 1)
+	m, err := duration.Train(past, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,9 +57,9 @@ func train(t *testing.T, past []history.Past) *history.Model {
 }
 
 // usual is a model of 120 finished jobs that several tests ask.
-var usual = sync.OnceValues(func() (*history.Model, error) { return history.Train(yard(120, 0.1), 1) })
+var usual = sync.OnceValues(func() (*duration.Model, error) { return duration.Train(yard(120, 0.1), 1) })
 
-func usualModel(t *testing.T) (*history.Model, []history.Past) {
+func usualModel(t *testing.T) (*duration.Model, []history.Past) {
 	t.Helper()
 	m, err := usual()
 	if err != nil {
@@ -73,7 +78,7 @@ func TestTrainLearnsWhatDurationsFollowFrom(t *testing.T) {
 	asked := past[n-60:]
 	past = past[:n-60]
 	m := train(t, past)
-	if diff := cmp.Diff(history.Card{Seed: 1, Records: len(past), Groups: 11, Newest: past[len(past)-1].Finished}, m.Card, cmp.FilterPath(func(p cmp.Path) bool {
+	if diff := cmp.Diff(duration.Card{Seed: 1, Records: len(past), Groups: 11, Newest: past[len(past)-1].Finished}, m.Card, cmp.FilterPath(func(p cmp.Path) bool {
 		return p.String() == "Digest" || p.String() == "Validation"
 	}, cmp.Ignore())); diff != "" {
 		t.Errorf("the card (-want +got)\n%s", diff)
@@ -82,14 +87,14 @@ func TestTrainLearnsWhatDurationsFollowFrom(t *testing.T) {
 	weight := 0.0
 	for _, s := range m.Validation {
 		names = append(names, s.Learner)
-		if s.Learner != history.Blend {
+		if s.Learner != duration.Blend {
 			weight += s.Weight
 		}
 		if s.Median <= 0 || s.P80 < s.Median || s.Within25 < 0 || s.Within25 > 1 || s.Records == 0 {
 			t.Errorf("score %+v", s)
 		}
 	}
-	if diff := cmp.Diff([]string{"mlp", "trees", "linear", history.Blend}, names); diff != "" || math.Abs(weight-1) > 1e-9 {
+	if diff := cmp.Diff([]string{"mlp", "trees", "linear", duration.Blend}, names); diff != "" || math.Abs(weight-1) > 1e-9 {
 		t.Errorf("learners (-want +got)\n%s\nwith %g of the weight", diff, weight)
 	}
 	var errs []float64
@@ -127,7 +132,7 @@ func TestTrainDependsOnNothingButJobsAndSeed(t *testing.T) {
 			t.Error("another order of past jobs gives another model")
 		}
 	}
-	other, err := history.Train(past, 2)
+	other, err := duration.Train(past, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +150,7 @@ func TestTrainNeedsAHistory(t *testing.T) {
 	for i := range past[7:] {
 		past[7+i].Seconds = []float64{0, -1, math.NaN(), math.Inf(1)}[i%4]
 	}
-	_, err := history.Train(past, 1)
+	_, err := duration.Train(past, 1)
 	var e *fault.Error
 	if !errors.As(err, &e) || e.Code != "no_history" || e.Message != "no history yet: 7 of 20 finished jobs" {
 		t.Errorf("it says %v", err)
@@ -285,7 +290,7 @@ func TestModelSurvivesBeingWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var back history.Model
+	var back duration.Model
 	if err := json.Unmarshal(text, &back); err != nil {
 		t.Fatal(err)
 	}
@@ -402,7 +407,7 @@ func mlperf(t *testing.T) []history.Past {
 			t.Error(err)
 		}
 	}()
-	past, err := history.ReadMLPerf(file)
+	past, err := importer.ReadMLPerf(file)
 	if err != nil {
 		t.Fatal(err)
 	}

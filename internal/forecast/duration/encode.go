@@ -1,4 +1,4 @@
-package history
+package duration
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"trainyard/internal/forecast/history"
 )
 
 // encoder turns what is known of a job into numbers for the learners. Which words and
@@ -45,7 +46,7 @@ const (
 
 // amounts returns the amounts of a job by name, and the ratios that matter for how long
 // it takes, as logarithms; those that are not told are not there.
-func amounts(f *Features, p Progress) map[string]float64 {
+func amounts(f *history.Features, p Progress) map[string]float64 {
 	all := map[string]float64{
 		"params": f.Params, "batch": f.Batch, "rate": f.Rate, "amount": f.Amount,
 		"tflops": f.TFLOPS, "gpus": f.GPUs, "nodes": f.Nodes,
@@ -77,10 +78,10 @@ func ratio(a, b float64) float64 {
 }
 
 // fields returns the words of a job by field.
-func fields(f *Features) map[string][]string {
+func fields(f *history.Features) map[string][]string {
 	return map[string][]string{
-		"task": {plain(f.Task)}, "model": {plain(f.Model)}, "metric": {plain(f.Metric)},
-		"framework": nameWords(f.Framework), "gpu": words(f.GPU),
+		"task": {history.Normalize(f.Task)}, "model": {history.Normalize(f.Model)}, "metric": {history.Normalize(f.Metric)},
+		"framework": history.NameWords(f.Framework), "gpu": history.Words(f.GPU),
 	}
 }
 
@@ -140,7 +141,7 @@ func learnEncoder(past []sample) *encoder {
 }
 
 // wordsOf returns the words of a job, each once.
-func wordsOf(f *Features) map[wordColumn]bool {
+func wordsOf(f *history.Features) map[wordColumn]bool {
 	set := map[wordColumn]bool{}
 	for field, list := range fields(f) {
 		for _, w := range list {
@@ -161,7 +162,7 @@ func (e *encoder) prepare() {
 }
 
 // encode returns a job as the learners see it.
-func (e *encoder) encode(f *Features, p Progress) example {
+func (e *encoder) encode(f *history.Features, p Progress) example {
 	x := example{z: make([]float64, len(e.Amounts))}
 	have := amounts(f, p)
 	for i, c := range e.Amounts {

@@ -1,8 +1,9 @@
-package history
+package match
 
 import (
 	"math"
 	"slices"
+	"trainyard/internal/forecast/history"
 )
 
 const (
@@ -11,8 +12,8 @@ const (
 )
 
 // kindOf names the kind of jobs whose curves are compared in one way.
-func kindOf(f *Features) string {
-	return sortOf(f) + " " + plain(f.Metric)
+func kindOf(f *history.Features) string {
+	return history.Kind(f) + " " + history.Normalize(f.Metric)
 }
 
 // learnWays finds for each kind of job how its curves are best compared: it asks the pool

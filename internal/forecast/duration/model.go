@@ -1,4 +1,13 @@
-package history
+// Package duration predicts how long a job takes in all from what is known before it runs and, once it runs, from
+// its progress so far. It is one of the estimators of a forecast and the only one that answers before the first
+// metric arrives.
+//
+// It is a regression of the logarithm of the duration: an ensemble of ridge regression, gradient-boosted trees
+// and a multilayer perceptron, each trained on four grouped cross-validation folds. The weights of the ensemble
+// minimise the out-of-fold error, and the out-of-fold residuals give the prediction interval. It refuses
+// to extrapolate to jobs unlike those it has seen (domain.go). docs/adr/0015-own-trees-and-network.md says
+// why the learners are our own. Training depends on nothing but the records and the seed.
+package duration
 
 import (
 	"crypto/sha256"
@@ -10,6 +19,7 @@ import (
 	"time"
 
 	"trainyard/internal/fault"
+	"trainyard/internal/forecast/history"
 )
 
 // The learners, as Score names them.
@@ -83,12 +93,12 @@ type verdict struct {
 
 // Predict says how long a job takes in all of which elapsed seconds have been run. It refuses to
 // answer about a job that is unlike those that it has learned from.
-func (m *Model) Predict(f Features, elapsed float64) (Duration, error) {
+func (m *Model) Predict(f history.Features, elapsed float64) (Duration, error) {
 	return m.PredictAt(f, Progress{Elapsed: elapsed})
 }
 
 // PredictAt does so for a job of which it is also known how far it has come.
-func (m *Model) PredictAt(f Features, p Progress) (Duration, error) {
+func (m *Model) PredictAt(f history.Features, p Progress) (Duration, error) {
 	if err := m.parts.Known.check(&f); err != nil {
 		return Duration{}, err
 	}
@@ -104,7 +114,7 @@ func (m *Model) PredictAt(f Features, p Progress) (Duration, error) {
 }
 
 // say returns the logarithm of the seconds. Of a job whose progress is told the verdict on running jobs counts.
-func (p *parts) say(f *Features, at Progress) float64 {
+func (p *parts) say(f *history.Features, at Progress) float64 {
 	x := p.Encoder.encode(f, at)
 	w := p.Begin.Weights
 	if at.told() {

@@ -1,10 +1,6 @@
-package history
+package importer
 
 import (
-	"bufio"
-	"bytes"
-	"compress/gzip"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
@@ -12,15 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"trainyard/internal/fault"
 	"trainyard/internal/forecast/curve"
+	"trainyard/internal/forecast/history"
 	"trainyard/internal/gpuspec"
 	"trainyard/internal/id"
 	"trainyard/internal/quantile"
 )
-
-// maxRows is how many lines of a table of old jobs are read.
-const maxRows = 1_000_000
 
 // MLPerfRun is one run of the public MLPerf training results: a benchmark trained to its
 // quality target on a system of an organisation.
@@ -32,7 +25,7 @@ type MLPerfRun struct {
 	Benchmark string
 	Success   bool
 	Goal      curve.Goal
-	Features  Features
+	Features  history.Features
 	Seconds   float64
 }
 
@@ -65,7 +58,7 @@ var mlperf = []struct {
 // ReadMLPerf reads the table of MLPerf training runs, plain or compressed, as jobs that have
 // ended: one for each system, benchmark and round, as long as the median of its
 // successful runs. Organisations are the groups.
-func ReadMLPerf(r io.Reader) ([]Past, error) {
+func ReadMLPerf(r io.Reader) ([]history.Past, error) {
 	runs, err := ReadMLPerfRuns(r)
 	if err != nil {
 		return nil, err
@@ -86,10 +79,10 @@ func ReadMLPerf(r io.Reader) ([]Past, error) {
 		}
 		seconds[k] = append(seconds[k], run.Seconds)
 	}
-	past := make([]Past, len(order))
+	past := make([]history.Past, len(order))
 	for i, k := range order {
 		run := first[k]
-		past[i] = Past{
+		past[i] = history.Past{
 			Job: id.Job(fmt.Sprintf("mlperf-%d", run.ID)), Group: canonicalOrg(run.Org), Features: run.Features,
 			Finished: rounds[run.Round], Seconds: quantile.Median(seconds[k]),
 		}
@@ -155,8 +148,8 @@ func ReadMLPerfRuns(r io.Reader) ([]MLPerfRun, error) {
 }
 
 // mlperfFeatures puts the columns of a run into the words of a job file.
-func mlperfFeatures(t *table, run *MLPerfRun) Features {
-	f := Features{
+func mlperfFeatures(t *table, run *MLPerfRun) history.Features {
+	f := history.Features{
 		Name: run.Benchmark, Owner: run.Org, Model: run.Benchmark, Framework: oneFramework(t.text("framework")), GPU: t.text("accelerator"),
 	}
 	for _, b := range mlperf {
@@ -207,82 +200,4 @@ func oneFramework(text string) string {
 		found = name
 	}
 	return found
-}
-
-// table is a file of rows with named columns.
-type table struct {
-	csv     *csv.Reader
-	columns map[string]int
-	row     []string
-	line    int
-}
-
-// openTable reads the heading of a table and checks that it has the columns.
-func openTable(r io.Reader, need ...string) (*table, error) {
-	in := bufio.NewReader(r)
-	if magic, err := in.Peek(2); err == nil && bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		unpacked, err := gzip.NewReader(in)
-		if err != nil {
-			return nil, fault.New(fault.Invalid, "bad_table", "the table is damaged: %v", err).WithCause(err)
-		}
-		in = bufio.NewReader(unpacked)
-	}
-	t := &table{csv: csv.NewReader(in), columns: map[string]int{}}
-	t.csv.ReuseRecord = true
-	heading, err := t.csv.Read()
-	if err != nil {
-		return nil, fault.New(fault.Invalid, "bad_table", "the table has no heading").WithCause(err)
-	}
-	for i, name := range heading {
-		name = strings.ToLower(strings.TrimSpace(strings.TrimPrefix(name, "\ufeff")))
-		if _, twice := t.columns[name]; twice {
-			return nil, fault.New(fault.Invalid, "bad_table", "the table has two columns %q", name)
-		}
-		t.columns[name] = i
-	}
-	for _, name := range need {
-		if _, ok := t.columns[name]; !ok {
-			return nil, fault.New(fault.Invalid, "bad_table", "the table has no column %q", name).WithRemedy("it needs %s", strings.Join(need, ", "))
-		}
-	}
-	return t, nil
-}
-
-// next goes on to the next row; it returns io.EOF after the last.
-func (t *table) next() error {
-	row, err := t.csv.Read()
-	if errors.Is(err, io.EOF) {
-		return io.EOF
-	}
-	if err != nil {
-		return fault.New(fault.Invalid, "bad_table", "the table cannot be read: %v", err).WithCause(err)
-	}
-	t.row = row
-	if t.line++; t.line > maxRows {
-		return fault.New(fault.Invalid, "bad_table", "the table has more than %d rows", maxRows)
-	}
-	return nil
-}
-
-// text returns a cell, "" if the table lacks the column.
-func (t *table) text(column string) string {
-	i, ok := t.columns[column]
-	if !ok {
-		return ""
-	}
-	return strings.TrimSpace(t.row[i])
-}
-
-// number returns a cell as a number, and false if it is none.
-func (t *table) number(column string) (float64, bool) {
-	v, err := strconv.ParseFloat(t.text(column), 64)
-	if err != nil || !finite(v) {
-		return 0, false
-	}
-	return v, true
-}
-
-// bad says what is wrong with a cell of the present row.
-func (t *table) bad(column, what string) error {
-	return fault.New(fault.Invalid, "bad_table", "row %d: %s %q %s", t.line, column, t.text(column), what)
 }

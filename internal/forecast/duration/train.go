@@ -1,4 +1,4 @@
-package history
+package duration
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"trainyard/internal/fault"
+	"trainyard/internal/forecast/history"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 // curve and of which it is known when its points came is shown also as it was some way on, so that the
 // learners can go by the progress of a running job. The same past jobs, in any order, and the same seed
 // give the same model.
-func Train(past []Past, seed uint64) (*Model, error) {
+func Train(past []history.Past, seed uint64) (*Model, error) {
 	records := usable(past)
 	if len(records) < MinRecords {
 		return nil, fault.New(fault.NotFound, "no_history", "no history yet: %d of %d finished jobs", len(records), MinRecords)
@@ -45,20 +46,20 @@ func Train(past []Past, seed uint64) (*Model, error) {
 
 // usable returns the past jobs that can be learned from, the newest first, in an order that depends on
 // nothing but themselves.
-func usable(past []Past) []*Past {
-	var out []*Past
+func usable(past []history.Past) []*history.Past {
+	var out []*history.Past
 	for i := range past {
 		if s := past[i].Seconds; finite(s) && s > 0 {
 			out = append(out, &past[i])
 		}
 	}
-	slices.SortStableFunc(out, compare)
+	slices.SortStableFunc(out, history.Compare)
 	return out[:min(len(out), MaxRecords)]
 }
 
 // training is a model in the making.
 type training struct {
-	records     []*Past
+	records     []*history.Past
 	seed        uint64
 	encoder     *encoder
 	fold        []int // of each record
@@ -104,12 +105,12 @@ func (t *training) split() {
 
 // groupOf returns what a past job is held out with: jobs of one family know too much of each
 // other.
-func groupOf(p *Past) string {
+func groupOf(p *history.Past) string {
 	if p.Group != "" {
 		return "group " + p.Group
 	}
 	name := "owner " + p.Features.Owner + " name"
-	for _, w := range nameWords(p.Features.Name) {
+	for _, w := range history.NameWords(p.Features.Name) {
 		name += " " + w
 	}
 	return name
@@ -133,7 +134,7 @@ func (t *training) encode() {
 func (t *training) refuse() {
 	var strange [folds]*known
 	for k := range folds {
-		var others []*Past
+		var others []*history.Past
 		for i, r := range t.records {
 			if t.fold[i] != k {
 				others = append(others, r)

@@ -1,7 +1,8 @@
-package history
+package match
 
 import (
 	"math"
+	"trainyard/internal/forecast/history"
 )
 
 // kinship is how much one job is like another by what is known of them: 0 is not at all,
@@ -70,10 +71,10 @@ type traits struct {
 	shape                      [3]float64 // batch, rate, parameters
 }
 
-func traitsOf(f *Features) traits {
+func traitsOf(f *history.Features) traits {
 	return traits{
-		metric: plain(f.Metric), task: plain(f.Task), model: plain(f.Model), owner: plain(f.Owner),
-		name: nameWords(f.Name), command: nameWords(f.Command),
+		metric: history.Normalize(f.Metric), task: history.Normalize(f.Task), model: history.Normalize(f.Model), owner: history.Normalize(f.Owner),
+		name: history.NameWords(f.Name), command: history.NameWords(f.Command),
 		target: f.Target, shape: [3]float64{f.Batch, f.Rate, f.Params},
 	}
 }
@@ -97,6 +98,3 @@ func overlap(a, b []string) float64 {
 	}
 	return float64(both) / float64(len(a)+len(b)-both)
 }
-
-// finite reports whether a number is one.
-func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

@@ -1,9 +1,10 @@
-package history
+package duration
 
 import (
 	"math"
 
 	"trainyard/internal/forecast/curve"
+	"trainyard/internal/forecast/history"
 	"trainyard/internal/quantile"
 )
 
@@ -56,7 +57,7 @@ func part(v float64) float64 {
 var shownAt = []float64{0.3, 0.7}
 
 // snapshots returns how far a past job had come at some moments of its life.
-func snapshots(p *Past) []Progress {
+func snapshots(p *history.Past) []Progress {
 	n := min(len(p.Curve.X), len(p.Curve.Y), len(p.At))
 	var out []Progress
 	for _, moment := range shownAt {
@@ -79,12 +80,12 @@ func snapshots(p *Past) []Progress {
 // sample is a past job as it was at a moment: at its beginning, or some way on.
 type sample struct {
 	record   int // number of the past job
-	past     *Past
+	past     *history.Past
 	progress Progress
 }
 
 // samples returns the past jobs as they began, and after those as they ran.
-func samples(records []*Past) []sample {
+func samples(records []*history.Past) []sample {
 	var list []sample
 	for i, r := range records {
 		list = append(list, sample{record: i, past: r})
@@ -96,3 +97,6 @@ func samples(records []*Past) []sample {
 	}
 	return list
 }
+
+// finite reports whether a number is neither infinite nor NaN.
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

@@ -1,4 +1,4 @@
-package history_test
+package duration_test
 
 import (
 	"encoding/json"
@@ -8,9 +8,26 @@ import (
 	"testing"
 
 	"trainyard/internal/forecast/curve"
+	"trainyard/internal/forecast/duration"
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/id"
 )
+
+// gpt is what is known of a job that trains a small language model.
+var gpt = history.Features{
+	Name: "gpt-small", Owner: "ada", Task: "language", Model: "gpt2", Metric: "val_loss",
+}
+
+// shape makes a curve of so many points until a part of its end.
+func shape(f func(u float64) float64, end, until float64, n int) curve.Curve {
+	var c curve.Curve
+	for i := 1; i <= n; i++ {
+		if u := float64(i) / float64(n); u <= until {
+			c.X, c.Y = append(c.X, u*end), append(c.Y, f(u))
+		}
+	}
+	return c
+}
 
 // hidden is jobs that are alike in all that is known of them and take very different times; their curves go straight
 // to the goal.
@@ -44,7 +61,7 @@ func TestPredictGoesByProgressWhereFeaturesTellNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var m history.Model
+	var m duration.Model
 	if err := json.Unmarshal(text, &m); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +69,7 @@ func TestPredictGoesByProgressWhereFeaturesTellNothing(t *testing.T) {
 	for _, p := range past[60:] {
 		c := p.Curve
 		c.X, c.Y = c.X[:8], c.Y[:8]
-		progress := history.Progress{Elapsed: p.At[7], Done: history.Way(&c)}
+		progress := duration.Progress{Elapsed: p.At[7], Done: duration.Way(&c)}
 		blind, err := m.Predict(p.Features, progress.Elapsed)
 		if err != nil {
 			t.Fatal(err)
@@ -92,7 +109,7 @@ func TestWayIsThePartOfTheWayToTheGoal(t *testing.T) {
 		"began where it ends":  {curve.Curve{X: []float64{1, 2}, Y: []float64{1, 2}, Goal: loss}, 0},
 		"values that are none": {curve.Curve{X: []float64{1, 2}, Y: []float64{math.NaN(), 2}, Goal: loss}, 0},
 	} {
-		if got := history.Way(&tc.curve); math.Abs(got-tc.want) > 1e-9 {
+		if got := duration.Way(&tc.curve); math.Abs(got-tc.want) > 1e-9 {
 			t.Errorf("%s: it is %g, want %g", name, got, tc.want)
 		}
 	}

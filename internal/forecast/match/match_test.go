@@ -1,4 +1,4 @@
-package history_test
+package match_test
 
 import (
 	"errors"
@@ -16,6 +16,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/forecast/curve"
 	"trainyard/internal/forecast/history"
+	"trainyard/internal/forecast/match"
 	"trainyard/internal/id"
 )
 
@@ -78,12 +79,12 @@ func TestMatchSeesTheDropThatIsStillToCome(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pool := history.NewPool(family(24, tc.f, tc.goal, gpt))
+			pool := match.NewPool(family(24, tc.f, tc.goal, gpt))
 			for _, part := range []float64{0.2, 0.4, 0.6, 0.8} {
 				for _, end := range []float64{900, 1000, 1100} {
 					c := shape(tc.f, end, part, 60)
 					c.Goal = tc.goal
-					m, err := pool.Match(history.Query{Curve: &c, Features: gpt})
+					m, err := pool.Match(match.Query{Curve: &c, Features: gpt})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -98,10 +99,10 @@ func TestMatchSeesTheDropThatIsStillToCome(t *testing.T) {
 
 func TestMatchOfAnotherTargetGoesByWherePastCurvesPassedIt(t *testing.T) {
 	t.Parallel()
-	pool := history.NewPool(family(24, drop, curve.Goal{Value: drop(1), Set: true}, gpt))
+	pool := match.NewPool(family(24, drop, curve.Goal{Value: drop(1), Set: true}, gpt))
 	c := shape(drop, 1000, 0.2, 60)
 	c.Goal = curve.Goal{Value: drop(0.7), Set: true}
-	m, err := pool.Match(history.Query{Curve: &c, Features: gpt})
+	m, err := pool.Match(match.Query{Curve: &c, Features: gpt})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,17 +114,17 @@ func TestMatchOfAnotherTargetGoesByWherePastCurvesPassedIt(t *testing.T) {
 func TestMatchLeavesOutWhomItIsTold(t *testing.T) {
 	t.Parallel()
 	past := family(12, drop, curve.Goal{Value: drop(1), Set: true}, gpt)
-	pool := history.NewPool(past)
+	pool := match.NewPool(past)
 	c := shape(drop, 1000, 0.5, 60)
 	c.Goal = past[0].Curve.Goal
 	for name, tc := range map[string]struct {
-		query history.Query
+		query match.Query
 		want  []string
 	}{
-		"the job itself": {history.Query{Job: "j3", Skip: func(p *history.Past) bool { return p.Job > "j3" }}, []string{"j1", "j10", "j11", "j12", "j2"}},
-		"a group":        {history.Query{Group: "g0", Before: day.Add(3 * time.Hour)}, []string{"j2", "j3"}},
-		"later ones":     {history.Query{Before: day.Add(3 * time.Hour)}, []string{"j1", "j2", "j3"}},
-		"others":         {history.Query{Skip: func(p *history.Past) bool { return p.Seconds != past[4].Seconds }}, []string{"j5"}},
+		"the job itself": {match.Query{Job: "j3", Skip: func(p *history.Past) bool { return p.Job > "j3" }}, []string{"j1", "j10", "j11", "j12", "j2"}},
+		"a group":        {match.Query{Group: "g0", Before: day.Add(3 * time.Hour)}, []string{"j2", "j3"}},
+		"later ones":     {match.Query{Before: day.Add(3 * time.Hour)}, []string{"j1", "j2", "j3"}},
+		"others":         {match.Query{Skip: func(p *history.Past) bool { return p.Seconds != past[4].Seconds }}, []string{"j5"}},
 	} {
 		tc.query.Curve, tc.query.Features = &c, gpt
 		m, err := pool.Match(tc.query)
@@ -149,7 +150,7 @@ func TestMatchLeavesOutWhomItIsTold(t *testing.T) {
 func TestMatchRefusesWithASentence(t *testing.T) {
 	t.Parallel()
 	goal := curve.Goal{Value: drop(1), Set: true}
-	pool := history.NewPool(family(12, drop, goal, gpt))
+	pool := match.NewPool(family(12, drop, goal, gpt))
 	half := shape(drop, 1000, 0.5, 60)
 	half.Goal = goal
 	change := func(f func(*history.Features)) history.Features { c := gpt; f(&c); return c }
@@ -158,21 +159,21 @@ func TestMatchRefusesWithASentence(t *testing.T) {
 	strange := shape(func(u float64) float64 { return 40 + 20*math.Sin(20*u) }, 1000, 0.5, 60)
 	strange.Goal = goal
 	for name, tc := range map[string]struct {
-		pool     *history.Pool
+		pool     *match.Pool
 		curve    *curve.Curve
 		features history.Features
 		want     string
 	}{
 		"no points":        {pool, &curve.Curve{}, gpt, "the job has no points yet"},
 		"no curve":         {pool, nil, gpt, "the job has no points yet"},
-		"empty pool":       {history.NewPool(nil), &half, gpt, "none has ended with a curve"},
+		"empty pool":       {match.NewPool(nil), &half, gpt, "none has ended with a curve"},
 		"another metric":   {pool, &half, change(func(f *history.Features) { f.Metric = "accuracy" }), "no job like this one has ended yet"},
 		"all else":         {pool, &half, history.Features{Name: "resnet", Task: "vision", Model: "cnn", Metric: "val_loss"}, "no job like this one has ended yet"},
 		"nothing is known": {pool, &half, history.Features{}, "say in the job file what it trains"},
 		"goal beyond all":  {pool, &beyond, gpt, "got as far as its goal"},
 		"another shape":    {pool, &strange, gpt, "none went as this one does"},
 	} {
-		_, err := tc.pool.Match(history.Query{Curve: tc.curve, Features: tc.features})
+		_, err := tc.pool.Match(match.Query{Curve: tc.curve, Features: tc.features})
 		var e *fault.Error
 		if !errors.As(err, &e) || e.Code != "nothing_alike" || !strings.Contains(e.Error(), tc.want) {
 			t.Errorf("%s: it says %v, want %q", name, err, tc.want)
@@ -188,10 +189,10 @@ func TestMatchSeesTheShapeBehindTheNoise(t *testing.T) {
 	for i := range past {
 		past[i].Curve = shape(noisy, past[i].End, 1, 900)
 	}
-	pool := history.NewPool(past)
+	pool := match.NewPool(past)
 	for _, part := range []float64{0.4, 0.6, 0.8} {
 		c := shape(noisy, 1000, part, 900)
-		m, err := pool.Match(history.Query{Curve: &c, Features: gpt})
+		m, err := pool.Match(match.Query{Curve: &c, Features: gpt})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -207,15 +208,15 @@ func TestMatchKnowsJobsByNameAndCommandWhereNothingElseIsSaid(t *testing.T) {
 	c := shape(drop, 1000, 0.5, 60)
 	c.Goal = goal
 	past := family(12, drop, goal, history.Features{Name: "mri-segment-7", Command: "python train.py --lr 0.1"})
-	pool := history.NewPool(past)
+	pool := match.NewPool(past)
 	for name, f := range map[string]history.Features{
 		"name": {Name: "mri-segment-8"}, "command": {Name: "other", Command: "python train.py --lr 0.3"},
 	} {
-		if _, err := pool.Match(history.Query{Curve: &c, Features: f}); err != nil {
+		if _, err := pool.Match(match.Query{Curve: &c, Features: f}); err != nil {
 			t.Errorf("by its %s: %v", name, err)
 		}
 	}
-	if _, err := pool.Match(history.Query{Curve: &c, Features: history.Features{Name: "speech", Command: "./run speech.sh"}}); err == nil {
+	if _, err := pool.Match(match.Query{Curve: &c, Features: history.Features{Name: "speech", Command: "./run speech.sh"}}); err == nil {
 		t.Error("a job of another name was matched")
 	}
 }
@@ -230,7 +231,7 @@ func TestMatchSaysHowManyOfItsLikeNeverGotThere(t *testing.T) {
 	}
 	c := shape(drop, 1000, 0.4, 60)
 	c.Goal = curve.Goal{Value: drop(0.98), Set: true}
-	m, err := history.NewPool(full).Match(history.Query{Curve: &c, Features: gpt})
+	m, err := match.NewPool(full).Match(match.Query{Curve: &c, Features: gpt})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,12 +246,12 @@ func TestMatchDoesNotDependOnTheOrderOfPastJobs(t *testing.T) {
 	check := func(t rapid.TB, past, shuffled []history.Past, part float64) {
 		c := shape(drop, 1000, part, 60)
 		c.Goal = goal
-		query := history.Query{Curve: &c, Features: gpt}
-		want, err := history.NewPool(past).Match(query)
+		query := match.Query{Curve: &c, Features: gpt}
+		want, err := match.NewPool(past).Match(query)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := history.NewPool(shuffled).Match(query)
+		got, err := match.NewPool(shuffled).Match(query)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -276,7 +277,7 @@ func TestMatchScalesWithTheUnitOfWork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		unit := math.Exp(rapid.Float64Range(-10, 10).Draw(t, "unit"))
 		part := rapid.Float64Range(0.1, 0.9).Draw(t, "part")
-		ask := func(unit float64) history.Match {
+		ask := func(unit float64) match.Match {
 			scaled := slices.Clone(past)
 			for i := range scaled {
 				scaled[i].End *= unit
@@ -287,7 +288,7 @@ func TestMatchScalesWithTheUnitOfWork(t *testing.T) {
 			}
 			c := shape(drop, 1000*unit, part, 60)
 			c.Goal = goal
-			m, err := history.NewPool(scaled).Match(history.Query{Curve: &c, Features: gpt})
+			m, err := match.NewPool(scaled).Match(match.Query{Curve: &c, Features: gpt})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -320,7 +321,7 @@ func TestMatchAlwaysSaysANumber(t *testing.T) {
 			past = append(past, history.Past{Job: id.NewJob(uint64(i + 1)), Features: gpt, Curve: c, End: rapid.OneOf(rapid.Float64Range(-1, 1000), rapid.Just(math.NaN())).Draw(t, "end")})
 		}
 		c := draw(t, "curve")
-		m, err := history.NewPool(past).Match(history.Query{Curve: &c, Features: gpt})
+		m, err := match.NewPool(past).Match(match.Query{Curve: &c, Features: gpt})
 		if err != nil {
 			return
 		}
@@ -337,11 +338,11 @@ func TestMatchAlwaysSaysANumber(t *testing.T) {
 
 func BenchmarkMatch(b *testing.B) {
 	goal := curve.Goal{Value: drop(1), Set: true}
-	pool := history.NewPool(family(200, drop, goal, gpt))
+	pool := match.NewPool(family(200, drop, goal, gpt))
 	c := shape(drop, 1000, 0.6, 800)
 	c.Goal = goal
 	for b.Loop() {
-		if _, err := pool.Match(history.Query{Curve: &c, Features: gpt}); err != nil {
+		if _, err := pool.Match(match.Query{Curve: &c, Features: gpt}); err != nil {
 			b.Fatal(err)
 		}
 	}

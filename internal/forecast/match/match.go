@@ -1,4 +1,12 @@
-package history
+// Package match predicts where the learning curve of a running job reaches its goal from the curves of similar
+// jobs that have finished. It is one of the estimators of a forecast.
+//
+// It is a nearest-neighbour method. Similarity of the jobs' features selects the neighbours; each neighbour's
+// curve is aligned with the running one by scaling its axis of work; the prediction is the weighted median of
+// the aligned ends, with weights that fall with the alignment error (a kernel). The kernel's parameters are
+// chosen for each kind of job by leave-one-group-out validation (tune.go). It refuses to answer about a
+// job that has no similar predecessor.
+package match
 
 import (
 	"cmp"
@@ -8,17 +16,18 @@ import (
 
 	"trainyard/internal/fault"
 	"trainyard/internal/forecast/curve"
+	"trainyard/internal/forecast/history"
 	"trainyard/internal/id"
 )
 
 // Query asks which past jobs a running one is like.
 type Query struct {
 	Curve    *curve.Curve
-	Features Features
-	Job      id.Job           // the job itself: not matched with its own past
-	Group    string           // of past jobs that are left out; "" leaves none out
-	Before   time.Time        // only past jobs that had ended by then; zero means all
-	Skip     func(*Past) bool // further past jobs to leave out; nil leaves none out
+	Features history.Features
+	Job      id.Job                   // the job itself: not matched with its own past
+	Group    string                   // of past jobs that are left out; "" leaves none out
+	Before   time.Time                // only past jobs that had ended by then; zero means all
+	Skip     func(*history.Past) bool // further past jobs to leave out; nil leaves none out
 }
 
 // Match is what past jobs say about where a curve reaches its goal.
