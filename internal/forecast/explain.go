@@ -3,6 +3,7 @@ package forecast
 import (
 	"fmt"
 
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/job"
 )
 
@@ -16,7 +17,7 @@ func (m *maker) explain(a *Answer, done float64, p pace, paceWhy string) {
 		m.tell("The target of %s is reached; the program goes on: %s of %s %s are done.", targetOf(target), number(done), number(total), m.v.unit())
 	case a.Met:
 		m.tell("The target of %s is reached; how long jobs like it go on is what remains.", targetOf(target))
-	case a.Fall:
+	case a.Misses:
 		m.tell("It will probably not come to %s before the program ends by itself; %s of %s %s are done.", targetOf(target), number(done), number(total), m.v.unit())
 	case m.f.Basis == job.BasisSteps:
 		m.tell("%s of %s %s are done.", number(done), number(total), m.v.unit())
@@ -39,7 +40,7 @@ func (m *maker) explain(a *Answer, done float64, p pace, paceWhy string) {
 	}
 	switch {
 	case a.Guess:
-		m.tell("The interval is a guess until %d jobs like it have ended; %s.", Enough, sofar(a.Records))
+		m.tell("The interval is a guess until %d jobs like it have ended; %s.", calibrate.MinJobs, sofar(a.Records))
 	}
 }
 
@@ -61,14 +62,14 @@ func (m *maker) basis(a *Answer) string {
 		return "That is what the program says."
 	case job.BasisCurve:
 		text := fmt.Sprintf("That is by its own curve of %s (%d %s)", m.f.Metric, len(m.v.curve.X), plural(len(m.v.curve.X), "point"))
-		if len(a.Like) > 0 {
+		if len(a.Similar) > 0 {
 			return text + "; finished jobs have told little about jobs like it so far."
 		}
 		return text + " alone: no job like it has ended."
 	case job.BasisHistory, job.BasisBoth:
 		text := "That is by what finished jobs of its kind took"
-		if n := len(a.Like); n > 0 {
-			text = fmt.Sprintf("That is by the curves of %d finished %s like it%s", n, plural(n, "job"), names(a.Like))
+		if n := len(a.Similar); n > 0 {
+			text = fmt.Sprintf("That is by the curves of %d finished %s like it%s", n, plural(n, "job"), names(a.Similar))
 		}
 		if m.f.Basis == job.BasisBoth {
 			text += fmt.Sprintf(" and its own curve of %s", m.f.Metric)

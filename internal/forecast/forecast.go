@@ -18,6 +18,7 @@ package forecast
 import (
 	"time"
 
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/job"
 	"trainyard/internal/metric"
 )
@@ -27,16 +28,16 @@ import (
 type Input struct {
 	Job     *job.Job
 	Now     time.Time
-	Runs    []Stretch       // in order; empty before the first
-	Series  []metric.Series // all that the program measures of itself
-	Told    Told            // how far the program says it is
-	Speed   *job.Speed      // rates told or learned, in units of their own; nil if nobody told
-	Library *Library        // finished jobs; nil if there are none
-	Record  *Record         // of earlier forecasts; nil if there is none
-	Wait    job.Band        // seconds in line, as far as the caller can tell; zero if the job runs
-	Hourly  float64         // dollars for an hour where it runs, or will run
-	Spent   float64         // dollars so far
-	Places  []Place         // other GPUs to reckon with
+	Runs    []Stretch         // in order; empty before the first
+	Series  []metric.Series   // all that the program measures of itself
+	Told    Told              // how far the program says it is
+	Speed   *job.Speed        // rates told or learned, in units of their own; nil if nobody told
+	Library *Library          // finished jobs; nil if there are none
+	Record  *calibrate.Record // of earlier forecasts; nil if there is none
+	Wait    job.Band          // seconds in line, as far as the caller can tell; zero if the job runs
+	Hourly  float64           // dollars for an hour where it runs, or will run
+	Spent   float64           // dollars so far
+	Places  []Place           // other GPUs to reckon with
 }
 
 // Stretch is a run as a stretch of time on one allocation.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/forecast/duration"
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/forecast/match"
@@ -121,7 +122,7 @@ func bandOf(amounts []float64) job.Band {
 	if len(amounts) == 0 {
 		return job.Band{}
 	}
-	return job.Band{Low: quantile.Linear(amounts, tail), Mid: quantile.Linear(amounts, 0.5), High: quantile.Linear(amounts, 1-tail)}
+	return job.Band{Low: quantile.Linear(amounts, calibrate.TailProbability), Mid: quantile.Linear(amounts, 0.5), High: quantile.Linear(amounts, 1-calibrate.TailProbability)}
 }
 
 // start returns how long jobs like one are set up: those of its name, or all.

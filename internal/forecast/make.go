@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/job"
 )
@@ -98,7 +99,7 @@ func (m *maker) byWork() bool {
 		return false
 	}
 	m.take(&a, p.perUnit)
-	m.f.Remaining = widen(scale(a.Left, p.perUnit), p.spread)
+	m.f.Remaining = calibrate.Widen(calibrate.Scale(a.Left, p.perUnit), p.spread)
 	if run := m.in.running(); run != nil && m.start == (job.Band{}) {
 		// Since the last point it has gone on, but not beyond the next, which would have been heard.
 		m.lessen(min(max(unix(m.in.Now)-at, 0), p.interval))
@@ -113,7 +114,7 @@ func (m *maker) byWork() bool {
 // lessen takes seconds that have passed off what remains, in proportion to the middle.
 func (m *maker) lessen(gone float64) {
 	if r := m.f.Remaining; r.Mid > 0 {
-		m.f.Remaining = scale(r, max(1-gone/r.Mid, 0.1))
+		m.f.Remaining = calibrate.Scale(r, max(1-gone/r.Mid, 0.1))
 	}
 }
 
@@ -161,7 +162,7 @@ func (m *maker) mean() (pace, string) {
 func (m *maker) take(a *Answer, perUnit float64) {
 	m.f.Guess, m.f.Records, m.f.Covered, m.f.Checked = a.Guess, a.Records, a.Covered, a.Checked
 	m.f.Basis = basisOf(a)
-	for _, s := range a.Says {
+	for _, s := range a.Estimates {
 		say := job.MethodSay{Method: s.Method, Remaining: min(s.Left*perUnit, longest), Weight: s.Weight, Error: s.Error}
 		if math.IsInf(s.Left, 1) {
 			say.Remaining = -1
@@ -173,18 +174,18 @@ func (m *maker) take(a *Answer, perUnit float64) {
 // basisOf returns what an answer goes by: what counts at least a tenth.
 func basisOf(a *Answer) job.Basis {
 	var steps, own, past float64
-	for _, s := range a.Says {
+	for _, s := range a.Estimates {
 		switch s.Method {
-		case MethodSteps:
+		case calibrate.MethodSteps:
 			steps += s.Weight
-		case MethodCurve:
+		case calibrate.MethodCurve:
 			own += s.Weight
 		default:
 			past += s.Weight
 		}
 	}
 	switch {
-	case a.Fall || steps >= 0.5:
+	case a.Misses || steps >= 0.5:
 		return job.BasisSteps
 	case own >= 0.1 && past >= 0.1:
 		return job.BasisBoth
@@ -204,22 +205,22 @@ func (m *maker) whole() {
 		if wait == (job.Band{}) && len(in.Runs) == 0 {
 			wait, _ = in.Library.wait(&m.features, in.Job.ID)
 		}
-		f.Wait = add(wait, m.start)
+		f.Wait = calibrate.Add(wait, m.start)
 	} else if known {
-		f.Remaining = add(f.Remaining, m.start)
+		f.Remaining = calibrate.Add(f.Remaining, m.start)
 	}
-	f.Remaining, f.Wait = sound(f.Remaining, longest), sound(f.Wait, longest)
+	f.Remaining, f.Wait = calibrate.Clamp(f.Remaining, longest), calibrate.Clamp(f.Wait, longest)
 	if !known {
 		return
 	}
 	if in.Hourly > 0 || in.Spent > 0 {
 		paid := f.Remaining
 		if in.running() == nil {
-			paid = add(paid, m.start)
+			paid = calibrate.Add(paid, m.start)
 		}
-		f.Cost = scale(paid, in.Hourly/3600)
+		f.Cost = calibrate.Scale(paid, in.Hourly/3600)
 		f.Cost.Low, f.Cost.Mid, f.Cost.High = f.Cost.Low+in.Spent, f.Cost.Mid+in.Spent, f.Cost.High+in.Spent
-		f.Cost = sound(f.Cost, math.MaxFloat64)
+		f.Cost = calibrate.Clamp(f.Cost, math.MaxFloat64)
 	}
 	if f.Basis != job.BasisExpect {
 		f.Elsewhere = elsewhere(in, f, m.here.where(), m.restart(), m.speeds...)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/forecast/curve"
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/id"
@@ -207,7 +208,7 @@ func TestPastJobsComeToTheTarget(t *testing.T) {
 	}
 	near(t, "what remains", f.Remaining.Mid, 350, 0.15)
 	wants(t, f, "finished jobs like it (j")
-	if len(f.Methods) != 2 || f.Methods[0].Method != MethodMatch || f.Methods[0].Weight < 0.8 {
+	if len(f.Methods) != 2 || f.Methods[0].Method != calibrate.MethodMatch || f.Methods[0].Weight < 0.8 {
 		t.Errorf("methods: %+v", f.Methods)
 	}
 }
@@ -353,7 +354,7 @@ func TestTheExpectationIsShownBesideOthers(t *testing.T) {
 	in.Job.Spec.Expect = job.Duration(time.Hour)
 	f := Make(in)
 	last := f.Methods[len(f.Methods)-1]
-	if f.Basis != job.BasisSteps || last.Method != MethodExpect || last.Weight != 0 || last.Remaining != 3500 {
+	if f.Basis != job.BasisSteps || last.Method != calibrate.MethodExpect || last.Weight != 0 || last.Remaining != 3500 {
 		t.Errorf("methods: %+v", f.Methods)
 	}
 }

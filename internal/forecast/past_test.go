@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/forecast/duration"
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/forecast/match"
@@ -129,10 +130,10 @@ func TestAJobIsForecastByWhatWasLearnedOfDurations(t *testing.T) {
 	later := durations(121)[120]
 	later.Finished = noon.Add(time.Hour)
 	s := Score(&later, in.Library, nil)
-	if len(s.Marks) != len(Parts) || s.Marks[0].Class != ClassBefore {
+	if len(s.Marks) != len(calibrate.ReplayPoints) || s.Marks[0].Class != calibrate.ClassBefore {
 		t.Fatalf("%+v", s)
 	}
-	if e := math.Abs(s.Marks[0].Logs[MethodDuration]); e > 1.5 {
+	if e := math.Abs(s.Marks[0].Residuals[calibrate.MethodDuration]); e > 1.5 {
 		t.Errorf("off by e to the %g", e)
 	}
 }
@@ -143,8 +144,8 @@ func TestWordsForPeople(t *testing.T) {
 		span(0.25): "0.25 s", span(7): "7 s", span(61): "1 min 1 s", span(120): "2 min", span(5400): "1 h 30 min", span(90000): "1 d 1 h",
 		number(0.35): "0.35", number(1000): "1000", number(12345.6): "12,346", number(-1234567): "-1,234,567", number(1e15): "1e+15",
 		gpus(0, ""): "no GPU", gpus(1, ""): "1 GPU", gpus(2, ""): "2 GPUs", gpus(2, "A100"): "2 A100",
-		names(nil): "", names([]match.Like{{Job: "j1"}, {Job: "j2"}}): " (j1, j2)",
-		names([]match.Like{{Job: "j1"}, {Job: "j2"}, {Job: "j3"}, {Job: "j4"}}): " (j1, j2, j3 …)",
+		names(nil): "", names([]match.Neighbour{{Job: "j1"}, {Job: "j2"}}): " (j1, j2)",
+		names([]match.Neighbour{{Job: "j1"}, {Job: "j2"}, {Job: "j3"}, {Job: "j4"}}): " (j1, j2, j3 …)",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

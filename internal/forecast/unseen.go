@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/forecast/duration"
 	"trainyard/internal/job"
 	"trainyard/internal/quantile"
@@ -35,7 +36,7 @@ func (m *maker) bySpeed() bool {
 	if left <= 0 {
 		return false // it takes longer than was told
 	}
-	m.guess(job.BasisSteps, classAt(ClassSteps), left*perUnit)
+	m.guess(job.BasisSteps, calibrate.ClassSteps, left*perUnit)
 	m.f.Done = done / speed.Work
 	m.tell("%s of %s units are left, and by the speed that was told one takes %s on %s.", number(left), number(speed.Work), span(perUnit), gpus(m.here.GPUs, m.here.GPU))
 	return true
@@ -72,7 +73,7 @@ func (m *maker) byDuration() bool {
 		}
 	}
 	f.Done = elapsed / (elapsed + f.Remaining.Mid)
-	f.Methods = append(f.Methods, job.MethodSay{Method: MethodDuration, Remaining: d.Mid - elapsed, Weight: 1, Error: m.in.Record.rules().errorOf(methodAt(MethodDuration))})
+	f.Methods = append(f.Methods, job.MethodSay{Method: calibrate.MethodDuration, Remaining: d.Mid - elapsed, Weight: 1, Error: m.in.Record.Calibration().MedianError(calibrate.MethodIndex(calibrate.MethodDuration))})
 	m.tell("Jobs of its kind take %s in all, as learned from %d that have ended.", span(d.Mid), m.in.Library.model.Records)
 	return true
 }
@@ -91,14 +92,10 @@ func (m *maker) byNamesakes() bool {
 	}
 	slices.Sort(took)
 	mid := quantile.Linear(took, 0.5)
-	m.guess(job.BasisHistory, classAt(ClassBefore), mid)
-	if len(took) >= Enough {
-		all := make([]weighed, len(took))
-		for i, seconds := range took {
-			all[i] = weighed{seconds, 1}
-		}
-		low, _, high := conformal(all, tail)
-		m.f.Remaining, m.f.Guess = job.Band{Low: low, Mid: mid, High: high}, false
+	m.guess(job.BasisHistory, calibrate.ClassBefore, mid)
+	if len(took) >= calibrate.MinJobs {
+		m.f.Remaining = calibrate.ConformalBand(took)
+		m.f.Guess = false
 	}
 	m.f.Records = len(took)
 	m.f.Done = elapsed / (elapsed + mid)
@@ -114,10 +111,10 @@ func (m *maker) expect() bool {
 		return false
 	}
 	left := expect - m.in.elapsed()
-	say := job.MethodSay{Method: MethodExpect, Remaining: max(left, 0), Error: -1}
+	say := job.MethodSay{Method: calibrate.MethodExpect, Remaining: max(left, 0), Error: -1}
 	decides := m.f.Basis == job.BasisNone && left > 0
 	if decides {
-		m.guess(job.BasisExpect, classAt(ClassBefore), left)
+		m.guess(job.BasisExpect, calibrate.ClassBefore, left)
 		m.f.Done = m.in.elapsed() / expect
 		say.Weight = 1
 		m.tell("Nothing but the researcher's own expectation of %s is known.", span(expect))
@@ -154,10 +151,10 @@ func (m *maker) missing() {
 }
 
 // guess enters a time with the wide interval of a class.
-func (m *maker) guess(basis job.Basis, class int, seconds float64) {
-	half := math.Log(classes[class].width) / 2
-	m.f.Basis, m.f.Guess = basis, true
-	m.f.Remaining = bounds{low: -half, high: half}.apply(seconds)
+func (m *maker) guess(basis job.Basis, class calibrate.Class, seconds float64) {
+	m.f.Basis = basis
+	m.f.Guess = true
+	m.f.Remaining = calibrate.PriorBounds(class).Apply(seconds)
 }
 
 func (m *maker) tell(format string, args ...any) {

@@ -68,7 +68,7 @@ func gpus(n int, model string) string {
 }
 
 // names lists the jobs that a job was compared with, the first three by name.
-func names(like []match.Like) string {
+func names(like []match.Neighbour) string {
 	var list []string
 	for i := range like[:min(len(like), 3)] {
 		if name := string(like[i].Job); name != "" {

@@ -19,11 +19,11 @@ func (p Progress) told() bool {
 	return finite(p.Elapsed) && p.Elapsed > 0 && p.Done > 0 && p.Done <= 1
 }
 
-// Way returns which part of its way a curve has come: of the work that it will do in all if that is said,
+// FractionDone returns which part of its way a curve has come: of the work that it will do in all if that is said,
 // and else of the way from its first value to the goal, in logarithms where all are positive. It is 0 if neither
 // is known. The way is not even: a job may have come nine tenths of it in a third of its time. How that goes is
 // for the learners to learn.
-func Way(c *curve.Curve) float64 {
+func FractionDone(c *curve.Curve) float64 {
 	n := min(len(c.X), len(c.Y))
 	if n == 0 {
 		return 0
@@ -70,7 +70,7 @@ func snapshots(p *history.Past) []Progress {
 		}
 		c := p.Curve
 		c.X, c.Y = c.X[:k], c.Y[:k]
-		if s := (Progress{Elapsed: p.At[k-1], Done: Way(&c)}); s.told() {
+		if s := (Progress{Elapsed: p.At[k-1], Done: FractionDone(&c)}); s.told() {
 			out = append(out, s)
 		}
 	}

@@ -69,7 +69,7 @@ func TestPredictGoesByProgressWhereFeaturesTellNothing(t *testing.T) {
 	for _, p := range past[60:] {
 		c := p.Curve
 		c.X, c.Y = c.X[:8], c.Y[:8]
-		progress := duration.Progress{Elapsed: p.At[7], Done: duration.Way(&c)}
+		progress := duration.Progress{Elapsed: p.At[7], Done: duration.FractionDone(&c)}
 		blind, err := m.Predict(p.Features, progress.Elapsed)
 		if err != nil {
 			t.Fatal(err)
@@ -109,7 +109,7 @@ func TestWayIsThePartOfTheWayToTheGoal(t *testing.T) {
 		"began where it ends":  {curve.Curve{X: []float64{1, 2}, Y: []float64{1, 2}, Goal: loss}, 0},
 		"values that are none": {curve.Curve{X: []float64{1, 2}, Y: []float64{math.NaN(), 2}, Goal: loss}, 0},
 	} {
-		if got := duration.Way(&tc.curve); math.Abs(got-tc.want) > 1e-9 {
+		if got := duration.FractionDone(&tc.curve); math.Abs(got-tc.want) > 1e-9 {
 			t.Errorf("%s: it is %g, want %g", name, got, tc.want)
 		}
 	}

@@ -8,237 +8,237 @@ import (
 	"trainyard/internal/quantile"
 )
 
-// way is how matches are weighed. Jobs that count steps mostly run on the same scale, and
+// kernel is how matches are weighed. Jobs that count steps mostly run on the same scale, and
 // a match that needs another is the less likely; jobs that count seconds on all kinds of
 // machines have no common scale. Which holds is learned from past jobs.
-type way struct {
-	stiff float64 // how unlikely another scale is
-	used  int     // past jobs that an answer goes by
-	sharp float64 // how much more a better fit counts
+type kernel struct {
+	scalePenalty  float64 // how unlikely another scale is
+	maxNeighbours int     // past jobs that an answer goes by
+	decay         float64 // how much more a better fit counts
 }
 
-// usual is the way where nothing has been learned.
-var usual = way{stiff: 1, used: 20, sharp: 0.5}
+// defaultKernel is the way where nothing has been learned.
+var defaultKernel = kernel{scalePenalty: 1, maxNeighbours: 20, decay: 0.5}
 
-// ways are those that are tried; they go from no common scale to one that holds mostly.
-var ways = []way{{stiff: 0.1, used: 12, sharp: 0.5}, usual, {stiff: 10, used: 40, sharp: 0.25}}
+// kernels are those that are tried; they go from no common scale to one that holds mostly.
+var kernels = []kernel{{scalePenalty: 0.1, maxNeighbours: 12, decay: 0.5}, defaultKernel, {scalePenalty: 10, maxNeighbours: 40, decay: 0.25}}
 
 const (
-	coarse = 24   // scales at which each past curve is tried before the best is refined
-	least  = 0.02 // part of the way that a job has come at least
-	near   = 0.1  // logarithm of a scale that is still the same
-	unseen = 0.01 // difference that is taken where a past curve has no points
-	far    = 0.2  // difference beyond which a larger one hardly counts more
-	noise  = 4e-6 // squared difference below which fits are equally good
+	gridSize       = 24   // scales at which each past curve is tried before the best is refined
+	minProgress    = 0.02 // part of the way that a job has come at least
+	scaleUnit      = 0.1  // logarithm of a scale that is still the same
+	missingPenalty = 0.01 // difference that is taken where a past curve has no points
+	outlierScale   = 0.2  // difference beyond which a larger one hardly counts more
+	minError       = 4e-6 // squared difference below which fits are equally good
 )
 
-// fit is a past curve laid under the running one.
-type fit struct {
-	*cousin
-	reach float64 // root of the part of its work after which it had come to the goal; 0 if it did not
-	root  float64 // of the part of the way that the running job has come, as this one says
-	miss  float64 // mean squared difference
-	cost  float64 // miss, and what its scale costs
+// alignment is a past curve laid under the running one.
+type alignment struct {
+	*neighbour
+	goalAt       float64 // root of the part of its work after which it had come to the goal; 0 if it did not
+	progress     float64 // of the part of the way that the running job has come, as this one says
+	squaredError float64 // mean squared difference
+	cost         float64 // miss, and what its scale costs
 }
 
-// endOf returns where the fit says the goal is.
-func (f *fit) endOf(s *sight) float64 { return s.now / (f.root * f.root) }
+// predictedEnd returns where the fit says the goal is.
+func (f *alignment) predictedEnd(s *runningCurve) float64 { return s.done / (f.progress * f.progress) }
 
-// whole is the root of the part of the past job's work that is laid under the way to the goal: all of it if it fell short.
-func (f *fit) whole() float64 {
-	if f.reach == 0 {
+// goalOrEnd is the root of the part of the past job's work that is laid under the way to the goal: all of it if it fell short.
+func (f *alignment) goalOrEnd() float64 {
+	if f.goalAt == 0 {
 		return 1
 	}
-	return f.reach
+	return f.goalAt
 }
 
-// layAll lays all past curves under the running one, the best first.
-func (s *sight) layAll(kin []cousin, w way) []fit {
-	fits := make([]fit, len(kin))
-	misses := make([][coarse]float64, len(kin))
-	bests := make([]float64, len(kin))
+// alignAll lays all past curves under the running one, the best first.
+func (s *runningCurve) alignAll(neighbours []neighbour, w kernel) []alignment {
+	alignments := make([]alignment, len(neighbours))
+	squaredErrors := make([][gridSize]float64, len(neighbours))
+	bests := make([]float64, len(neighbours))
 	grid := s.scales()
-	for i := range kin {
-		f := &fits[i]
-		f.cousin, f.reach = &kin[i], s.reach(&kin[i])
-		bests[i] = s.try(f, grid, &misses[i])
+	for i := range neighbours {
+		f := &alignments[i]
+		f.neighbour, f.goalAt = &neighbours[i], s.goalReachedAt(&neighbours[i])
+		bests[i] = s.tryScales(f, grid, &squaredErrors[i])
 	}
 	// What the better ones miss is what can be expected; few points always fit.
 	slices.Sort(bests)
-	n := float64(len(s.root))
-	expected := max(bests[len(bests)/5]*n/max(n-1.5, 0.5), noise)
-	stiff := w.stiff * expected / n
-	for i := range fits {
-		s.choose(&fits[i], grid, &misses[i], stiff)
+	n := float64(len(s.sqrtWork))
+	expected := max(bests[len(bests)/5]*n/max(n-1.5, 0.5), minError)
+	stiff := w.scalePenalty * expected / n
+	for i := range alignments {
+		s.refine(&alignments[i], grid, &squaredErrors[i], stiff)
 	}
 	// A fit of one that is less alike has to be that much better.
-	slices.SortStableFunc(fits, func(a, b fit) int { return cmp.Compare(a.cost/a.kin, b.cost/b.kin) })
-	return fits
+	slices.SortStableFunc(alignments, func(a, b alignment) int { return cmp.Compare(a.cost/a.similarity, b.cost/b.similarity) })
+	return alignments
 }
 
-// scales are those that are tried: for each the root of the part of the way that the job has come, and the
+// scaleGrid are those that are tried: for each the root of the part of the way that the job has come, and the
 // logarithm of the end that follows.
-type scales struct {
-	root, end [coarse]float64
-	ratio     float64 // from one root to the next
+type scaleGrid struct {
+	progress, logEnd [gridSize]float64
+	ratio            float64 // from one root to the next
 }
 
-func (s *sight) scales() *scales {
-	g := &scales{ratio: math.Pow(least, -0.5/(coarse-1))}
-	root, now := math.Sqrt(least), math.Log(s.now)
-	for k := range coarse {
-		g.root[k] = min(root, 1)
-		g.end[k] = now - 2*math.Log(g.root[k])
+func (s *runningCurve) scales() *scaleGrid {
+	g := &scaleGrid{ratio: math.Pow(minProgress, -0.5/(gridSize-1))}
+	root, now := math.Sqrt(minProgress), math.Log(s.done)
+	for k := range gridSize {
+		g.progress[k] = min(root, 1)
+		g.logEnd[k] = now - 2*math.Log(g.progress[k])
 		root *= g.ratio
 	}
-	g.root[coarse-1], g.end[coarse-1] = 1, now
+	g.progress[gridSize-1], g.logEnd[gridSize-1] = 1, now
 	return g
 }
 
-// try compares a past curve at all scales of the grid and returns how much the best misses.
-func (s *sight) try(f *fit, grid *scales, misses *[coarse]float64) float64 {
-	c := s.values(f.prepared)
-	whole := f.whole()
+// tryScales compares a past curve at all scales of the grid and returns how much the best misses.
+func (s *runningCurve) tryScales(f *alignment, grid *scaleGrid, squaredErrors *[gridSize]float64) float64 {
+	c := s.pairWith(f.template)
+	whole := f.goalOrEnd()
 	best := math.Inf(1)
-	for k := range coarse {
-		misses[k] = s.diff(&c, grid.root[k]*whole)
-		best = min(best, misses[k])
+	for k := range gridSize {
+		squaredErrors[k] = s.meanSquaredError(&c, grid.progress[k]*whole)
+		best = min(best, squaredErrors[k])
 	}
 	return best
 }
 
-// choose finds the best scale of a past curve between those of the grid.
-func (s *sight) choose(f *fit, grid *scales, misses *[coarse]float64, stiff float64) {
-	c := s.values(f.prepared)
-	whole := f.whole()
+// refine finds the best scale of a past curve between those of the grid.
+func (s *runningCurve) refine(f *alignment, grid *scaleGrid, squaredErrors *[gridSize]float64, stiff float64) {
+	c := s.pairWith(f.template)
+	whole := f.goalOrEnd()
 	past := math.Log(whole * whole * f.end)
 	f.cost = math.Inf(1)
-	take := func(root, end, miss float64) {
-		z := (end - past) / near
-		cost := miss + stiff*1.5*math.Log1p(z*z/2) // as Student's distribution has it: far is hardly worse than away
+	take := func(root, end, squaredError float64) {
+		z := (end - past) / scaleUnit
+		cost := squaredError + stiff*1.5*math.Log1p(z*z/2) // as Student's distribution has it: far is hardly worse than away
 		if cost < f.cost {
-			f.root, f.miss, f.cost = root, miss, cost
+			f.progress, f.squaredError, f.cost = root, squaredError, cost
 		}
 	}
-	for k := range coarse {
-		if misses[k] < f.cost { // the scale only adds to it
-			take(grid.root[k], grid.end[k], misses[k])
+	for k := range gridSize {
+		if squaredErrors[k] < f.cost { // the scale only adds to it
+			take(grid.progress[k], grid.logEnd[k], squaredErrors[k])
 		}
 	}
-	ratio, now := grid.ratio, grid.end[coarse-1]
+	ratio, now := grid.ratio, grid.logEnd[gridSize-1]
 	for range 4 {
 		ratio = math.Sqrt(ratio)
-		for _, root := range [2]float64{f.root / ratio, min(f.root*ratio, 1)} {
-			if miss := s.diff(&c, root*whole); miss < f.cost {
-				take(root, now-2*math.Log(root), miss)
+		for _, root := range [2]float64{f.progress / ratio, min(f.progress*ratio, 1)} {
+			if squaredError := s.meanSquaredError(&c, root*whole); squaredError < f.cost {
+				take(root, now-2*math.Log(root), squaredError)
 			}
 		}
 	}
 }
 
-// compared is what is compared of two curves: logarithms where all values have one.
-type compared struct {
-	mine, theirs []float64
-	from         float64 // stretch in which the past curve has its first point
-	unit         float64 // of a squared difference
-	unknown      float64 // what a point costs under which the past curve has none
-	tame         float64 // of squared differences that are larger than others by far
+// curvePair is what is compared of two curves: logarithms where all values have one.
+type curvePair struct {
+	running, template []float64
+	firstCell         float64 // stretch in which the past curve has its first point
+	unit              float64 // of a squared difference
+	missingPenalty    float64 // what a point costs under which the past curve has none
+	robustness        float64 // of squared differences that are larger than others by far
 }
 
-func (s *sight) values(h *prepared) compared {
-	if s.log != nil && h.log != nil {
-		return compared{s.log, h.log, h.from, 1, unseen * unseen, 1 / (far * far)}
+func (s *runningCurve) pairWith(h *template) curvePair {
+	if s.logs != nil && h.logs != nil {
+		return curvePair{s.logs, h.logs, h.firstCell, 1, missingPenalty * missingPenalty, 1 / (outlierScale * outlierScale)}
 	}
-	unit := s.height * s.height
-	return compared{s.plain, h.plain, h.from, unit, unseen * unseen * unit, 1 / (far * far * unit)}
+	unit := s.valueRange * s.valueRange
+	return curvePair{s.values, h.values, h.firstCell, unit, missingPenalty * missingPenalty * unit, 1 / (outlierScale * outlierScale * unit)}
 }
 
-// reach returns the root of the part of a past job's work after which it had come to the
+// goalReachedAt returns the root of the part of a past job's work after which it had come to the
 // goal; 0 if it never did.
-func (s *sight) reach(h *cousin) float64 {
-	if !s.goal.Set || h.goal.Set && math.Abs(h.goal.Value-s.goal.Value) <= 0.001*h.height {
+func (s *runningCurve) goalReachedAt(h *neighbour) float64 {
+	if !s.goal.Set || h.goal.Set && math.Abs(h.goal.Value-s.goal.Value) <= 0.001*h.valueRange {
 		return 1
 	}
 	for k := 1; k <= cells; k++ {
-		if !s.goal.Met(h.plain[k]) {
+		if !s.goal.Met(h.values[k]) {
 			continue
 		}
-		from, to := h.plain[k-1], h.plain[k]
+		from, to := h.values[k-1], h.values[k]
 		part := 1.0
 		if from != to {
 			part = min(max((s.goal.Value-from)/(to-from), 0), 1)
 		}
 		return (float64(k-1) + part) / cells
 	}
-	if math.Abs(h.plain[cells]-s.goal.Value) <= 0.01*h.height {
+	if math.Abs(h.values[cells]-s.goal.Value) <= 0.01*h.valueRange {
 		return 1 // it ended a hair short of it
 	}
 	return 0
 }
 
-// diff is the weighted mean squared difference between the curve and a past one of which root²
+// meanSquaredError is the weighted mean squared difference between the curve and a past one of which root²
 // is done. Before its first point nothing is known of the past one but that it was no
 // better than there.
-func (s *sight) diff(c *compared, root float64) float64 {
+func (s *runningCurve) meanSquaredError(c *curvePair, root float64) float64 {
 	sum := 0.0
 	root *= cells
-	for i, r := range s.root {
+	for i, r := range s.sqrtWork {
 		at := r * root
 		k := min(int(at), cells-1)
-		d := c.mine[i] - c.theirs[k] - (at-float64(k))*(c.theirs[k+1]-c.theirs[k])
-		if at < c.from {
-			sum += s.weight[i] * c.unknown
+		d := c.running[i] - c.template[k] - (at-float64(k))*(c.template[k+1]-c.template[k])
+		if at < c.firstCell {
+			sum += s.weights[i] * c.missingPenalty
 		}
 		d *= d
-		sum += s.weight[i] * d / (1 + d*c.tame) // a few points that are far off do not decide
+		sum += s.weights[i] * d / (1 + d*c.robustness) // a few points that are far off do not decide
 	}
 	return sum / c.unit
 }
 
-// conclude weighs what the past jobs say.
-func (s *sight) conclude(fits []fit, w way) Match {
-	scale := max(fits[0].cost, noise)
+// predict weighs what the past jobs say.
+func (s *runningCurve) predict(alignments []alignment, w kernel) Match {
+	scale := max(alignments[0].cost, minError)
 	var m Match
 	var ends []quantile.WeightedValue
-	sum, never, miss := 0.0, 0.0, 0.0
-	floor := s.now + s.step/2 // the goal is met at a later point than the last
-	for i := range fits {
-		f := &fits[i]
-		weight := f.kin * math.Exp(-min(w.sharp*(f.cost-fits[0].cost)/scale, 500)) // never quite nothing
-		if f.reach == 0 {
-			if f.ranOut(s) {
+	sum, never, squaredError := 0.0, 0.0, 0.0
+	floor := s.done + s.step/2 // the goal is met at a later point than the last
+	for i := range alignments {
+		f := &alignments[i]
+		weight := f.similarity * math.Exp(-min(w.decay*(f.cost-alignments[0].cost)/scale, 500)) // never quite nothing
+		if f.goalAt == 0 {
+			if f.fellShort(s) {
 				never += weight
 			}
 			continue
 		}
-		if len(ends) == w.used {
+		if len(ends) == w.maxNeighbours {
 			break
 		}
-		end := max(f.endOf(s), floor)
-		m.Like = append(m.Like, Like{
+		end := max(f.predictedEnd(s), floor)
+		m.Neighbours = append(m.Neighbours, Neighbour{
 			Job: f.past.Job, Name: f.past.Features.Name, End: end,
-			Scale: f.endOf(s) / (f.reach * f.reach * f.end), Error: math.Sqrt(f.miss), Weight: weight,
+			Scale: f.predictedEnd(s) / (f.goalAt * f.goalAt * f.end), Error: math.Sqrt(f.squaredError), Weight: weight,
 		})
 		ends = append(ends, quantile.WeightedValue{Value: end, Weight: weight})
 		sum += weight
-		miss += weight * f.miss
+		squaredError += weight * f.squaredError
 	}
 	m.Never = never / (never + sum)
-	m.Fit = math.Sqrt(miss / sum)
+	m.Fit = math.Sqrt(squaredError / sum)
 	slices.SortFunc(ends, func(a, b quantile.WeightedValue) int { return cmp.Compare(a.Value, b.Value) })
 	m.End = quantile.Weighted(ends, 0.5)
 	m.Low = quantile.Weighted(ends, 0.1)
 	m.High = quantile.Weighted(ends, 0.9)
-	for i := range m.Like {
-		m.Like[i].Weight /= sum
+	for i := range m.Neighbours {
+		m.Neighbours[i].Weight /= sum
 	}
-	slices.SortStableFunc(m.Like, func(a, b Like) int { return cmp.Compare(b.Weight, a.Weight) })
-	m.Like = m.Like[:min(len(m.Like), shown)]
+	slices.SortStableFunc(m.Neighbours, func(a, b Neighbour) int { return cmp.Compare(b.Weight, a.Weight) })
+	m.Neighbours = m.Neighbours[:min(len(m.Neighbours), maxShown)]
 	return m
 }
 
-// ranOut reports whether a past job that did not come to the goal wanted to: it went on as
+// fellShort reports whether a past job that did not come to the goal wanted to: it went on as
 // long as it was asked to, or had a goal that was no easier.
-func (f *fit) ranOut(s *sight) bool {
+func (f *alignment) fellShort(s *runningCurve) bool {
 	return !f.goal.Set || s.goal.Met(f.goal.Value)
 }

@@ -32,13 +32,13 @@ type Query struct {
 
 // Match is what past jobs say about where a curve reaches its goal.
 type Match struct {
-	curve.Estimate         // its interval is between the lowest and the highest tenth of the matches
-	Fit            float64 // how far the matched curves are from this one: the root of the mean squared difference of logarithms
-	Like           []Like  // those that it goes by, the best first
+	curve.Estimate             // its interval is between the lowest and the highest tenth of the matches
+	Fit            float64     // how far the matched curves are from this one: the root of the mean squared difference of logarithms
+	Neighbours     []Neighbour // those that it goes by, the best first
 }
 
-// Like is a past job that was matched.
-type Like struct {
+// Neighbour is a past job that was matched.
+type Neighbour struct {
 	Job    id.Job
 	Name   string
 	End    float64 // where it says the goal is reached
@@ -48,41 +48,41 @@ type Like struct {
 }
 
 const (
-	points = 32 // of the running job's curve that are compared
-	tried  = 80 // past jobs whose curves are compared at most
-	shown  = 7  // past jobs that an answer names
-	// unlike is how far from all past curves a curve may be, as Fit, and still be said to go as they did.
-	unlike = 0.15
+	maxPoints     = 32 // of the running job's curve that are compared
+	maxCandidates = 80 // past jobs whose curves are compared at most
+	maxShown      = 7  // past jobs that an answer names
+	// maxError is how far from all past curves a curve may be, as Fit, and still be said to go as they did.
+	maxError = 0.15
 )
 
 // Match lays the curve over those of its like, each stretched so that it fits best, and
 // says where they say the goal is.
 func (p *Pool) Match(q Query) (Match, error) {
-	w, ok := p.ways[kindOf(&q.Features)]
+	w, ok := p.kernels[kindOf(&q.Features)]
 	if !ok {
-		w = usual
+		w = defaultKernel
 	}
-	return p.match(&q, w)
+	return p.predict(&q, w)
 }
 
-// match does so in one way of weighing.
-func (p *Pool) match(q *Query, w way) (Match, error) {
-	seen := look(q.Curve)
-	if len(seen.root) == 0 {
+// predict does so in one way of weighing.
+func (p *Pool) predict(q *Query, w kernel) (Match, error) {
+	running := newRunningCurve(q.Curve)
+	if len(running.sqrtWork) == 0 {
 		return Match{}, fault.New(fault.NotFound, "nothing_alike", "the job has no points yet")
 	}
-	kin := p.kin(q, &seen)
-	if len(kin) == 0 {
+	neighbours := p.neighbours(q, &running)
+	if len(neighbours) == 0 {
 		return Match{}, p.nothingAlike(q)
 	}
-	fits := seen.layAll(kin, w)
+	alignments := running.alignAll(neighbours, w)
 	switch {
-	case !slices.ContainsFunc(fits, func(f fit) bool { return f.reach > 0 }):
+	case !slices.ContainsFunc(alignments, func(f alignment) bool { return f.goalAt > 0 }):
 		return Match{}, fault.New(fault.NotFound, "nothing_alike", "no job like this one that has ended got as far as its goal")
-	case fits[0].miss > unlike*unlike:
+	case alignments[0].squaredError > maxError*maxError:
 		return Match{}, fault.New(fault.NotFound, "nothing_alike", "jobs of this kind have ended, but none went as this one does")
 	}
-	return seen.conclude(fits, w), nil
+	return running.predict(alignments, w), nil
 }
 
 // nothingAlike says that there is nothing to go by, and what would change that.
@@ -97,16 +97,16 @@ func (p *Pool) nothingAlike(q *Query) error {
 	return e
 }
 
-// cousin is a past job that is alike.
-type cousin struct {
-	*prepared
-	kin float64
+// neighbour is a past job that is alike.
+type neighbour struct {
+	*template
+	similarity float64
 }
 
-// kin returns the past jobs that are alike, the nearest first.
-func (p *Pool) kin(q *Query, s *sight) []cousin {
+// neighbours returns the past jobs that are alike, the nearest first.
+func (p *Pool) neighbours(q *Query, s *runningCurve) []neighbour {
 	mine := traitsOf(&q.Features)
-	var list []cousin
+	var list []neighbour
 	for i := range p.all {
 		h := &p.all[i]
 		switch {
@@ -117,42 +117,42 @@ func (p *Pool) kin(q *Query, s *sight) []cousin {
 			q.Skip != nil && q.Skip(h.past):
 			continue
 		}
-		if k := kinship(&mine, &h.traits); k > 0.05 {
-			list = append(list, cousin{h, k})
+		if k := similarity(&mine, &h.traits); k > 0.05 {
+			list = append(list, neighbour{h, k})
 		}
 	}
-	slices.SortStableFunc(list, func(a, b cousin) int { return cmp.Compare(b.kin, a.kin) })
-	return list[:min(len(list), tried)]
+	slices.SortStableFunc(list, func(a, b neighbour) int { return cmp.Compare(b.similarity, a.similarity) })
+	return list[:min(len(list), maxCandidates)]
 }
 
-// sight is the running job's curve as it is compared.
-type sight struct {
-	now    float64   // work done at its last point
-	step   float64   // work from the point before it to the last
-	root   []float64 // of the work at each point, as a part of now
-	plain  []float64
-	log    []float64 // nil if a value is not positive
-	weight []float64 // sums to 1; the newest count most
-	goal   curve.Goal
-	rising bool
-	height float64 // how far the values reach
+// runningCurve is the running job's curve as it is compared.
+type runningCurve struct {
+	done       float64   // work done at its last point
+	step       float64   // work from the point before it to the last
+	sqrtWork   []float64 // of the work at each point, as a part of now
+	values     []float64
+	logs       []float64 // nil if a value is not positive
+	weights    []float64 // sums to 1; the newest count most
+	goal       curve.Goal
+	rising     bool
+	valueRange float64 // how far the values reach
 }
 
-// look thins a curve out and weighs its points.
-func look(c *curve.Curve) sight {
+// newRunningCurve thins a curve out and weighs its points.
+func newRunningCurve(c *curve.Curve) runningCurve {
 	if c == nil {
-		return sight{}
+		return runningCurve{}
 	}
 	x, y := clean(c.X, c.Y)
 	for len(x) > 0 && x[0] <= 0 {
 		x, y = x[1:], y[1:]
 	}
 	if len(x) == 0 {
-		return sight{}
+		return runningCurve{}
 	}
-	s := sight{now: x[len(x)-1], goal: c.Goal, rising: c.Goal.Rising}
+	s := runningCurve{done: x[len(x)-1], goal: c.Goal, rising: c.Goal.Rising}
 	if len(x) > 1 {
-		s.step = s.now - x[len(x)-2]
+		s.step = s.done - x[len(x)-2]
 	}
 	if !c.Goal.Set {
 		s.rising = y[len(y)-1] > y[0]
@@ -161,54 +161,54 @@ func look(c *curve.Curve) sight {
 	low, high := y[0], y[0]
 	positive := !c.Goal.Set || c.Goal.Value > 0
 	for i := range x {
-		s.root = append(s.root, math.Sqrt(x[i]/s.now))
+		s.sqrtWork = append(s.sqrtWork, math.Sqrt(x[i]/s.done))
 		positive = positive && y[i] > 0
 		low, high = min(low, y[i]), max(high, y[i])
 	}
-	s.plain, s.height = y, high-low
+	s.values, s.valueRange = y, high-low
 	if c.Goal.Set {
-		s.height = max(s.height, math.Abs(y[0]-c.Goal.Value))
+		s.valueRange = max(s.valueRange, math.Abs(y[0]-c.Goal.Value))
 	}
-	if s.height < 1e-100 {
-		s.height = max(math.Abs(y[0]), 1e-100)
+	if s.valueRange < 1e-100 {
+		s.valueRange = max(math.Abs(y[0]), 1e-100)
 	}
 	if positive {
 		for _, v := range y {
-			s.log = append(s.log, math.Log(v))
+			s.logs = append(s.logs, math.Log(v))
 		}
 	}
-	s.weigh()
+	s.setWeights()
 	return s
 }
 
-// weigh lets the last fifth of the points count half: that is how the curve goes now.
-func (s *sight) weigh() {
-	n := float64(len(s.root))
+// setWeights lets the last fifth of the points count half: that is how the curve goes now.
+func (s *runningCurve) setWeights() {
+	n := float64(len(s.sqrtWork))
 	sum := 0.0
-	for i := range s.root {
+	for i := range s.sqrtWork {
 		w := math.Exp2(-(n - 1 - float64(i)) / max(n/5, 1))
-		s.weight = append(s.weight, w)
+		s.weights = append(s.weights, w)
 		sum += w
 	}
-	for i := range s.weight {
-		s.weight[i] /= sum
+	for i := range s.weights {
+		s.weights[i] /= sum
 	}
 }
 
 // thin returns at most so many points of a curve as are compared: each the mean of
 // those in its stretch. Stretches are as wide as those of a past curve.
 func thin(x, y []float64) (tx, ty []float64) {
-	if len(x) <= points {
+	if len(x) <= maxPoints {
 		return x, y
 	}
 	last := x[len(x)-1]
 	i := 0
-	for k := range points {
-		part := float64(k+1) / points
+	for k := range maxPoints {
+		part := float64(k+1) / maxPoints
 		until := last * part * part
 		from := i
 		sx, sy := 0.0, 0.0
-		for i < len(x) && (x[i] <= until || k == points-1) {
+		for i < len(x) && (x[i] <= until || k == maxPoints-1) {
 			sx, sy = sx+x[i], sy+y[i]
 			i++
 		}

@@ -133,7 +133,7 @@ func TestMatchLeavesOutWhomItIsTold(t *testing.T) {
 		}
 		var got []string
 		sum := 0.0
-		for _, l := range m.Like {
+		for _, l := range m.Neighbours {
 			got = append(got, string(l.Job))
 			sum += l.Weight
 		}
@@ -330,7 +330,7 @@ func TestMatchAlwaysSaysANumber(t *testing.T) {
 				t.Fatalf("it says %+v", m)
 			}
 		}
-		if m.Low > m.End || m.End > m.High || m.Never < 0 || m.Never > 1 || m.End < 0 || len(m.Like) == 0 {
+		if m.Low > m.End || m.End > m.High || m.Never < 0 || m.Never > 1 || m.End < 0 || len(m.Neighbours) == 0 {
 			t.Fatalf("it says %+v", m)
 		}
 	})

@@ -15,22 +15,22 @@ const cells = 192
 // Pool is past jobs whose curves have been prepared to be laid under others. It is
 // never changed, so that many may ask it at once.
 type Pool struct {
-	all  []prepared
-	ways map[string]way // how the curves of a kind of job are best compared, by what came of it
+	all     []template
+	kernels map[string]kernel // how the curves of a kind of job are best compared, by what came of it
 }
 
-// prepared is a past job with its curve as it is looked up.
-type prepared struct {
+// template is a past job with its curve as it is looked up.
+type template struct {
 	past   *history.Past
 	traits traits
 	rising bool
 	goal   curve.Goal
-	// plain and log are the values, and their logarithms if all are positive, at the ends of the
+	// values and log are the values, and their logarithms if all are positive, at the ends of the
 	// stretches of the work until End; log is nil otherwise.
-	plain, log []float64
-	from       float64 // stretch of its first point
-	end        float64 // work of the whole job
-	height     float64 // how far the values reach
+	values, logs []float64
+	firstCell    float64 // stretch of its first point
+	end          float64 // work of the whole job
+	valueRange   float64 // how far the values reach
 }
 
 // NewPool prepares past jobs, which must not be changed afterwards. Those without a curve are left
@@ -38,48 +38,48 @@ type prepared struct {
 func NewPool(past []history.Past) *Pool {
 	p := &Pool{}
 	for i := range past {
-		if q, ok := prepare(&past[i]); ok {
+		if q, ok := newTemplate(&past[i]); ok {
 			p.all = append(p.all, q)
 		}
 	}
 	// The order in which jobs are given must not matter.
-	slices.SortStableFunc(p.all, func(a, b prepared) int { return history.Compare(a.past, b.past) })
-	p.ways = p.learnWays()
+	slices.SortStableFunc(p.all, func(a, b template) int { return history.Compare(a.past, b.past) })
+	p.kernels = p.tuneKernels()
 	return p
 }
 
 // Len returns how many past jobs have a curve.
 func (p *Pool) Len() int { return len(p.all) }
 
-// prepare cuts the curve of a past job into stretches; it returns false if there is
+// newTemplate cuts the curve of a past job into stretches; it returns false if there is
 // nothing to cut.
-func prepare(p *history.Past) (prepared, bool) {
+func newTemplate(p *history.Past) (template, bool) {
 	x, y := clean(p.Curve.X, p.Curve.Y)
 	if len(x) < 3 {
-		return prepared{}, false
+		return template{}, false
 	}
 	end := p.End
 	if math.IsNaN(end) || end <= 0 || end > x[len(x)-1]*1.5 {
 		end = x[len(x)-1]
 	}
-	q := prepared{past: p, traits: traitsOf(&p.Features), goal: p.Curve.Goal, end: end, plain: make([]float64, cells+1)}
-	q.from = cells * math.Sqrt(min(x[0]/end, 1))
+	q := template{past: p, traits: traitsOf(&p.Features), goal: p.Curve.Goal, end: end, values: make([]float64, cells+1)}
+	q.firstCell = cells * math.Sqrt(min(x[0]/end, 1))
 	positive := true
 	at := 0
-	for k := range q.plain {
-		q.plain[k] = around(x, y, end, k, &at)
-		positive = positive && q.plain[k] > 0
+	for k := range q.values {
+		q.values[k] = cellMean(x, y, end, k, &at)
+		positive = positive && q.values[k] > 0
 	}
 	if positive {
-		q.log = make([]float64, len(q.plain))
-		for k, v := range q.plain {
-			q.log[k] = math.Log(v)
+		q.logs = make([]float64, len(q.values))
+		for k, v := range q.values {
+			q.logs[k] = math.Log(v)
 		}
 	}
-	q.height = slices.Max(q.plain) - slices.Min(q.plain)
+	q.valueRange = slices.Max(q.values) - slices.Min(q.values)
 	q.rising = p.Curve.Goal.Rising
 	if !p.Curve.Goal.Set {
-		q.rising = q.plain[cells] > q.plain[cells/8]
+		q.rising = q.values[cells] > q.values[cells/8]
 	}
 	return q, true
 }
@@ -107,9 +107,9 @@ func clean(xs, ys []float64) (x, y []float64) {
 	return x, smooth
 }
 
-// around returns the value of a curve at the end of a stretch: the mean of the points between the middles
+// cellMean returns the value of a curve at the end of a stretch: the mean of the points between the middles
 // of this stretch and the next if there are several, so that noise is not taken for shape.
-func around(x, y []float64, end float64, k int, at *int) float64 {
+func cellMean(x, y []float64, end float64, k int, at *int) float64 {
 	part := float64(k) / cells
 	before, after := max(part-0.5/cells, 0), part+0.5/cells
 	first := *at
@@ -124,13 +124,13 @@ func around(x, y []float64, end float64, k int, at *int) float64 {
 	if n >= 3 {
 		return sum / float64(n)
 	}
-	return lookup(x, y, end*part*part, at)
+	return interpolate(x, y, end*part*part, at)
 }
 
-// lookup returns the value of a curve at a place, along straight lines between its points;
+// interpolate returns the value of a curve at a place, along straight lines between its points;
 // before the first and after the last it is theirs. It goes on from *at, so that rising
 // places are found without a search.
-func lookup(x, y []float64, place float64, at *int) float64 {
+func interpolate(x, y []float64, place float64, at *int) float64 {
 	for *at+1 < len(x) && x[*at+1] < place {
 		*at++
 	}

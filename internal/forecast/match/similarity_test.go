@@ -22,7 +22,7 @@ func TestKinshipIsGreatestOfTheSameKind(t *testing.T) {
 	last := 2.0
 	for i := range order {
 		theirs := traitsOf(&order[i])
-		k := kinship(&mine, &theirs)
+		k := similarity(&mine, &theirs)
 		if k > 1 || k >= last {
 			t.Errorf("%+v is %.3f alike, the one before %.3f", order[i], k, last)
 		}

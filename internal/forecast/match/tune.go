@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	fewest = 8  // past jobs of a kind from which a way is learned
-	probes = 16 // of them that are asked about
+	minJobs   = 8  // past jobs of a kind from which a way is learned
+	maxProbes = 16 // of them that are asked about
 )
 
 // kindOf names the kind of jobs whose curves are compared in one way.
@@ -16,31 +16,31 @@ func kindOf(f *history.Features) string {
 	return history.Kind(f) + " " + history.Normalize(f.Metric)
 }
 
-// learnWays finds for each kind of job how its curves are best compared: it asks the pool
+// tuneKernels finds for each kind of job how its curves are best compared: it asks the pool
 // about past jobs as if they were running, leaving out each one's group.
-func (p *Pool) learnWays() map[string]way {
-	kinds := map[string][]*prepared{}
+func (p *Pool) tuneKernels() map[string]kernel {
+	kinds := map[string][]*template{}
 	for i := range p.all {
 		kind := kindOf(&p.all[i].past.Features)
 		kinds[kind] = append(kinds[kind], &p.all[i])
 	}
-	best := make(map[string]way, len(kinds))
+	best := make(map[string]kernel, len(kinds))
 	for kind, list := range kinds {
-		best[kind] = usual
-		if len(list) >= fewest {
-			best[kind] = p.bestWay(list)
+		best[kind] = defaultKernel
+		if len(list) >= minJobs {
+			best[kind] = p.bestKernel(list)
 		}
 	}
 	return best
 }
 
-// bestWay returns the way that was nearest to what became of some past jobs of a kind.
-func (p *Pool) bestWay(list []*prepared) way {
-	best, least := usual, math.Inf(1)
-	for _, w := range ways {
+// bestKernel returns the way that was nearest to what became of some past jobs of a kind.
+func (p *Pool) bestKernel(list []*template) kernel {
+	best, least := defaultKernel, math.Inf(1)
+	for _, w := range kernels {
 		var errs []float64
-		for k := range min(probes, len(list)) {
-			h := list[k*len(list)/min(probes, len(list))]
+		for k := range min(maxProbes, len(list)) {
+			h := list[k*len(list)/min(maxProbes, len(list))]
 			for _, part := range [3]float64{0.25, 0.5, 0.75} {
 				if e, ok := p.probe(h, part, w); ok {
 					errs = append(errs, e)
@@ -48,7 +48,7 @@ func (p *Pool) bestWay(list []*prepared) way {
 			}
 		}
 		// The mean of the middle and of the worse: neither alone is what people notice.
-		if len(errs) < fewest {
+		if len(errs) < minJobs {
 			continue
 		}
 		slices.Sort(errs)
@@ -61,7 +61,7 @@ func (p *Pool) bestWay(list []*prepared) way {
 
 // probe asks about a past job when a part of it was done, and returns by how much the answer was
 // wrong.
-func (p *Pool) probe(h *prepared, part float64, w way) (float64, bool) {
+func (p *Pool) probe(h *template, part float64, w kernel) (float64, bool) {
 	c := h.past.Curve
 	n := 0
 	for n < len(c.X) && n < len(c.Y) && c.X[n] <= part*h.end {
@@ -71,7 +71,7 @@ func (p *Pool) probe(h *prepared, part float64, w way) (float64, bool) {
 		return 0, false
 	}
 	c.X, c.Y = c.X[:n], c.Y[:n]
-	m, err := p.match(&Query{Curve: &c, Features: h.past.Features, Job: h.past.Job, Group: h.past.Group}, w)
+	m, err := p.predict(&Query{Curve: &c, Features: h.past.Features, Job: h.past.Job, Group: h.past.Group}, w)
 	if err != nil || m.Fails() {
 		return 0, false
 	}

@@ -12,7 +12,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
-	"trainyard/internal/forecast"
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/forecast/curve"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -273,14 +273,14 @@ func goalOf(j *job.Job) curve.Goal {
 func (s *school) report() api.ForecastRecord {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := api.ForecastRecord{Jobs: len(s.past), Scored: s.record.Jobs(), Wanted: forecast.Enough, NoModel: s.trouble, Methods: []api.MethodAccuracy{}}
+	out := api.ForecastRecord{Jobs: len(s.past), Scored: s.record.Jobs(), Wanted: calibrate.MinJobs, NoModel: s.trouble, Methods: []api.MethodAccuracy{}}
 	out.Covered, out.CoveredOf = s.record.Coverage()
 	for _, l := range s.record.Table() {
 		if n := len(out.Methods); n == 0 || out.Methods[n-1].Method != l.Method {
 			out.Methods = append(out.Methods, api.MethodAccuracy{Method: l.Method})
 		}
 		m := &out.Methods[len(out.Methods)-1]
-		m.Errors = append(m.Errors, api.Accuracy{Quarter: l.Quarter, Median: l.Median, P80: l.P80, Failed: l.Failed, Count: l.Forecast})
+		m.Errors = append(m.Errors, api.Accuracy{Quarter: l.Quarter, Median: l.Median, P80: l.P80, Failed: l.Failed, Count: l.Forecasts})
 	}
 	if m := s.model; m != nil {
 		out.Model = &api.DurationModel{Version: m.Version, Trained: m.Newest, Records: m.Records, Digest: m.Digest}

@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/forecast"
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/forecast/duration"
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/id"
@@ -31,7 +32,7 @@ type school struct {
 	mu      sync.Mutex
 	past    []history.Past // by the time they ended, newest last
 	library *forecast.Library
-	record  *forecast.Record
+	record  *calibrate.Record
 	model   *duration.Model
 	trained int    // jobs that the model has learned from
 	since   int    // that have ended since
@@ -50,12 +51,12 @@ const (
 
 // lesson is a past job as it is kept: with how well it was foreseen, by what was known then.
 type lesson struct {
-	Past   history.Past    `json:"past"`
-	Scored forecast.Scored `json:"scored"`
+	Past   history.Past       `json:"past"`
+	Scored calibrate.JobScore `json:"scored"`
 }
 
 func newSchool(s store.Store, c clock.Clock, log *slog.Logger) *school {
-	return &school{store: s, clock: c, log: log, more: make(chan struct{}, 1), library: forecast.NewLibrary(nil, nil), record: &forecast.Record{}}
+	return &school{store: s, clock: c, log: log, more: make(chan struct{}, 1), library: forecast.NewLibrary(nil, nil), record: &calibrate.Record{}}
 }
 
 // recall reads what was learned before.
@@ -69,9 +70,9 @@ func (s *school) recall(ctx context.Context) error {
 		return err
 	}
 	var bad error
-	record := &forecast.Record{}
+	record := &calibrate.Record{}
 	var past []history.Past
-	var scored []forecast.Scored
+	var scored []calibrate.JobScore
 	for _, d := range slices.Backward(docs) { // oldest first
 		var l lesson
 		if err := json.Unmarshal([]byte(d.Text), &l); err != nil {
@@ -106,7 +107,7 @@ func (s *school) recall(ctx context.Context) error {
 
 // lessons returns what forecasts go by. Neither is changed any more: what is learned
 // later is in others.
-func (s *school) lessons() (*forecast.Library, *forecast.Record) {
+func (s *school) lessons() (*forecast.Library, *calibrate.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.library, s.record
@@ -127,7 +128,7 @@ func (s *school) learn(ctx context.Context, past []history.Past) error {
 	}
 	all = slices.DeleteFunc(all, func(old history.Past) bool { return again[old.Job] }) // told again
 	var docs []store.Document
-	var scored []forecast.Scored
+	var scored []calibrate.JobScore
 	known := len(all) // that the library has
 	for i := range past {
 		p := &past[i]

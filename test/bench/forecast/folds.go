@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"trainyard/internal/forecast"
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/id"
 	"trainyard/internal/quantile"
@@ -22,8 +23,8 @@ type fold struct {
 	asked   []*sample
 	by      map[id.Job]*sample // those of the other parts
 	library *forecast.Library
-	record  *forecast.Record // of the blend
-	alone   *forecast.Record // of the same without history
+	record  *calibrate.Record // of the blend
+	alone   *calibrate.Record // of the same without history
 }
 
 // deal divides groups into parts, in the order of their names. Groups never divide.
@@ -88,17 +89,17 @@ func (f *fold) learn(all []*fold, own int) {
 		}
 	}
 	f.library = forecast.NewLibrary(past, nil)
-	scored := make([][2]forecast.Scored, len(others))
+	scored := make([][2]calibrate.JobScore, len(others))
 	parallel(len(others), func(i int) {
 		s := others[i]
 		scored[i][0] = forecast.Score(&s.Past, f.seen(s), nil)
 		scored[i][1] = forecast.Score(&s.Past, nil, nil)
 	})
-	blend, alone := make([]forecast.Scored, len(others)), make([]forecast.Scored, len(others))
+	blend, alone := make([]calibrate.JobScore, len(others)), make([]calibrate.JobScore, len(others))
 	for i := range scored {
 		blend[i], alone[i] = scored[i][0], scored[i][1]
 	}
-	f.record, f.alone = &forecast.Record{}, &forecast.Record{}
+	f.record, f.alone = &calibrate.Record{}, &calibrate.Record{}
 	f.record.Add(blend...)
 	f.alone.Add(alone...)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/forecast"
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/forecast/curve"
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/id"
@@ -126,13 +127,13 @@ func TestGroupsAndSystemsAreHidden(t *testing.T) {
 				t.Fatalf("%s has too few points", s.name)
 			}
 			a := forecast.Ask(&forecast.Case{Job: s.Job, Curve: c, Features: s.Features}, f.seen(s), f.record)
-			for _, like := range a.Like {
+			for _, like := range a.Similar {
 				o := f.by[like.Job]
 				if o == nil || o.Group == s.Group || o.shut == s.shut {
 					t.Errorf("%s was shown %s", s.name, like.Job)
 				}
 			}
-			if len(a.Like) == 0 {
+			if len(a.Similar) == 0 {
 				t.Errorf("%s was shown nothing", s.name)
 			}
 		}
@@ -201,10 +202,10 @@ func TestNoHistoryOnPublicCurves(t *testing.T) {
 	if len(left) > 0 {
 		t.Skipf("the public curves are not here: %s", left[0])
 	}
-	var errs [len(forecast.Parts)][]float64
+	var errs [len(calibrate.ReplayPoints)][]float64
 	for i := range list {
 		s := &list[i]
-		for part, share := range forecast.Parts {
+		for part, share := range calibrate.ReplayPoints {
 			c, ok := s.until(share)
 			if !ok {
 				continue
@@ -218,7 +219,7 @@ func TestNoHistoryOnPublicCurves(t *testing.T) {
 	}
 	for part, most := range []float64{0.42, 0.25, 0.15, 0.08} {
 		if got := quantileOf(errs[part], 0.5); !(got <= most) {
-			t.Errorf("the median error at %v is %.3f, at most %.2f was promised", forecast.Parts[part], got, most)
+			t.Errorf("the median error at %v is %.3f, at most %.2f was promised", calibrate.ReplayPoints[part], got, most)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"trainyard/internal/forecast"
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -43,8 +44,8 @@ func measureScale(w io.Writer, jobs int) (map[string]float64, error) {
 	}
 	before := heap()
 	library := forecast.NewLibrary(past, nil)
-	record := &forecast.Record{}
-	scored := make([]forecast.Scored, len(past))
+	record := &calibrate.Record{}
+	scored := make([]calibrate.JobScore, len(past))
 	for i := range past {
 		scored[i] = forecast.Score(&past[i], library, nil)
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"trainyard/internal/forecast"
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/forecast/curve"
 )
 
@@ -17,7 +18,7 @@ const (
 // reckoned is what one method said of a curve at one moment.
 type reckoned struct {
 	source, kind string
-	part         int // of forecast.Parts
+	part         int // of calibrate.ReplayPoints
 	method       string
 	err          float64 // of the end, relative to the true one
 	failed       bool
@@ -62,7 +63,7 @@ func score(parts []*fold) []reckoned {
 func (f *fold) foretell(s *sample) []reckoned {
 	var out []reckoned
 	library := f.seen(s)
-	for part, share := range forecast.Parts {
+	for part, share := range calibrate.ReplayPoints {
 		c, ok := s.until(share)
 		if !ok {
 			continue
@@ -89,8 +90,8 @@ func (f *fold) foretell(s *sample) []reckoned {
 		}
 		a := forecast.Ask(&forecast.Case{Job: s.Job, Curve: c, Features: s.Features}, library, f.record)
 		history, blend := math.Inf(1), math.Inf(1)
-		for _, said := range a.Says {
-			if said.Method == forecast.MethodMatch {
+		for _, said := range a.Estimates {
+			if said.Method == calibrate.MethodMatch {
 				history = now + said.Left
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"text/tabwriter"
 
-	"trainyard/internal/forecast"
+	"trainyard/internal/forecast/calibrate"
 )
 
 // together are the sources that count as all: those of the first study, so that figures compare.
@@ -27,15 +27,15 @@ func pick(list []reckoned, source, method string, main []string) []reckoned {
 // line is what a method comes to on a source.
 type line struct {
 	count, failed      int
-	at                 [len(forecast.Parts)]int
-	median, p80        [len(forecast.Parts)]float64
+	at                 [len(calibrate.ReplayPoints)]int
+	median, p80        [len(calibrate.ReplayPoints)]float64
 	covered, wide      float64
 	intervals, guesses int
 }
 
 func sum(list []reckoned) line {
 	var l line
-	var errs [len(forecast.Parts)][]float64
+	var errs [len(calibrate.ReplayPoints)][]float64
 	var wide []float64
 	var held int
 	for _, r := range list {
@@ -98,7 +98,7 @@ func reportSource(w io.Writer, list []reckoned, source string, main []string, fi
 	for _, method := range rivals() {
 		l := sum(pick(list, source, method, main))
 		prefix := source + "_" + method + "_"
-		for k, part := range forecast.Parts {
+		for k, part := range calibrate.ReplayPoints {
 			name := fmt.Sprintf("err%.0f", 100*part)
 			figures[prefix+name], figures[prefix+name+"_p80"] = l.median[k], l.p80[k]
 			if l.at[k] == 0 {

@@ -1,4 +1,4 @@
-package forecast
+package calibrate
 
 import (
 	"encoding/json"
@@ -15,11 +15,14 @@ import (
 	"trainyard/internal/id"
 )
 
+// noon is when the first job ended.
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
 // scored is a finished job of which the methods' logs were the same at every mark.
-func scored(n int, class Class, logs map[string]float64) Scored {
-	s := Scored{Job: id.Job(fmt.Sprintf("j%04d", n)), Finished: noon.Add(time.Duration(n) * time.Minute), Kind: "k"}
-	for _, p := range Parts {
-		s.Marks = append(s.Marks, Mark{Part: p, Class: class, Logs: logs})
+func scored(n int, class Class, logs map[string]float64) JobScore {
+	s := JobScore{Job: id.Job(fmt.Sprintf("j%04d", n)), Finished: noon.Add(time.Duration(n) * time.Minute), Kind: "k"}
+	for _, p := range ReplayPoints {
+		s.Marks = append(s.Marks, Mark{Progress: p, Class: class, Residuals: logs})
 	}
 	return s
 }
@@ -27,7 +30,7 @@ func scored(n int, class Class, logs map[string]float64) Scored {
 // recordOf is a record of n jobs whose methods were wrong by so much, to either side in turn.
 func recordOf(n int, class Class, errors map[string]float64) *Record {
 	r := &Record{}
-	var all []Scored
+	var all []JobScore
 	for i := range n {
 		logs := map[string]float64{}
 		for m, e := range errors {
@@ -41,14 +44,14 @@ func recordOf(n int, class Class, errors map[string]float64) *Record {
 
 // weightsOf returns what the methods that answered count in the middle of a class.
 func weightsOf(r *Record, class Class, methods ...string) map[string]float64 {
-	said := noLogs()
+	said := NoEstimates()
 	for _, m := range methods {
-		said[methodAt(m)] = 0
+		said[MethodIndex(m)] = 0
 	}
-	w := r.rules().beliefs.weights(classAt(class), 1, &said)
+	w := r.Calibration().expected.weights(classIndex(class), 1, &said)
 	got := map[string]float64{}
 	for _, m := range methods {
-		got[m] = w[methodAt(m)]
+		got[m] = w[MethodIndex(m)]
 	}
 	return got
 }
@@ -75,7 +78,7 @@ func TestWeightsFollowTheRecord(t *testing.T) {
 	for i := range 60 {
 		s := scored(i, ClassLike, map[string]float64{MethodCurve: 0.3})
 		for k := range s.Marks {
-			s.Marks[k].Blind = []string{MethodMatch}
+			s.Marks[k].NoEnd = []string{MethodMatch}
 		}
 		blind.Add(s)
 	}
@@ -86,18 +89,18 @@ func TestWeightsFollowTheRecord(t *testing.T) {
 
 func TestAnIntervalIsAGuessBeforeTwentyFinishedJobs(t *testing.T) {
 	t.Parallel()
-	like := classAt(ClassLike)
+	like := classIndex(ClassLike)
 	for n, guess := range map[int]bool{0: true, 19: true, 20: false, 100: false} {
-		b := recordOf(n, ClassLike, map[string]float64{MethodMatch: 0.2}).rules().bounds(like, "k", 1, doubt(0))
-		if b.guess != guess {
+		b := recordOf(n, ClassLike, map[string]float64{MethodMatch: 0.2}).Calibration().bounds(like, "k", 1, difficulty(0))
+		if b.Guess != guess {
 			t.Errorf("with %d jobs: %+v", n, b)
 		}
-		if guess && math.Abs(math.Exp(b.high-b.low)-2.6) > 1e-9 {
-			t.Errorf("the guess is %g times as high as low", math.Exp(b.high-b.low))
+		if guess && math.Abs(math.Exp(b.High-b.Low)-2.6) > 1e-9 {
+			t.Errorf("the guess is %g times as high as low", math.Exp(b.High-b.Low))
 		}
 	}
-	b := recordOf(100, ClassSteps, map[string]float64{MethodSteps: 0.01}).rules().bounds(like, "k", 1, doubt(0))
-	if !b.guess {
+	b := recordOf(100, ClassSteps, map[string]float64{MethodSteps: 0.01}).Calibration().bounds(like, "k", 1, difficulty(0))
+	if !b.Guess {
 		t.Error("jobs with declared steps stand in for jobs without")
 	}
 }
@@ -105,15 +108,15 @@ func TestAnIntervalIsAGuessBeforeTwentyFinishedJobs(t *testing.T) {
 func TestIntervalsAreAsWideAsErrorsWere(t *testing.T) {
 	t.Parallel()
 	for _, e := range []float64{0.05, 0.5} {
-		b := recordOf(200, ClassAlone, map[string]float64{MethodCurve: e}).rules().bounds(classAt(ClassAlone), "k", 1, doubt(0))
-		if b.high < e || b.high > 1.5*e || b.low > -e || b.low < -1.5*e {
+		b := recordOf(200, ClassAlone, map[string]float64{MethodCurve: e}).Calibration().bounds(classIndex(ClassAlone), "k", 1, difficulty(0))
+		if b.High < e || b.High > 1.5*e || b.Low > -e || b.Low < -1.5*e {
 			t.Errorf("errors of about %g give %+v", e, b)
 		}
 	}
 	// Where past jobs are far apart, the interval is wide from the beginning.
-	r := recordOf(200, ClassLike, map[string]float64{MethodMatch: 0.1}).rules()
-	sure, unsure := r.bounds(classAt(ClassLike), "k", 1, doubt(0)), r.bounds(classAt(ClassLike), "k", 1, doubt(1))
-	if math.Abs(unsure.high/sure.high-doubt(1)/doubt(0)) > 1e-9 {
+	r := recordOf(200, ClassLike, map[string]float64{MethodMatch: 0.1}).Calibration()
+	sure, unsure := r.bounds(classIndex(ClassLike), "k", 1, difficulty(0)), r.bounds(classIndex(ClassLike), "k", 1, difficulty(1))
+	if math.Abs(unsure.High/sure.High-difficulty(1)/difficulty(0)) > 1e-9 {
 		t.Errorf("sure %+v, unsure %+v", sure, unsure)
 	}
 }
@@ -121,39 +124,39 @@ func TestIntervalsAreAsWideAsErrorsWere(t *testing.T) {
 func TestJobsOfItsKindTellMoreThanOthers(t *testing.T) {
 	t.Parallel()
 	r := recordOf(60, ClassAlone, map[string]float64{MethodCurve: 1})
-	var own []Scored
+	var own []JobScore
 	for i := range 30 {
 		s := scored(1000+i, ClassAlone, map[string]float64{MethodCurve: 0.1 * float64(1-2*(i%2))})
 		s.Kind = "steady"
 		own = append(own, s)
 	}
 	r.Add(own...)
-	class := classAt(ClassAlone)
-	if steady, other := r.rules().bounds(class, "steady", 1, 1), r.rules().bounds(class, "new", 1, 1); steady.high*3 > other.high {
+	class := classIndex(ClassAlone)
+	if steady, other := r.Calibration().bounds(class, "steady", 1, 1), r.Calibration().bounds(class, "new", 1, 1); steady.High*3 > other.High {
 		t.Errorf("of the kind %+v, of another %+v", steady, other)
 	}
 }
 
 func TestIntervalsThatHeldTooOftenAreDrawnIn(t *testing.T) {
 	t.Parallel()
-	with := func(held bool) bounds {
+	with := func(held bool) Bounds {
 		r := &Record{}
-		var all []Scored
+		var all []JobScore
 		for i := range 100 {
 			s := scored(i, ClassAlone, map[string]float64{MethodCurve: float64(i-50) / 50})
 			for k := range s.Marks {
-				s.Marks[k].Held = &held
+				s.Marks[k].Covered = &held
 			}
 			all = append(all, s)
 		}
 		r.Add(all...)
-		return r.rules().bounds(classAt(ClassAlone), "k", 1, doubt(0))
+		return r.Calibration().bounds(classIndex(ClassAlone), "k", 1, difficulty(0))
 	}
-	without := recordOf(100, ClassAlone, map[string]float64{MethodCurve: 1}).rules()
-	if without.tail(classAt(ClassAlone)) != tail {
-		t.Errorf("without intervals that were shown, %g is left out", without.tail(classAt(ClassAlone)))
+	without := recordOf(100, ClassAlone, map[string]float64{MethodCurve: 1}).Calibration()
+	if without.tailProbability(classIndex(ClassAlone)) != TailProbability {
+		t.Errorf("without intervals that were shown, %g is left out", without.tailProbability(classIndex(ClassAlone)))
 	}
-	if in, out := with(true), with(false); in.high >= out.high || in.low <= out.low {
+	if in, out := with(true), with(false); in.High >= out.High || in.Low <= out.Low {
 		t.Errorf("all held: %+v; none did: %+v", in, out)
 	}
 }
@@ -164,27 +167,27 @@ func TestJobsThatHaveHardlyBegunStandApart(t *testing.T) {
 	for i := range 60 {
 		s := scored(1000+i, ClassAlone, map[string]float64{MethodCurve: 2 * float64(1-2*(i%2))})
 		for k := range s.Marks {
-			s.Marks[k].Few = true
+			s.Marks[k].FewPoints = true
 		}
 		r.Add(s)
 	}
-	class := classAt(ClassAlone)
-	if later, hardly := r.rules().bounds(class, "k", 1, 1), r.rules().bounds(class, "k", begun, 1); later.high*4 > hardly.high {
+	class := classIndex(ClassAlone)
+	if later, hardly := r.Calibration().bounds(class, "k", 1, 1), r.Calibration().bounds(class, "k", fewPoints, 1); later.High*4 > hardly.High {
 		t.Errorf("later %+v, hardly begun %+v", later, hardly)
 	}
 }
 
 func TestConformalBounds(t *testing.T) {
 	t.Parallel()
-	sorted := func(n int) []weighed {
-		var all []weighed
+	sorted := func(n int) []weightedResidual {
+		var all []weightedResidual
 		for i := range n {
-			all = append(all, weighed{float64(i + 1), 1})
+			all = append(all, weightedResidual{float64(i + 1), 1})
 		}
 		return all
 	}
 	for n, want := range map[int][3]float64{1: {1, 1, 1}, 2: {1, 1.5, 2}, 20: {2, 10.5, 19}, 29: {3, 15, 27}, 99: {10, 50, 90}} {
-		low, mid, high := conformal(sorted(n), tail)
+		low, mid, high := conformalQuantiles(sorted(n), TailProbability)
 		if got := [3]float64{low, mid, high}; got != want {
 			t.Errorf("of 1 to %d: %v, want %v", n, got, want)
 		}
@@ -198,12 +201,12 @@ func TestConformalBoundsHoldForTheNext(t *testing.T) {
 		held := 0
 		const tries = 4000
 		for range tries {
-			all := make([]weighed, n)
+			all := make([]weightedResidual, n)
 			for i := range all {
-				all[i] = weighed{chance.ExpFloat64(), 1}
+				all[i] = weightedResidual{chance.ExpFloat64(), 1}
 			}
-			slices.SortFunc(all, func(a, b weighed) int { return int(math.Copysign(1, a.err-b.err)) })
-			low, _, high := conformal(all, tail)
+			slices.SortFunc(all, func(a, b weightedResidual) int { return int(math.Copysign(1, a.residual-b.residual)) })
+			low, _, high := conformalQuantiles(all, TailProbability)
 			if next := chance.ExpFloat64(); next >= low && next <= high {
 				held++
 			}
@@ -214,22 +217,22 @@ func TestConformalBoundsHoldForTheNext(t *testing.T) {
 	}
 }
 
-func anyScored(t *rapid.T, n int) Scored {
-	s := Scored{Job: id.Job(fmt.Sprintf("j%d", n)), Kind: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "kind"),
+func anyScored(t *rapid.T, n int) JobScore {
+	s := JobScore{Job: id.Job(fmt.Sprintf("j%d", n)), Kind: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "kind"),
 		Group: rapid.SampledFrom([]string{"", "x", "y", "z"}).Draw(t, "group"), Finished: noon.Add(time.Duration(rapid.IntRange(0, 50).Draw(t, "at")) * time.Minute)}
-	for _, p := range Parts {
-		m := Mark{Part: p, Class: rapid.SampledFrom([]Class{ClassSteps, ClassLike, ClassAlone, ClassBefore}).Draw(t, "class"), Logs: map[string]float64{}, Wide: rapid.Float64Range(0, 3).Draw(t, "wide")}
+	for _, p := range ReplayPoints {
+		m := Mark{Progress: p, Class: rapid.SampledFrom([]Class{ClassSteps, ClassLike, ClassAlone, ClassBefore}).Draw(t, "class"), Residuals: map[string]float64{}, Spread: rapid.Float64Range(0, 3).Draw(t, "wide")}
 		for _, name := range []string{MethodSteps, MethodMatch, MethodCurve, MethodDuration} {
 			switch rapid.IntRange(0, 2).Draw(t, name) {
 			case 1:
-				m.Logs[name] = rapid.Float64Range(-5, 5).Draw(t, "log")
+				m.Residuals[name] = rapid.Float64Range(-5, 5).Draw(t, "log")
 			case 2:
-				m.Blind = append(m.Blind, name)
+				m.NoEnd = append(m.NoEnd, name)
 			}
 		}
 		if rapid.Bool().Draw(t, "told") {
 			held := rapid.Bool().Draw(t, "held")
-			m.Held = &held
+			m.Covered = &held
 		}
 		s.Marks = append(s.Marks, m)
 	}
@@ -239,7 +242,7 @@ func anyScored(t *rapid.T, n int) Scored {
 func TestTheOrderOfJobsDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var all []Scored
+		var all []JobScore
 		for i := range rapid.IntRange(0, 24).Draw(t, "jobs") {
 			all = append(all, anyScored(t, i))
 		}
@@ -269,7 +272,7 @@ func TestTheOrderOfJobsDoesNotMatter(t *testing.T) {
 			}
 			for class := range classes {
 				for q := range quarters {
-					if x, y := a.rules().bounds(class, "a", q, 0.3), o.rules().bounds(class, "a", q, 0.3); x != y || x.low > x.mid || x.mid > x.high {
+					if x, y := a.Calibration().bounds(class, "a", q, 0.3), o.Calibration().bounds(class, "a", q, 0.3); x != y || x.Low > x.Mid || x.Mid > x.High {
 						t.Fatalf("%s: bounds %+v and %+v", name, x, y)
 					}
 				}
@@ -288,7 +291,7 @@ func TestARecordKeepsTheNewest(t *testing.T) {
 	if r.Jobs() != MaxJobs || r.jobs[0].Job != "j0050" {
 		t.Errorf("%d jobs from %s on", r.Jobs(), r.jobs[0].Job)
 	}
-	r.Add(Scored{Job: "empty"}, scored(60, ClassAlone, map[string]float64{MethodCurve: 0.2}))
+	r.Add(JobScore{Job: "empty"}, scored(60, ClassAlone, map[string]float64{MethodCurve: 0.2}))
 	if r.Jobs() != MaxJobs {
 		t.Errorf("a job that was there and one without marks make %d", r.Jobs())
 	}
@@ -299,17 +302,17 @@ func TestTheTableShowsErrorsAndFailures(t *testing.T) {
 	var r Record
 	for i := range 10 {
 		s := scored(i, ClassAlone, map[string]float64{MethodCurve: -math.Log(1.25)})
-		s.Marks[0].Blind, s.Marks[0].Logs = []string{MethodCurve}, map[string]float64{MethodMatch: 0}
+		s.Marks[0].NoEnd, s.Marks[0].Residuals = []string{MethodCurve}, map[string]float64{MethodMatch: 0}
 		r.Add(s)
 	}
 	for _, l := range r.Table() {
 		switch {
 		case l.Method == MethodCurve && l.Quarter == 0:
-			if math.Abs(l.Median-0.25) > 1e-9 || l.Failed != 10 || l.Forecast != 40 {
+			if math.Abs(l.Median-0.25) > 1e-9 || l.Failed != 10 || l.Forecasts != 40 {
 				t.Errorf("%+v", l)
 			}
 		case l.Method == MethodMatch && l.Quarter == 0:
-			if l.Median != 0 || l.Failed != 0 || l.Forecast != 10 {
+			if l.Median != 0 || l.Failed != 0 || l.Forecasts != 10 {
 				t.Errorf("%+v", l)
 			}
 		}
@@ -317,5 +320,14 @@ func TestTheTableShowsErrorsAndFailures(t *testing.T) {
 	var none *Record
 	if none.Table() != nil || none.Jobs() != 0 {
 		t.Error("nothing has a table")
+	}
+}
+
+// BenchmarkAdd is a job that ends, in a yard with a full record.
+func BenchmarkAdd(b *testing.B) {
+	r := recordOf(MaxJobs, ClassLike, map[string]float64{MethodMatch: 0.1, MethodCurve: 0.5})
+	s := scored(MaxJobs/2, ClassLike, map[string]float64{MethodMatch: 0.1, MethodCurve: 0.5})
+	for b.Loop() {
+		r.Add(s)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/forecast/curve"
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/id"
@@ -18,24 +19,24 @@ func TestReplaySeesOnlyWhatWasThere(t *testing.T) {
 	lib := NewLibrary(past, nil)
 	first := Score(&past[0], lib, nil)
 	for _, m := range first.Marks {
-		if m.Class != ClassAlone {
+		if m.Class != calibrate.ClassAlone {
 			t.Errorf("before the first job others had ended: %+v", m)
 		}
-		if _, ok := m.Logs[MethodMatch]; ok {
+		if _, ok := m.Residuals[calibrate.MethodMatch]; ok {
 			t.Errorf("it was compared with later ones: %+v", m)
 		}
 	}
 	last := Score(&past[11], lib, nil)
-	if len(last.Marks) != len(Parts) || last.Job != past[11].Job || last.Finished != past[11].Finished {
+	if len(last.Marks) != len(calibrate.ReplayPoints) || last.Job != past[11].Job || last.Finished != past[11].Finished {
 		t.Fatalf("%+v", last)
 	}
 	for i, m := range last.Marks {
-		if m.Class != ClassLike || math.Abs(m.Logs[MethodMatch]) > 0.5 || math.Abs(m.Part-Parts[i]) > 0.05 {
+		if m.Class != calibrate.ClassLike || math.Abs(m.Residuals[calibrate.MethodMatch]) > 0.5 || math.Abs(m.Progress-calibrate.ReplayPoints[i]) > 0.05 {
 			t.Errorf("mark %d: %+v", i, m)
 		}
 	}
 	alone := Score(&past[11], lib.Without(func(*history.Past) bool { return true }), nil)
-	if alone.Marks[0].Class != ClassAlone {
+	if alone.Marks[0].Class != calibrate.ClassAlone {
 		t.Errorf("with all left out: %+v", alone.Marks[0])
 	}
 }
@@ -57,12 +58,12 @@ func TestReplayHoldsTheStepTimeAgainstTheMethods(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	for i, want := range []float64{math.Log(130.0 / 80), math.Log(110.0 / 60)} {
-		if m := s.Marks[i]; m.Class != ClassSteps || math.Abs(m.Logs[MethodSteps]-want) > 1e-9 {
+		if m := s.Marks[i]; m.Class != calibrate.ClassSteps || math.Abs(m.Residuals[calibrate.MethodSteps]-want) > 1e-9 {
 			t.Errorf("mark %d: %+v, want %g", i, m, want)
 		}
 	}
 	p.At = nil
-	if m := Score(&p, nil, nil).Marks[0]; m.Logs[MethodSteps] != 0 {
+	if m := Score(&p, nil, nil).Marks[0]; m.Residuals[calibrate.MethodSteps] != 0 {
 		t.Errorf("without times the steps are right: %+v", m)
 	}
 }
@@ -135,7 +136,7 @@ func TestIntervalsHoldInFourOfFiveCases(t *testing.T) {
 		chance := rand.New(rand.NewPCG(seed, 7))
 		kinds := families(chance)
 		var past []history.Past
-		var rec Record
+		var rec calibrate.Record
 		var lib *Library
 		for n := range 160 {
 			if n%40 == 0 {
@@ -154,7 +155,7 @@ func TestIntervalsHoldInFourOfFiveCases(t *testing.T) {
 		for _, l := range rec.Table() {
 			switch {
 			case l.Quarter != 0:
-			case l.Method == MethodBlend:
+			case l.Method == calibrate.MethodBlend:
 				blend = l.Median
 			default:
 				worst = max(worst, l.Median)
