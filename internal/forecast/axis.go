@@ -13,14 +13,14 @@ import (
 // view is a job as its program shows it: whose curve it goes by, on the axis of work,
 // and how fast it gets on.
 type view struct {
-	series  *metric.Series // whose curve; nil if there is none
-	goal    curve.Goal
-	unheard string         // metric of the target, of which nothing was heard yet
-	curve   curve.Curve    // on the axis of work
-	at      []float64      // when each of its points was heard, in seconds of Unix time
-	marks   []metric.Point // work done by time, as densely as it is known
-	paces   []pace         // of each stretch, by the marks
-	steps   bool           // work is counted in the program's steps, not in units of its own
+	series        *metric.Series // whose curve; nil if there is none
+	goal          curve.Goal
+	missingMetric string         // metric of the target, if nothing was reported of it yet
+	curve         curve.Curve    // on the axis of work
+	at            []float64      // when each of its points was heard, in seconds of Unix time
+	marks         []metric.Point // work done by time, as densely as it is known
+	paces         []pace         // of each stretch, by the marks
+	steps         bool           // work is counted in the program's steps, not in units of its own
 }
 
 // look finds out what there is to go by.
@@ -58,7 +58,7 @@ func (v *view) choose(in *Input) {
 		if v.series = named(in.Series, t.Metric); v.series != nil {
 			return
 		}
-		v.unheard, v.goal = t.Metric, curve.Goal{}
+		v.missingMetric, v.goal = t.Metric, curve.Goal{}
 	}
 	best := 0
 	for i := range in.Series {

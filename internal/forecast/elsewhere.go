@@ -24,13 +24,13 @@ type sample struct {
 
 // speeds are samples in one unit, from one source.
 type speeds struct {
-	word    string // "seen" or "told"
+	source  string // "measured" or "declared"
 	samples []sample
 }
 
 // observed returns the speeds that the job has had, the newest of each allocation.
 func observed(in *Input, v *view) speeds {
-	s := speeds{word: "seen"}
+	s := speeds{source: "measured"}
 	for i := range in.Runs {
 		if p := v.paces[i]; p.perUnit > 0 {
 			s.add(sample{in.Runs[i].GPU, in.Runs[i].GPUs, p.perUnit})
@@ -42,7 +42,7 @@ func observed(in *Input, v *view) speeds {
 // told returns the speeds that the job file or the program tells, or that were learned
 // from them. Those on several nodes stand in where there are no others.
 func told(speed *job.Speed) speeds {
-	s := speeds{word: "told"}
+	s := speeds{source: "declared"}
 	if speed == nil {
 		return s
 	}
@@ -141,7 +141,7 @@ func faster(to, from where, sources ...speeds) (ratio float64, why string, ok bo
 		s := &sources[i]
 		here, there := s.of(from.gpu), s.of(to.gpu)
 		if len(here) > 0 && (len(there) > 1 || len(there) == 1 && there[0].gpus == to.gpus) {
-			why = fmt.Sprintf("by speeds %s on %s", s.word, list(there))
+			why = fmt.Sprintf("based on speeds %s on %s", s.source, list(there))
 			return through(here, from.gpus) / through(there, to.gpus), why + bounded(there, to.gpus), true
 		}
 	}
@@ -149,7 +149,7 @@ func faster(to, from where, sources ...speeds) (ratio float64, why string, ok bo
 		s := &sources[i]
 		here, there := s.of(from.gpu), s.of(to.gpu)
 		if len(here) > 0 && len(there) == 1 && !sameKind(there[0].gpu, from.gpu) {
-			why = fmt.Sprintf("by the speed %s on %s, as if it grew with the number of GPUs", s.word, list(there))
+			why = fmt.Sprintf("based on the speed %s on %s, assumed to scale with the number of GPUs", s.source, list(there))
 			return through(here, from.gpus) / through(there, to.gpus), why + bounded(there, to.gpus), true
 		}
 	}
@@ -163,23 +163,23 @@ func faster(to, from where, sources ...speeds) (ratio float64, why string, ok bo
 	for i := range sources {
 		s := &sources[i]
 		if here := s.of(from.gpu); len(here) > 1 {
-			why = fmt.Sprintf("by speeds %s on %s, and by TFLOPS", s.word, list(here))
+			why = fmt.Sprintf("based on speeds %s on %s, scaled by TFLOPS", s.source, list(here))
 			return through(here, from.gpus) / through(here, to.gpus) * b / a, why + bounded(here, to.gpus), true
 		}
 	}
 	seen := []sample{{from.gpu, from.gpus, 1}}
-	return b / a / through(seen, to.gpus), "by TFLOPS alone" + bounded(seen, to.gpus), true
+	return b / a / through(seen, to.gpus), "based on TFLOPS only" + bounded(seen, to.gpus), true
 }
 
 // bounded says that a count is beyond what was seen.
 func bounded(samples []sample, n int) string {
-	if most := growth * max(samples[len(samples)-1].gpus, 1); n > most {
-		return fmt.Sprintf("; no faster than on %d, twice as many as were seen", most)
+	if limit := growth * max(samples[len(samples)-1].gpus, 1); n > limit {
+		return fmt.Sprintf("; no faster than on %d, twice the largest known count", limit)
 	}
 	return ""
 }
 
-// list names the allocations of samples: "1, 2 and 4 A100".
+// list names the allocations of samples: "1, 2 and 4× A100".
 func list(samples []sample) string {
 	var counts []string
 	for _, s := range samples {
@@ -190,7 +190,7 @@ func list(samples []sample) string {
 		text = strings.Join(counts[:n-1], ", ") + " and " + counts[n-1]
 	}
 	if model := samples[0].gpu; model != "" {
-		return text + " " + model
+		return text + "× " + model
 	}
 	return text + " GPUs"
 }

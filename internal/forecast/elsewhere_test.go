@@ -10,8 +10,8 @@ import (
 
 func TestSpeedsElsewhere(t *testing.T) {
 	t.Parallel()
-	seen := speeds{word: "seen", samples: []sample{{"A100", 1, 1.1}, {"A100", 2, 0.6}, {"A100", 4, 0.35}}}
-	one := speeds{word: "seen", samples: []sample{{"A100", 2, 0.6}}}
+	seen := speeds{source: "measured", samples: []sample{{"A100", 1, 1.1}, {"A100", 2, 0.6}, {"A100", 4, 0.35}}}
+	one := speeds{source: "measured", samples: []sample{{"A100", 2, 0.6}}}
 	rates := told(job.NewSpeed(0, 0, 0,
 		job.Rate{GPU: "A100:80GB", GPUs: 2, PerSecond: 10}, job.Rate{GPU: "H100", GPUs: 2, PerSecond: 25}, job.Rate{GPU: "H100", GPUs: 2, Share: 0.5, PerSecond: 99}))
 	a100 := where{gpu: "A100", gpus: 2}
@@ -21,16 +21,16 @@ func TestSpeedsElsewhere(t *testing.T) {
 		want    float64
 		why     string
 	}{
-		"seen at that size":              {where{gpu: "A100", gpus: 4}, []speeds{seen}, 0.6 / 0.35, "by speeds seen on 1, 2 and 4 A100"},
-		"between sizes seen":             {where{gpu: "A100", gpus: 3}, []speeds{seen}, 0.6 / (0.1 + 1.0/3), "by speeds seen on 1, 2 and 4 A100"},
-		"twice the greatest":             {where{gpu: "A100", gpus: 8}, []speeds{seen}, 0.6 / 0.225, "by speeds seen on 1, 2 and 4 A100"},
-		"beyond twice the greatest":      {where{gpu: "A100", gpus: 64}, []speeds{seen}, 0.6 / 0.225, "by speeds seen on 1, 2 and 4 A100; no faster than on 8, twice as many as were seen"},
-		"another kind, told":             {where{gpu: "H100", gpus: 2}, []speeds{one, rates}, 2.5, "by speeds told on 2 H100"},
-		"another kind, told at one size": {where{gpu: "H100", gpus: 4}, []speeds{one, rates}, 5, "by the speed told on 2 H100, as if it grew with the number of GPUs"},
-		"another kind, by TFLOPS":        {where{gpu: "X", gpus: 4, tflops: 624}, []speeds{seen}, 2 * 0.6 / 0.35, "by speeds seen on 1, 2 and 4 A100, and by TFLOPS"},
-		"by TFLOPS alone":                {where{gpu: "X", gpus: 2, tflops: 624}, nil, 2, "by TFLOPS alone"},
-		"by data sheets alone":           {where{gpu: "H100", gpus: 2}, []speeds{one}, 989.4 / 312, "by TFLOPS alone"},
-		"the same kind, nobody knows it": {where{gpu: "A100", gpus: 1}, nil, 0.5, "by TFLOPS alone"},
+		"seen at that size":              {where{gpu: "A100", gpus: 4}, []speeds{seen}, 0.6 / 0.35, "based on speeds measured on 1, 2 and 4× A100"},
+		"between sizes seen":             {where{gpu: "A100", gpus: 3}, []speeds{seen}, 0.6 / (0.1 + 1.0/3), "based on speeds measured on 1, 2 and 4× A100"},
+		"twice the greatest":             {where{gpu: "A100", gpus: 8}, []speeds{seen}, 0.6 / 0.225, "based on speeds measured on 1, 2 and 4× A100"},
+		"beyond twice the greatest":      {where{gpu: "A100", gpus: 64}, []speeds{seen}, 0.6 / 0.225, "based on speeds measured on 1, 2 and 4× A100; no faster than on 8, twice the largest known count"},
+		"another kind, told":             {where{gpu: "H100", gpus: 2}, []speeds{one, rates}, 2.5, "based on speeds declared on 2× H100"},
+		"another kind, told at one size": {where{gpu: "H100", gpus: 4}, []speeds{one, rates}, 5, "based on the speed declared on 2× H100, assumed to scale with the number of GPUs"},
+		"another kind, by TFLOPS":        {where{gpu: "X", gpus: 4, tflops: 624}, []speeds{seen}, 2 * 0.6 / 0.35, "based on speeds measured on 1, 2 and 4× A100, scaled by TFLOPS"},
+		"by TFLOPS alone":                {where{gpu: "X", gpus: 2, tflops: 624}, nil, 2, "based on TFLOPS only"},
+		"by data sheets alone":           {where{gpu: "H100", gpus: 2}, []speeds{one}, 989.4 / 312, "based on TFLOPS only"},
+		"the same kind, nobody knows it": {where{gpu: "A100", gpus: 1}, nil, 0.5, "based on TFLOPS only"},
 	} {
 		got, why, ok := faster(tt.to, a100, tt.sources...)
 		if !ok || why != tt.why || got < tt.want*0.999 || got > tt.want*1.001 {
@@ -85,7 +85,7 @@ func TestElsewhereHasTimeAndCost(t *testing.T) {
 	near(t, "on four", four.Remaining, 200+20, 0.01)
 	near(t, "its cost", four.Cost, 2.2, 0.01)
 	near(t, "on H100", hopper.Remaining, 400*312/989.4+20, 0.01)
-	if four.Why != "by TFLOPS alone" {
+	if four.Why != "based on TFLOPS only" {
 		t.Errorf("why: %q", four.Why)
 	}
 }

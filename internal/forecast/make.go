@@ -13,8 +13,8 @@ import (
 // longest is the most that any forecast says, in seconds: a hundred years.
 const longest = 100 * 365 * 86400.0
 
-// Make says how long a job will still take, when it will be done and what it will
-// have cost, and what that goes by. It is never nil.
+// Make forecasts how long a job will still take, when it will finish and what it will cost, and explains what that
+// is based on. The result is never nil.
 func Make(in *Input) *job.Forecast {
 	m := maker{in: in, v: look(in), f: &job.Forecast{At: in.Now}, here: in.here()}
 	m.features = m.v.features(in, m.here)
@@ -133,11 +133,11 @@ func (m *maker) pace() (pace, string) {
 		}
 		ratio, why, ok := faster(m.here.where(), from.where(), m.speeds...)
 		if !ok || ratio <= 0 {
-			return p, fmt.Sprintf("as it did on %s, for nothing tells how fast it is on %s", gpus(from.GPUs, from.GPU), gpus(m.here.GPUs, m.here.GPU))
+			return p, fmt.Sprintf("as measured on %s (speed on %s unknown)", gpus(from.GPUs, from.GPU), gpus(m.here.GPUs, m.here.GPU))
 		}
 		p.perUnit /= ratio
 		p.spread = math.Hypot(p.spread, 0.2) // what hardware promises is not what programs get
-		return p, fmt.Sprintf("reckoned from %s %s", gpus(from.GPUs, from.GPU), why)
+		return p, fmt.Sprintf("scaled from %s, %s", gpus(from.GPUs, from.GPU), why)
 	}
 	return m.mean()
 }
@@ -155,7 +155,7 @@ func (m *maker) mean() (pace, string) {
 	if done <= 0 || worked < firstWait {
 		return pace{}, ""
 	}
-	return pace{perUnit: worked / done, interval: worked, points: 1}, "in the mean of all its runs"
+	return pace{perUnit: worked / done, interval: worked, points: 1}, "averaged over all its runs"
 }
 
 // take enters what was answered, in units that take so many seconds.

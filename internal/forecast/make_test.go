@@ -92,11 +92,11 @@ func TestNothingKnownIsSaid(t *testing.T) {
 		in   *Input
 		says string
 	}{
-		"a program that tells nothing":        {quiet, "Its program has told nothing of its progress, and no job like it has ended."},
-		"a job that waits":                    {waiting, "It has not run, and no job like it has ended."},
-		"an expectation that has passed":      {late, "the 1 min that its researcher expects have passed."},
-		"neither a target nor a total":        {aimless, "Its program does not say how much it has to do, it has no target"},
-		"a target of which nothing was heard": {deaf, "accuracy, the metric of its target, was not heard yet."},
+		"a program that tells nothing":        {quiet, "Its program has reported no progress, and no similar job has finished."},
+		"a job that waits":                    {waiting, "It has not run, and no similar job has finished."},
+		"an expectation that has passed":      {late, "the expected 1 min have passed."},
+		"neither a target nor a total":        {aimless, "Its program does not report how much work it has, it has no target"},
+		"a target of which nothing was heard": {deaf, "The target metric accuracy has not been reported yet."},
 	} {
 		f := Make(tt.in)
 		if f.Basis != job.BasisNone || f.Remaining != (job.Band{}) || f.Cost != (job.Band{}) {
@@ -119,7 +119,8 @@ func TestDeclaredStepsTimesStepTime(t *testing.T) {
 	near(t, "what is done", f.Done, 0.2, 0.01)
 	near(t, "the cost", f.Cost.Mid, 1.4, 0.01)
 	near(t, "the width", f.Remaining.High/f.Remaining.Low, 2, 0.01)
-	wants(t, f, "200 of 1000 steps are done.", "That is what the program says.", "Each takes 0.5 s on 2 A100.", "The interval is a guess until 20 jobs like it have ended; none has so far.")
+	wants(t, f, "200 of 1000 steps done.", "Based on the amount of work that the program declares.", "One step takes 0.5 s on 2× A100.",
+		"The interval is a guess until 20 similar jobs have finished (0 so far).")
 }
 
 func TestUnitsOfTheProgramsOwnAreTakenForWork(t *testing.T) {
@@ -129,7 +130,7 @@ func TestUnitsOfTheProgramsOwnAreTakenForWork(t *testing.T) {
 	in.Told = Told{Total: 64000, Done: 12800, At: after(100), Marks: []metric.Point{{Step: 6400, At: unix(after(50))}}}
 	f := Make(in)
 	near(t, "what remains", f.Remaining.Mid, 400, 0.01)
-	wants(t, f, "12,800 of 64,000 units are done.")
+	wants(t, f, "12,800 of 64,000 units done.")
 }
 
 func TestWorkIsNotStepsWhenTheBatchGrows(t *testing.T) {
@@ -180,7 +181,7 @@ func TestOneWordAfterARestartIsTimedByAllRuns(t *testing.T) {
 	in.Told = Told{Total: 50, Done: 10, At: after(1070)}
 	f := Make(in) // 100 s for 10 units
 	near(t, "what remains", f.Remaining.Mid, 400, 0.3)
-	wants(t, f, "Each takes 10 s on 2 A100, in the mean of all its runs.")
+	wants(t, f, "takes 10 s on 2× A100, averaged over all its runs.")
 }
 
 func TestTheCurveAloneComesToTheTarget(t *testing.T) {
@@ -194,7 +195,7 @@ func TestTheCurveAloneComesToTheTarget(t *testing.T) {
 	if f.Remaining.Low > 250 || f.Remaining.High < 250 {
 		t.Errorf("250 s are left; the forecast says %+v", f.Remaining)
 	}
-	wants(t, f, "It should come to loss at most 1 after about", "by its own curve of loss (40 points) alone")
+	wants(t, f, "Expected to reach loss at most 1 after about", "Based only on its own loss curve (40 points); no similar job has finished yet.")
 }
 
 func TestPastJobsComeToTheTarget(t *testing.T) {
@@ -207,7 +208,7 @@ func TestPastJobsComeToTheTarget(t *testing.T) {
 		t.Errorf("basis %q: %s", f.Basis, f.Why)
 	}
 	near(t, "what remains", f.Remaining.Mid, 350, 0.15)
-	wants(t, f, "finished jobs like it (j")
+	wants(t, f, "similar jobs (j")
 	if len(f.Methods) != 2 || f.Methods[0].Method != calibrate.MethodMatch || f.Methods[0].Weight < 0.8 {
 		t.Errorf("methods: %+v", f.Methods)
 	}
@@ -223,7 +224,7 @@ func TestTheProgramsEndBoundsTheTarget(t *testing.T) {
 		t.Errorf("never %g, basis %q", f.Never, f.Basis)
 	}
 	near(t, "what remains", f.Remaining.Mid, 100, 0.01)
-	wants(t, f, "It will probably not come to loss at most 0.2 before the program ends by itself; 400 of 600 steps are done.")
+	wants(t, f, "It will probably not reach loss at most 0.2 before the program ends; 400 of 600 steps done.")
 
 	in.Job.Spec.Target = atMost("loss", 1.9) // step 426
 	f = Make(in)
@@ -239,7 +240,7 @@ func TestAfterTheTargetTheProgramGoesOn(t *testing.T) {
 	in.Told = Told{Total: 1000, Done: 400, At: after(200)}
 	f := Make(in)
 	near(t, "what remains", f.Remaining.Mid, 300, 0.01)
-	wants(t, f, "The target of loss at most 3 is reached; the program goes on: 400 of 1000 steps are done.")
+	wants(t, f, "Target loss at most 3 reached; the program continues: 400 of 1000 steps done.")
 	if f.Never != 0 {
 		t.Errorf("never %g", f.Never)
 	}
@@ -279,11 +280,11 @@ func TestTheStepTimeIsThatOfThePresentAllocation(t *testing.T) {
 	f = Make(in)
 	// 800 steps at 0.125 s by the number of GPUs, bounded to twice as many as were seen: 0.25 s.
 	near(t, "by TFLOPS before anything was seen here", f.Remaining.Mid, 200, 0.02)
-	wants(t, f, "reckoned from 2 A100 by TFLOPS alone; no faster than on 4")
+	wants(t, f, "scaled from 2× A100, based on TFLOPS only; no faster than on 4")
 	in.Speed = job.NewSpeed(1000, 0, 0, job.Rate{GPU: "A100", GPUs: 2, PerSecond: 2}, job.Rate{GPU: "A100", GPUs: 8, PerSecond: 7})
 	f = Make(in)
 	near(t, "by what was told before anything was seen here", f.Remaining.Mid, 800*0.5/3.5, 0.02)
-	wants(t, f, "by speeds told on 2 and 8 A100")
+	wants(t, f, "based on speeds declared on 2 and 8× A100")
 	// The run is being restored: that is still to come.
 	in.Now = after(1010)
 	f = Make(in)
@@ -324,7 +325,7 @@ func TestAWaitingJobIsForecastByWhatIsKnownBefore(t *testing.T) {
 	}
 	near(t, "by its namesakes", f.Remaining.Mid, 450, 0.05)
 	near(t, "its wait and start", f.Wait.Mid, 150, 0.001)
-	wants(t, f, "5 jobs of the same name took 7 min 30 s in the middle.")
+	wants(t, f, "5 jobs with the same name took 7 min 30 s (median).")
 
 	f = Make(func() *Input { in := fresh(); in.Library = NewLibrary(finished(24, 1), nil); return in }())
 	if f.Guess || f.Remaining.Low >= f.Remaining.Mid || f.Records != 24 {
@@ -336,7 +337,7 @@ func TestAWaitingJobIsForecastByWhatIsKnownBefore(t *testing.T) {
 	f = Make(in)
 	near(t, "by the speed of the job file", f.Remaining.Mid, 250, 0.001)
 	near(t, "its start", f.Wait.Mid, 10, 0.001)
-	wants(t, f, "1000 of 1000 units are left, and by the speed that was told one takes 0.25 s on 2 A100.")
+	wants(t, f, "1000 of 1000 units left; at the declared speed one takes 0.25 s on 2× A100.")
 
 	in = fresh()
 	in.Job.Spec.Expect = job.Duration(6 * time.Hour)
@@ -344,7 +345,7 @@ func TestAWaitingJobIsForecastByWhatIsKnownBefore(t *testing.T) {
 	if f.Basis != job.BasisExpect || !f.Guess || len(f.Methods) != 1 || f.Methods[0].Weight != 1 {
 		t.Errorf("by what is expected: %+v", f)
 	}
-	wants(t, f, "Nothing but the researcher's own expectation of 6 h is known.")
+	wants(t, f, "Only the researcher's own estimate is known: 6 h (`expect`).")
 }
 
 func TestTheExpectationIsShownBesideOthers(t *testing.T) {

@@ -98,7 +98,7 @@ var beginning = map[string]string{OnTime: Slipped, Reachable: Misses, Number: No
 func (n *notices) slip(w *Watch) {
 	limit, what := w.Deadline, "its deadline"
 	if due := w.Submitted.Add(w.Expect); w.Expect > 0 && (limit.IsZero() || due.Before(limit)) {
-		limit, what = due, fmt.Sprintf("the %s that were expected", span(w.Expect.Seconds()))
+		limit, what = due, fmt.Sprintf("the expected %s", span(w.Expect.Seconds()))
 	}
 	if limit.IsZero() || n.f.Basis == job.BasisNone || n.f.Basis == job.BasisExpect {
 		return
@@ -108,10 +108,11 @@ func (n *notices) slip(w *Watch) {
 	early, latest := n.f.Ends()
 	switch {
 	case late > margin:
-		n.turn(true, Slipped, "It will be done %s later than %s: in %s, between %s and %s.", span(late), what,
+		n.turn(true, Slipped, "Expected to finish %s later than %s: in %s (80 %% prediction interval: %s to %s).", span(late), what,
 			span(until(w.Now, n.f.End())), span(until(w.Now, early)), span(until(w.Now, latest)))
 	case late < -margin:
-		n.turn(false, OnTime, "It will be done within %s again: in %s, %s before the end of it.", what, span(until(w.Now, n.f.End())), span(-late))
+		n.turn(false, OnTime, "Expected to finish within %s again: in %s, %s early.",
+			what, span(until(w.Now, n.f.End())), span(-late))
 	}
 }
 
@@ -121,9 +122,10 @@ func until(now, then time.Time) float64 { return max(then.Sub(now).Seconds(), 0)
 func (n *notices) miss() {
 	switch percent := math.Floor(100 * n.f.Never); {
 	case n.f.Never >= missed:
-		n.turn(true, Misses, "It will probably not reach its target: %s comes to it too late or not at all with a probability of %.0f %%.", n.metric(), percent)
+		n.turn(true, Misses, "It will probably not reach its target: the probability that %s gets there too late or never is %.0f %%.",
+			n.metric(), percent)
 	case n.f.Never < likely:
-		n.turn(false, Reachable, "It may reach its target after all: that %s does not is down to %.0f %%.", n.metric(), percent)
+		n.turn(false, Reachable, "It may reach its target after all: the probability that %s does not is down to %.0f %%.", n.metric(), percent)
 	}
 }
 
@@ -143,12 +145,12 @@ func (n *notices) bad(w *Watch) {
 		}
 		last := ""
 		if p, ok := s.Last(); ok {
-			last = fmt.Sprintf("; the last that was one is %s at step %s", number(p.Value), number(p.Step))
+			last = fmt.Sprintf("; last finite value %s at step %s", number(p.Value), number(p.Step))
 		}
 		n.turn(true, NotNumber, "%s is NaN or infinite (%d %s)%s.", s.Name, s.Bad, plural(s.Bad, "value"), last)
 		return
 	}
-	n.turn(false, Number, "Its losses are numbers again.")
+	n.turn(false, Number, "Its losses are finite again.")
 }
 
 // stall tells whether the program still gets on. One that never told anything is not
@@ -170,12 +172,12 @@ func (n *notices) stall(w *Watch) {
 		}
 	}
 	if heard == 0 || w.Running.IsZero() {
-		n.turn(false, Moving, "It does not run, so that nothing is expected of it.")
+		n.turn(false, Moving, "It is not running, so no progress is expected.")
 		return
 	}
 	quiet := unix(w.Now) - max(heard, unix(w.Running))
 	if bound := max(silence, silences*usual, w.Save.Seconds()); quiet > bound {
-		n.turn(true, Stalled, "No progress for %s: nothing was heard from the program, which tells something every %s.", span(quiet), span(usual))
+		n.turn(true, Stalled, "No progress for %s: the program usually reports every %s.", span(quiet), span(usual))
 		return
 	}
 	n.turn(false, Moving, "It makes progress again.")

@@ -110,7 +110,7 @@ func TestAJobIsForecastByWhatWasLearnedOfDurations(t *testing.T) {
 		t.Errorf("it takes about 6000 s; %+v remain", f.Remaining)
 	}
 	near(t, "its wait and start", f.Wait.Mid, 80, 0.001)
-	wants(t, f, "Jobs of its kind take", "as learned from 120 that have ended.")
+	wants(t, f, "Similar jobs take", "as learned from 120 finished jobs.")
 
 	// It runs and tells nothing: what has passed is taken off, but never all.
 	in.Runs = []Stretch{{GPU: "A100", GPUs: 4, Nodes: 1, From: noon}}
@@ -143,7 +143,7 @@ func TestWordsForPeople(t *testing.T) {
 	for got, want := range map[string]string{
 		span(0.25): "0.25 s", span(7): "7 s", span(61): "1 min 1 s", span(120): "2 min", span(5400): "1 h 30 min", span(90000): "1 d 1 h",
 		number(0.35): "0.35", number(1000): "1000", number(12345.6): "12,346", number(-1234567): "-1,234,567", number(1e15): "1e+15",
-		gpus(0, ""): "no GPU", gpus(1, ""): "1 GPU", gpus(2, ""): "2 GPUs", gpus(2, "A100"): "2 A100",
+		gpus(0, ""): "no GPU", gpus(1, ""): "1 GPU", gpus(2, ""): "2 GPUs", gpus(2, "A100"): "2× A100",
 		names(nil): "", names([]match.Neighbour{{Job: "j1"}, {Job: "j2"}}): " (j1, j2)",
 		names([]match.Neighbour{{Job: "j1"}, {Job: "j2"}, {Job: "j3"}, {Job: "j4"}}): " (j1, j2, j3 …)",
 	} {

@@ -38,7 +38,7 @@ func (m *maker) bySpeed() bool {
 	}
 	m.guess(job.BasisSteps, calibrate.ClassSteps, left*perUnit)
 	m.f.Done = done / speed.Work
-	m.tell("%s of %s units are left, and by the speed that was told one takes %s on %s.", number(left), number(speed.Work), span(perUnit), gpus(m.here.GPUs, m.here.GPU))
+	m.tell("%s of %s units left; at the declared speed one takes %s on %s.", number(left), number(speed.Work), span(perUnit), gpus(m.here.GPUs, m.here.GPU))
 	return true
 }
 
@@ -74,7 +74,7 @@ func (m *maker) byDuration() bool {
 	}
 	f.Done = elapsed / (elapsed + f.Remaining.Mid)
 	f.Methods = append(f.Methods, job.MethodSay{Method: calibrate.MethodDuration, Remaining: d.Mid - elapsed, Weight: 1, Error: m.in.Record.Calibration().MedianError(calibrate.MethodIndex(calibrate.MethodDuration))})
-	m.tell("Jobs of its kind take %s in all, as learned from %d that have ended.", span(d.Mid), m.in.Library.model.Records)
+	m.tell("Similar jobs take %s in all, as learned from %d finished jobs.", span(d.Mid), m.in.Library.model.Records)
 	return true
 }
 
@@ -99,7 +99,7 @@ func (m *maker) byNamesakes() bool {
 	}
 	m.f.Records = len(took)
 	m.f.Done = elapsed / (elapsed + mid)
-	m.tell("%s of the same name took %s in the middle.", jobs(len(took)), span(mid+elapsed))
+	m.tell("%s with the same name took %s (median).", jobs(len(took)), span(mid+elapsed))
 	return true
 }
 
@@ -117,7 +117,7 @@ func (m *maker) expect() bool {
 		m.guess(job.BasisExpect, calibrate.ClassBefore, left)
 		m.f.Done = m.in.elapsed() / expect
 		say.Weight = 1
-		m.tell("Nothing but the researcher's own expectation of %s is known.", span(expect))
+		m.tell("Only the researcher's own estimate is known: %s (`expect`).", span(expect))
 		m.missing()
 	}
 	m.f.Methods = append(m.f.Methods, say)
@@ -127,7 +127,7 @@ func (m *maker) expect() bool {
 // nothing says that nothing is known, and what would change that.
 func (m *maker) nothing() {
 	if expect := time.Duration(m.in.Job.Spec.Expect).Seconds(); expect > 0 {
-		m.tell("Nothing is known yet, and the %s that its researcher expects have passed.", span(expect))
+		m.tell("Nothing is known yet, and the expected %s have passed.", span(expect))
 	} else {
 		m.tell("Nothing is known yet.")
 	}
@@ -137,16 +137,16 @@ func (m *maker) nothing() {
 // missing says what there is not.
 func (m *maker) missing() {
 	switch {
-	case m.v.unheard != "":
-		m.tell("%s, the metric of its target, was not heard yet.", m.v.unheard)
+	case m.v.missingMetric != "":
+		m.tell("The target metric %s has not been reported yet.", m.v.missingMetric)
 	case len(m.in.Runs) == 0:
-		m.tell("It has not run, and no job like it has ended.")
+		m.tell("It has not run, and no similar job has finished.")
 	case len(m.v.marks) == 0:
-		m.tell("Its program has told nothing of its progress, and no job like it has ended.")
+		m.tell("Its program has reported no progress, and no similar job has finished.")
 	case !m.v.goal.Set && m.v.curve.Total == 0:
-		m.tell("Its program does not say how much it has to do, it has no target, and no job like it has ended.")
+		m.tell("Its program does not report how much work it has, it has no target, and no similar job has finished.")
 	default:
-		m.tell("What it has told is too little to go by.")
+		m.tell("It has reported too little so far.")
 	}
 }
 

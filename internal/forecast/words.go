@@ -54,7 +54,7 @@ func two(amount, great int64, greatName, smallName string) string {
 	return text
 }
 
-// gpus names an allocation: "2 A100".
+// gpus names an allocation: "2× A100".
 func gpus(n int, model string) string {
 	switch {
 	case n == 0:
@@ -64,7 +64,7 @@ func gpus(n int, model string) string {
 	case model == "":
 		return fmt.Sprintf("%d GPUs", n)
 	}
-	return fmt.Sprintf("%d %s", n, model)
+	return fmt.Sprintf("%d× %s", n, model)
 }
 
 // names lists the jobs that a job was compared with, the first three by name.

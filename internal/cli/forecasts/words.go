@@ -120,13 +120,12 @@ func length(seconds float64) string {
 	return table.Duration(job.Seconds(seconds))
 }
 
-// interval writes the ends of a band, and a few words on them, behind what is in the middle.
-func interval(b job.Band, words string, write func(float64) string) string {
+// interval writes the ends of a band in parentheses after a label, nothing if they are the same.
+func interval(b job.Band, label string, write func(float64) string) string {
 	if b.Low == b.High {
 		return ""
 	}
-	text := write(b.Low) + " to " + write(b.High) + words
-	return " (" + text + ")"
+	return " (" + label + write(b.Low) + " to " + write(b.High) + ")"
 }
 
 // moment writes when something will be, by the clock of this machine: "today 14:10 CET".

@@ -12,47 +12,47 @@ import (
 	"trainyard/internal/forecast/history"
 )
 
-// known is what the finished jobs were like, so that a job unlike all of them is not guessed at.
-type known struct {
-	Tasks  map[string]int      `json:"tasks"` // finished jobs of each
-	Models map[string]int      `json:"models"`
-	GPUs   map[string]int      `json:"gpus"`
-	Names  map[string]int      `json:"names"` // by word
-	All    map[string]seen     `json:"all"`   // amounts
-	Kinds  map[string]kindSeen `json:"kinds"` // and by model, or by task
-	// Doubt is what not knowing something that nearly all finished jobs told adds to the variance of the
+// domain is what the finished jobs were like, so that a job unlike all of them is not guessed at.
+type domain struct {
+	Tasks  map[string]int        `json:"tasks"` // finished jobs of each
+	Models map[string]int        `json:"models"`
+	GPUs   map[string]int        `json:"gpus"`
+	Names  map[string]int        `json:"names"` // by word
+	Ranges map[string]interval   `json:"all"`   // amounts
+	Kinds  map[string]kindRanges `json:"kinds"` // and by model, or by task
+	// Variance is what not knowing something that nearly all finished jobs told adds to the variance of the
 	// logarithm of an answer.
-	Doubt map[string]float64 `json:"doubt"`
-	Count int                `json:"count"`
+	Variance map[string]float64 `json:"doubt"`
+	Count    int                `json:"count"`
 }
 
-// seen is the range of the logarithms of an amount.
-type seen struct {
+// interval is the range of the logarithms of an amount.
+type interval struct {
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
 }
 
-// kindSeen is the same for one kind of job.
-type kindSeen struct {
-	Count   int             `json:"count"`
-	Amounts map[string]seen `json:"amounts"`
+// kindRanges is the same for one kind of job.
+type kindRanges struct {
+	Count   int                 `json:"count"`
+	Amounts map[string]interval `json:"amounts"`
 }
 
-// checked are the amounts that must be near those of finished jobs.
-var checked = []string{"params", "batch", "rate", "amount", "tflops", "gpus", "nodes"}
+// checkedAmounts are the amounts that must be near those of finished jobs.
+var checkedAmounts = []string{"params", "batch", "rate", "amount", "tflops", "gpus", "nodes"}
 
 // How far outside the range that was seen an amount may be, as a factor: twice among all jobs, and
 // four times for the kind, of which fewer were seen.
 const (
-	outside     = 2.0
-	outsideKind = 4.0
-	enoughKind  = 5 // jobs of a kind that show its range
+	rangeFactor     = 2.0
+	kindRangeFactor = 4.0
+	minKindJobs     = 5 // jobs of a kind that show its range
 )
 
-func learnKnown(records []*history.Past) *known {
-	k := &known{
+func learnDomain(records []*history.Past) *domain {
+	k := &domain{
 		Tasks: map[string]int{}, Models: map[string]int{}, GPUs: map[string]int{}, Names: map[string]int{},
-		All: map[string]seen{}, Kinds: map[string]kindSeen{}, Count: len(records),
+		Ranges: map[string]interval{}, Kinds: map[string]kindRanges{}, Count: len(records),
 	}
 	for _, r := range records {
 		f := &r.Features
@@ -64,14 +64,14 @@ func learnKnown(records []*history.Past) *known {
 		}
 		kind := k.Kinds[history.Kind(f)]
 		if kind.Amounts == nil {
-			kind.Amounts = map[string]seen{}
+			kind.Amounts = map[string]interval{}
 		}
 		kind.Count++
 		k.Kinds[history.Kind(f)] = kind
 		have := amounts(f, Progress{})
-		for _, name := range checked {
+		for _, name := range checkedAmounts {
 			if v, ok := have[name]; ok {
-				widen(k.All, name, v)
+				widen(k.Ranges, name, v)
 				widen(kind.Amounts, name, v)
 			}
 		}
@@ -79,43 +79,43 @@ func learnKnown(records []*history.Past) *known {
 	return k
 }
 
-func widen(ranges map[string]seen, name string, v float64) {
+func widen(ranges map[string]interval, name string, v float64) {
 	r, ok := ranges[name]
 	if !ok {
-		r = seen{v, v}
+		r = interval{v, v}
 	}
-	ranges[name] = seen{min(r.Low, v), max(r.High, v)}
+	ranges[name] = interval{min(r.Low, v), max(r.High, v)}
 }
 
-// like returns how many finished jobs were of the kind.
-func (k *known) like(f *history.Features) int { return k.Kinds[history.Kind(f)].Count }
+// countKind returns how many finished jobs were of the kind.
+func (k *domain) countKind(f *history.Features) int { return k.Kinds[history.Kind(f)].Count }
 
 // check returns why a job is unlike all that were seen, or nil.
-func (k *known) check(f *history.Features) error {
+func (k *domain) check(f *history.Features) error {
 	var why []string
-	why = append(why, k.strange("model", f.Model, k.Models)...)
-	why = append(why, k.strange("task", f.Task, k.Tasks)...)
+	why = append(why, k.unseenWord("model", f.Model, k.Models)...)
+	why = append(why, k.unseenWord("task", f.Task, k.Tasks)...)
 	if f.TFLOPS <= 0 { // a GPU of which it is known how fast it is need not have been seen
-		why = append(why, k.strange("GPU", f.GPU, k.GPUs)...)
+		why = append(why, k.unseenWord("GPU", f.GPU, k.GPUs)...)
 	}
-	if f.Model == "" && f.Task == "" && !k.named(f) {
-		why = append(why, "nothing is said of what it trains, and no finished job is called alike")
+	if f.Model == "" && f.Task == "" && !k.knownName(f) {
+		why = append(why, "it does not declare what it trains, and no finished job has a similar name")
 	}
-	why = append(why, k.beyond(f)...)
+	why = append(why, k.outOfRange(f)...)
 	if len(why) == 0 {
 		return nil
 	}
-	return fault.New(fault.NotFound, "outside_history", "no finished job is like this one: %s", strings.Join(why, "; "))
+	return fault.New(fault.NotFound, "outside_history", "no similar job has finished: %s", strings.Join(why, "; "))
 }
 
-// strange says that a word was not seen, and which were.
-func (k *known) strange(what, word string, seen map[string]int) []string {
+// unseenWord says that a word was not seen, and which were.
+func (k *domain) unseenWord(what, word string, seen map[string]int) []string {
 	p := history.Normalize(word)
 	if p == "" || seen[p] > 0 {
 		return nil
 	}
 	if seen[""] == k.Count {
-		return []string{fmt.Sprintf("none said its %s, this one is %s", what, word)}
+		return []string{fmt.Sprintf("no finished job declares its %s, this one is %s", what, word)}
 	}
 	words := slices.DeleteFunc(slices.Collect(maps.Keys(seen)), func(s string) bool { return s == "" })
 	slices.SortFunc(words, func(a, b string) int { return cmp.Or(cmp.Compare(seen[b], seen[a]), cmp.Compare(a, b)) })
@@ -123,12 +123,12 @@ func (k *known) strange(what, word string, seen map[string]int) []string {
 	if len(words) > 5 {
 		list += ", …"
 	}
-	return []string{fmt.Sprintf("%s %s was not among them (%s)", what, word, list)}
+	return []string{fmt.Sprintf("%s %s has not been seen, only %s", what, word, list)}
 }
 
-// named reports whether finished jobs are called as this one: half of its words are known, or none of
+// knownName reports whether finished jobs are called as this one: half of its words are known, or none of
 // them said what it trains, so that there is nothing better to go by.
-func (k *known) named(f *history.Features) bool {
+func (k *domain) knownName(f *history.Features) bool {
 	if k.Tasks[""] == k.Count && k.Models[""] == k.Count && len(k.Names) == 0 {
 		return true
 	}
@@ -142,26 +142,26 @@ func (k *known) named(f *history.Features) bool {
 	return have > 0 && 2*have >= len(list)
 }
 
-// beyond says which amounts are far outside of what was seen.
-func (k *known) beyond(f *history.Features) []string {
+// outOfRange says which amounts are far outside of what was seen.
+func (k *domain) outOfRange(f *history.Features) []string {
 	have := amounts(f, Progress{})
 	kind := k.Kinds[history.Kind(f)]
 	var why []string
-	for _, name := range checked {
+	for _, name := range checkedAmounts {
 		v, told := have[name]
 		if !told {
 			continue
 		}
-		r, ok := k.All[name]
-		margin := math.Log(outside)
-		if in, sure := kind.Amounts[name]; sure && kind.Count >= enoughKind {
-			low, high := in.Low-math.Log(outsideKind), in.High+math.Log(outsideKind)
+		r, ok := k.Ranges[name]
+		margin := math.Log(rangeFactor)
+		if in, sure := kind.Amounts[name]; sure && kind.Count >= minKindJobs {
+			low, high := in.Low-math.Log(kindRangeFactor), in.High+math.Log(kindRangeFactor)
 			if v < low || v > high {
-				r, margin = in, math.Log(outsideKind)
+				r, margin = in, math.Log(kindRangeFactor)
 			}
 		}
 		if ok && (v < r.Low-margin || v > r.High+margin) {
-			why = append(why, fmt.Sprintf("%s %s is far from the %s to %s of finished jobs", name, figure(v), figure(r.Low), figure(r.High)))
+			why = append(why, fmt.Sprintf("%s %s is far outside the range of finished jobs, %s to %s", name, figure(v), figure(r.Low), figure(r.High)))
 		}
 	}
 	return why
@@ -170,11 +170,11 @@ func (k *known) beyond(f *history.Features) []string {
 // figure writes an amount of which the logarithm is given.
 func figure(log float64) string { return fmt.Sprintf("%.3g", math.Exp(log)) }
 
-// forgettable are what a job may leave untold, and how to forget it.
-var forgettable = []struct {
-	name   string
-	told   func(*history.Features) bool
-	forget func(*history.Features)
+// optionalFeatures are what a job may leave untold, and how to forget it.
+var optionalFeatures = []struct {
+	name    string
+	present func(*history.Features) bool
+	clear   func(*history.Features)
 }{
 	{"params", func(f *history.Features) bool { return f.Params > 0 }, func(f *history.Features) { f.Params = 0 }},
 	{"batch", func(f *history.Features) bool { return f.Batch > 0 }, func(f *history.Features) { f.Batch = 0 }},
@@ -189,15 +189,15 @@ var forgettable = []struct {
 	{"target", func(f *history.Features) bool { return f.Target != 0 }, func(f *history.Features) { f.Target, f.Metric = 0, "" }},
 }
 
-// doubts finds out how much answers depend on what nearly all finished jobs told: by how much they move
+// missingVariances finds out how much answers depend on what nearly all finished jobs told: by how much they move
 // if it is forgotten.
-func (m *Model) doubts(records []*history.Past) map[string]float64 {
+func (m *Model) missingVariances(records []*history.Past) map[string]float64 {
 	doubt := map[string]float64{}
 	const probed = 100
-	for _, part := range forgettable {
+	for _, part := range optionalFeatures {
 		told, sum, n := 0, 0.0, 0
 		for i, r := range records {
-			if !part.told(&r.Features) {
+			if !part.present(&r.Features) {
 				continue
 			}
 			told++
@@ -205,8 +205,8 @@ func (m *Model) doubts(records []*history.Past) map[string]float64 {
 				continue
 			}
 			less := r.Features
-			part.forget(&less)
-			d := m.parts.say(&less, Progress{}) - m.parts.say(&r.Features, Progress{})
+			part.clear(&less)
+			d := m.learners.predict(&less, Progress{}) - m.learners.predict(&r.Features, Progress{})
 			sum += d * d
 			n++
 		}
@@ -217,11 +217,11 @@ func (m *Model) doubts(records []*history.Past) map[string]float64 {
 	return doubt
 }
 
-// untold returns what a job leaves untold that nearly all finished jobs told, and the variance
+// missing returns what a job leaves untold that nearly all finished jobs told, and the variance
 // that this adds.
-func (k *known) untold(f *history.Features) (names []string, doubt float64) {
-	for _, part := range forgettable {
-		if d, ok := k.Doubt[part.name]; ok && !part.told(f) {
+func (k *domain) missing(f *history.Features) (names []string, doubt float64) {
+	for _, part := range optionalFeatures {
+		if d, ok := k.Variance[part.name]; ok && !part.present(f) {
 			names = append(names, part.name)
 			doubt += d
 		}

@@ -6,15 +6,18 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"gonum.org/v1/gonum/stat"
+
 	"trainyard/internal/forecast/history"
 )
 
-// encoder turns what is known of a job into numbers for the learners. Which words and
-// amounts it knows it has learned from past jobs.
+// encoder turns what is known of a job into the inputs of the learners: one-hot words and standardized log amounts.
+// Its vocabulary and scales are fitted on past jobs.
 type encoder struct {
-	// Words are yes or no: a word of a field that enough past jobs have, or "batch?" if the amount is not told.
+	// Words are binary inputs: a word of a field that enough past jobs have, or "?" of an amount that is missing.
 	Words []wordColumn `json:"words"`
-	// Amounts are logarithms, moved and scaled so that past jobs have mean 0 and deviation 1.
+	// Amounts are logarithms, standardized on past jobs.
 	Amounts []amountColumn `json:"amounts"`
 	index   map[wordColumn]int
 }
@@ -25,35 +28,44 @@ type wordColumn struct {
 	Word  string `json:"w"`
 }
 
-// amountColumn is an amount as the learners see it.
+// amountColumn is the standardization of an amount.
 type amountColumn struct {
 	Name  string  `json:"name"`
 	Mean  float64 `json:"mean"`
 	Scale float64 `json:"scale"`
 }
 
-// example is one job as the learners see it.
+// example is the inputs of one job.
 type example struct {
-	on []int     // the words that it has, in order
-	z  []float64 // its amounts; 0, which is the mean, if not told
+	words   []int     // indices of the words that it has, ascending
+	amounts []float64 // standardized; 0, the mean, if missing
 }
 
 const (
-	maxWords = 192 // columns of words
-	maxZ     = 5   // deviations beyond which an amount is cut off
-	maxHyper = 16  // hyper-parameters that become columns
+	maxWords        = 192 // inputs
+	maxStandardized = 5   // standard deviations beyond which an amount is clipped
+	maxHyper        = 16  // hyperparameters that become inputs
 )
 
-// amounts returns the amounts of a job by name, and the ratios that matter for how long
-// it takes, as logarithms; those that are not told are not there.
+// amounts returns the log amounts of a job by name, and ratios that matter for its duration, without those that are
+// missing.
 func amounts(f *history.Features, p Progress) map[string]float64 {
 	all := map[string]float64{
-		"params": f.Params, "batch": f.Batch, "rate": f.Rate, "amount": f.Amount,
-		"tflops": f.TFLOPS, "gpus": f.GPUs, "nodes": f.Nodes,
-		"batch per gpu": ratio(f.Batch, f.GPUs), "tflops in all": f.TFLOPS * f.GPUs, "samples": f.Batch * f.Amount,
+		"params":        f.Params,
+		"batch":         f.Batch,
+		"rate":          f.Rate,
+		"amount":        f.Amount,
+		"tflops":        f.TFLOPS,
+		"gpus":          f.GPUs,
+		"nodes":         f.Nodes,
+		"batch per gpu": ratio(f.Batch, f.GPUs),
+		"tflops in all": f.TFLOPS * f.GPUs,
+		"samples":       f.Batch * f.Amount,
 	}
-	if p.told() {
-		all["elapsed"], all["done"], all["pace"] = p.Elapsed, p.Done, p.Elapsed/p.Done
+	if p.known() {
+		all["elapsed"] = p.Elapsed
+		all["done"] = p.Done
+		all["pace"] = p.Elapsed / p.Done
 	}
 	for name, v := range f.Hyper {
 		all["hyper "+name] = math.Abs(v)
@@ -85,16 +97,16 @@ func fields(f *history.Features) map[string][]string {
 	}
 }
 
-// learnEncoder learns words and amounts from past jobs. A column that is the same in nearly all of
-// them teaches nothing and is left out.
-func learnEncoder(past []sample) *encoder {
+// fitEncoder learns words and amounts from past jobs. A column that is the same in nearly all of
+// them carries no information and is left out.
+func fitEncoder(past []sample) *encoder {
 	e := &encoder{}
 	values := map[string][]float64{}
 	seen := map[wordColumn]int{}
 	groups := map[wordColumn]map[string]bool{} // that have it
 	all := map[string]bool{}
 	for _, s := range past {
-		p := s.past
+		p := s.record
 		all[groupOf(p)] = true
 		for name, v := range amounts(&p.Features, s.progress) {
 			values[name] = append(values[name], v)
@@ -117,7 +129,7 @@ func learnEncoder(past []sample) *encoder {
 			}
 			hypers++
 		}
-		mean, deviation := moments(v)
+		mean, deviation := stat.PopMeanStdDev(v, nil)
 		if deviation > 1e-9 {
 			e.Amounts = append(e.Amounts, amountColumn{Name: name, Mean: mean, Scale: deviation})
 		}
@@ -161,39 +173,28 @@ func (e *encoder) prepare() {
 	}
 }
 
-// encode returns a job as the learners see it.
+// encode returns the inputs of a job.
 func (e *encoder) encode(f *history.Features, p Progress) example {
-	x := example{z: make([]float64, len(e.Amounts))}
+	x := example{amounts: make([]float64, len(e.Amounts))}
 	have := amounts(f, p)
 	for i, c := range e.Amounts {
 		if v, ok := have[c.Name]; ok {
-			x.z[i] = min(max((v-c.Mean)/c.Scale, -maxZ), maxZ)
+			x.amounts[i] = min(max((v-c.Mean)/c.Scale, -maxStandardized), maxStandardized)
 		}
 	}
 	for i, w := range e.Words {
 		if _, told := have[w.Field]; w.Word == "?" && !told {
-			x.on = append(x.on, i)
+			x.words = append(x.words, i)
 		}
 	}
 	for w := range wordsOf(f) {
 		if i, ok := e.index[w]; ok {
-			x.on = append(x.on, i)
+			x.words = append(x.words, i)
 		}
 	}
-	slices.Sort(x.on)
+	slices.Sort(x.words)
 	return x
 }
 
-// width is how many inputs a learner has.
+// width is the number of inputs.
 func (e *encoder) width() int { return len(e.Words) + len(e.Amounts) }
-
-// moments returns mean and standard deviation.
-func moments(v []float64) (mean, deviation float64) {
-	for _, x := range v {
-		mean += x / float64(len(v))
-	}
-	for _, x := range v {
-		deviation += (x - mean) * (x - mean) / float64(len(v))
-	}
-	return mean, math.Sqrt(deviation)
-}

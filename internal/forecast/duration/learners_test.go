@@ -10,16 +10,16 @@ import (
 )
 
 // some makes examples of so many words and amounts.
-func some(n, words, amounts int, chance *rand.Rand) []example {
+func some(n, words, amounts int, rng *rand.Rand) []example {
 	xs := make([]example, n)
 	for i := range xs {
 		for w := range words {
-			if chance.Float64() < 0.3 {
-				xs[i].on = append(xs[i].on, w)
+			if rng.Float64() < 0.3 {
+				xs[i].words = append(xs[i].words, w)
 			}
 		}
 		for range amounts {
-			xs[i].z = append(xs[i].z, chance.NormFloat64())
+			xs[i].amounts = append(xs[i].amounts, rng.NormFloat64())
 		}
 	}
 	return xs
@@ -27,27 +27,27 @@ func some(n, words, amounts int, chance *rand.Rand) []example {
 
 func TestNetworkKnowsItsSlope(t *testing.T) {
 	t.Parallel()
-	chance := rand.New(rand.NewPCG(1, 2))
+	rng := rand.New(rand.NewPCG(1, 2))
 	const words, amounts = 5, 3
-	n, g := newNetwork(words+amounts, chance), newNetwork(words+amounts, chance)
-	for _, w := range g.parts() {
+	n, g := newNetwork(words+amounts, rng), newNetwork(words+amounts, rng)
+	for _, w := range g.parameters() {
 		clear(w)
 	}
-	x := &some(1, words, amounts, chance)[0]
-	x.on = []int{1, 4}
-	var p pass
-	n.run(x, words, &p)
-	n.back(g, x, words, &p, 1)
+	x := &some(1, words, amounts, rng)[0]
+	x.words = []int{1, 4}
+	var p activations
+	n.predict(x, words, &p)
+	n.backpropagate(g, x, words, &p, 1)
 	const step = 1e-2
-	for k, w := range n.parts() {
+	for k, w := range n.parameters() {
 		for i := 0; i < len(w); i += 1 + len(w)/50 {
 			was := w[i]
 			w[i] = was + step
-			up := n.run(x, words, &p)
+			up := n.predict(x, words, &p)
 			w[i] = was - step
-			down := n.run(x, words, &p)
+			down := n.predict(x, words, &p)
 			w[i] = was
-			want, got := (up-down)/(2*step), float64(g.parts()[k][i])
+			want, got := (up-down)/(2*step), float64(g.parameters()[k][i])
 			if math.Abs(want-got) > 0.02*(1+math.Abs(want)) {
 				t.Errorf("weight %d of part %d moves the answer by %.4f, the gradient says %.4f", i, k, want, got)
 			}
@@ -58,33 +58,33 @@ func TestNetworkKnowsItsSlope(t *testing.T) {
 // TestLearnersLearn shows each learner something it can learn and asks about examples it has not seen.
 func TestLearnersLearn(t *testing.T) {
 	t.Parallel()
-	chance := rand.New(rand.NewPCG(3, 4))
+	rng := rand.New(rand.NewPCG(3, 4))
 	const words, amounts = 4, 3
-	xs := some(300, words, amounts, chance)
+	xs := some(300, words, amounts, rng)
 	bent := make([]float64, len(xs))
 	straight := make([]float64, len(xs))
 	for i := range xs {
-		straight[i] = 0.8*xs[i].z[0] - 0.5*xs[i].z[1]
-		if slices.Contains(xs[i].on, 2) {
+		straight[i] = 0.8*xs[i].amounts[0] - 0.5*xs[i].amounts[1]
+		if slices.Contains(xs[i].words, 2) {
 			straight[i]++
 		}
-		bent[i] = straight[i] + 0.7*math.Abs(xs[i].z[2])
+		bent[i] = straight[i] + 0.7*math.Abs(xs[i].amounts[2])
 	}
-	var p pass
-	n := trainNetwork(xs[:200], bent[:200], words+amounts, words, chance)
-	f := trainForest(xs[:200], bent[:200], words, chance)
-	l := trainLine(xs[:200], straight[:200], words+amounts, words)
-	if len(n) != stops {
-		t.Fatalf("%d networks, want one for each of %d stops", len(n), stops)
+	var p activations
+	n := trainNetwork(xs[:200], bent[:200], words+amounts, words, rng)
+	f := trainForest(xs[:200], bent[:200], words, rng)
+	l := trainRidge(xs[:200], straight[:200], words+amounts, words)
+	if len(n) != checkpoints {
+		t.Fatalf("%d networks, want one for each of %d stops", len(n), checkpoints)
 	}
 	for name, tc := range map[string]struct {
 		says  func(x *example) float64
 		truth []float64
 		most  float64
 	}{
-		"network": {func(x *example) float64 { return n[stops-1].run(x, words, &p) }, bent, 0.25},
-		"forest":  {func(x *example) float64 { return f.run(x, words) }, bent, 0.35},
-		"line":    {func(x *example) float64 { return l.run(x, words) }, straight, 0.02},
+		"network": {func(x *example) float64 { return n[checkpoints-1].predict(x, words, &p) }, bent, 0.25},
+		"forest":  {func(x *example) float64 { return f.predict(x, words) }, bent, 0.35},
+		"line":    {func(x *example) float64 { return l.predict(x, words) }, straight, 0.02},
 	} {
 		sum := 0.0
 		for i := 200; i < 300; i++ {
@@ -101,7 +101,7 @@ func TestCutsPartValuesThatDiffer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) float32 { return float32(rapid.IntRange(0, 60).Draw(t, "value")) }), 0, 400).Draw(t, "values")
 		slices.Sort(values)
-		cuts := cutsOf(values)
+		cuts := thresholdsOf(values)
 		if len(cuts) >= bins || !slices.IsSorted(cuts) {
 			t.Fatalf("cuts %v", cuts)
 		}

@@ -18,6 +18,8 @@ import (
 	"slices"
 	"time"
 
+	"gonum.org/v1/gonum/stat"
+
 	"trainyard/internal/fault"
 	"trainyard/internal/forecast/history"
 )
@@ -38,7 +40,7 @@ const format = 1
 // changed after training but for its Version, and may be kept as JSON.
 type Model struct {
 	Card
-	parts parts
+	learners learners
 }
 
 // Card is what is shown of a model.
@@ -67,26 +69,26 @@ type Score struct {
 // jobs of other groups.
 type Duration struct {
 	Low, Mid, High float64
-	Like           int      // finished jobs of its kind that were learned from
-	Unknown        []string // what finished jobs told and this one does not; the interval is wider for it
+	Similar        int      // finished jobs of its kind that were learned from
+	Missing        []string // what finished jobs told and this one does not; the interval is wider for it
 }
 
-// parts are what the answers depend on.
-type parts struct {
-	Format   int        `json:"format"`
-	Encoder  *encoder   `json:"encoder"`
-	Known    *known     `json:"known"`
-	Mean     float64    `json:"mean"`
-	Scale    float64    `json:"scale"`
-	Networks []*network `json:"networks"`
-	Forests  []*forest  `json:"forests"`
-	Lines    []*line    `json:"lines"`
-	Begin    verdict    `json:"begin"` // on jobs that begin
-	Run      verdict    `json:"run"`   // on jobs that run; without residuals if too few past jobs tell their progress
+// learners are what the answers depend on.
+type learners struct {
+	Format   int         `json:"format"`
+	Encoder  *encoder    `json:"encoder"`
+	Domain   *domain     `json:"known"`
+	Mean     float64     `json:"mean"`
+	Scale    float64     `json:"scale"`
+	Networks []*network  `json:"networks"`
+	Forests  []*forest   `json:"forests"`
+	Ridges   []*ridge    `json:"lines"`
+	Begin    calibration `json:"begin"` // on jobs that begin
+	Run      calibration `json:"run"`   // on jobs that run; without residuals if too few past jobs tell their progress
 }
 
-// verdict is what the learners' words are worth.
-type verdict struct {
+// calibration is what the learners' words are worth.
+type calibration struct {
 	Weights   [3]float64 `json:"weights"`   // of networks, forests, lines
 	Residuals []float64  `json:"residuals"` // logarithm of the truth over the answer, in order
 }
@@ -99,57 +101,57 @@ func (m *Model) Predict(f history.Features, elapsed float64) (Duration, error) {
 
 // PredictAt does so for a job of which it is also known how far it has come.
 func (m *Model) PredictAt(f history.Features, p Progress) (Duration, error) {
-	if err := m.parts.Known.check(&f); err != nil {
+	if err := m.learners.Domain.check(&f); err != nil {
 		return Duration{}, err
 	}
-	d := Duration{Like: m.parts.Known.like(&f)}
+	d := Duration{Similar: m.learners.Domain.countKind(&f)}
 	var doubt float64
-	d.Unknown, doubt = m.parts.Known.untold(&f)
-	if p.told() && len(m.parts.Run.Residuals) > 0 {
-		m.parts.Run.band(&d, m.parts.say(&f, p), doubt, p.Elapsed)
+	d.Missing, doubt = m.learners.Domain.missing(&f)
+	if p.known() && len(m.learners.Run.Residuals) > 0 {
+		m.learners.Run.interval(&d, m.learners.predict(&f, p), doubt, p.Elapsed)
 	} else {
-		m.parts.Begin.band(&d, m.parts.say(&f, Progress{}), doubt, p.Elapsed)
+		m.learners.Begin.interval(&d, m.learners.predict(&f, Progress{}), doubt, p.Elapsed)
 	}
 	return d, nil
 }
 
-// say returns the logarithm of the seconds. Of a job whose progress is told the verdict on running jobs counts.
-func (p *parts) say(f *history.Features, at Progress) float64 {
+// predict returns the logarithm of the seconds. Of a job whose progress is told the verdict on running jobs counts.
+func (p *learners) predict(f *history.Features, at Progress) float64 {
 	x := p.Encoder.encode(f, at)
 	w := p.Begin.Weights
-	if at.told() {
+	if at.known() {
 		w = p.Run.Weights
 	}
 	words := len(p.Encoder.Words)
-	var way pass
+	var way activations
 	sum := 0.0
-	for k := range p.Lines {
+	for k := range p.Ridges {
 		part := 0.0
 		if w[0] > 0 {
-			part += w[0] * p.Networks[k].run(&x, words, &way)
+			part += w[0] * p.Networks[k].predict(&x, words, &way)
 		}
 		if w[1] > 0 {
-			part += w[1] * p.Forests[k].run(&x, words)
+			part += w[1] * p.Forests[k].predict(&x, words)
 		}
 		if w[2] > 0 {
-			part += w[2] * p.Lines[k].run(&x, words)
+			part += w[2] * p.Ridges[k].predict(&x, words)
 		}
-		sum += part / float64(len(p.Lines))
+		sum += part / float64(len(p.Ridges))
 	}
 	return p.Mean + p.Scale*sum
 }
 
-// longest is the logarithm of the longest duration that is said: three thousand years.
-const longest = 25.0
+// maxLogSeconds is the logarithm of the longest duration that is said: three thousand years.
+const maxLogSeconds = 25.0
 
-// band puts the interval around an answer: by how much answers were wrong, given that the job is not done
+// interval puts the interval around an answer: by how much answers were wrong, given that the job is not done
 // yet. doubt is the variance that comes from what is not known of the job.
-func (v *verdict) band(d *Duration, mid, doubt, elapsed float64) {
+func (v *calibration) interval(d *Duration, mid, doubt, elapsed float64) {
 	r := v.Residuals
-	_, deviation := moments(r)
+	_, deviation := stat.PopMeanStdDev(r, nil)
 	wider := math.Sqrt(1 + doubt/max(deviation*deviation, 1e-6))
 	at := func(k int) float64 {
-		return math.Exp(min(mid+wider*r[min(max(k, 0), len(r)-1)], longest))
+		return math.Exp(min(mid+wider*r[min(max(k, 0), len(r)-1)], maxLogSeconds))
 	}
 	first := 0 // of the residuals by which the job would not be done yet
 	if elapsed > 0 && finite(elapsed) {
@@ -163,7 +165,7 @@ func (v *verdict) band(d *Duration, mid, doubt, elapsed float64) {
 	}
 	left := len(r) - first
 	if left < max(5, len(r)/50) {
-		v.late(d, elapsed, wider)
+		v.overdue(d, elapsed, wider)
 		return
 	}
 	// The (n+1)th parts of the list, so that one more job would fall between with the chance that is said.
@@ -176,59 +178,61 @@ func (v *verdict) band(d *Duration, mid, doubt, elapsed float64) {
 	}
 }
 
-// late is for a job that runs longer than nearly all were wrong by: the more it is over, the longer
+// overdue is for a job that runs longer than nearly all were wrong by: the more it is over, the longer
 // it may still take, as the worst of the past residuals had it.
-func (v *verdict) late(d *Duration, elapsed, wider float64) {
+func (v *calibration) overdue(d *Duration, elapsed, wider float64) {
 	r := v.Residuals
 	tail := r[len(r)-max(len(r)/10, 2):]
-	over, _ := moments(tail)
+	over, _ := stat.PopMeanStdDev(tail, nil)
 	over = max((over-tail[0])*wider, 0.05)
-	after := func(part float64) float64 { return min(elapsed*math.Exp(-over*math.Log(1-part)), math.Exp(longest)) }
+	after := func(part float64) float64 {
+		return min(elapsed*math.Exp(-over*math.Log(1-part)), math.Exp(maxLogSeconds))
+	}
 	d.Low, d.Mid, d.High = after(0.1), after(0.5), after(0.9)
 }
 
-// stored is how a model is written.
-type stored struct {
-	Card  Card  `json:"card"`
-	Parts parts `json:"parts"`
+// storedModel is how a model is written.
+type storedModel struct {
+	Card  Card     `json:"card"`
+	Parts learners `json:"parts"`
 }
 
 // MarshalJSON writes the model.
 func (m *Model) MarshalJSON() ([]byte, error) {
-	return json.Marshal(stored{m.Card, m.parts})
+	return json.Marshal(storedModel{m.Card, m.learners})
 }
 
 // UnmarshalJSON reads a model, and refuses one that is damaged or of another format.
 func (m *Model) UnmarshalJSON(text []byte) error {
-	var s stored
+	var s storedModel
 	if err := json.Unmarshal(text, &s); err != nil {
-		return fault.New(fault.Invalid, "bad_model", "the model of durations cannot be read").WithRemedy("train it anew").WithCause(err)
+		return fault.New(fault.Invalid, "bad_model", "the duration model cannot be read").WithRemedy("train it again").WithCause(err)
 	}
 	bad := func(why string) error {
-		return fault.New(fault.Invalid, "bad_model", "the model of durations %s", why).WithRemedy("train it anew")
+		return fault.New(fault.Invalid, "bad_model", "the duration model %s", why).WithRemedy("train it again")
 	}
 	if s.Parts.Format != format {
-		return bad(fmt.Sprintf("is of format %d, not %d", s.Parts.Format, format))
+		return bad(fmt.Sprintf("has format %d, want %d", s.Parts.Format, format))
 	}
-	read := Model{Card: s.Card, parts: s.Parts}
-	if !read.parts.sound() || read.digest() != read.Digest {
+	read := Model{Card: s.Card, learners: s.Parts}
+	if !read.learners.valid() || read.digest() != read.Digest {
 		return bad("is damaged")
 	}
-	read.parts.Encoder.prepare()
+	read.learners.Encoder.prepare()
 	*m = read
 	return nil
 }
 
-// sound reports whether all parts are there and fit together.
-func (p *parts) sound() bool {
-	if p.Encoder == nil || p.Known == nil || len(p.Begin.Residuals) == 0 || len(p.Lines) == 0 ||
-		len(p.Networks) != len(p.Lines) || len(p.Forests) != len(p.Lines) || !slices.IsSorted(p.Begin.Residuals) || !slices.IsSorted(p.Run.Residuals) {
+// valid reports whether all parts are there and fit together.
+func (p *learners) valid() bool {
+	if p.Encoder == nil || p.Domain == nil || len(p.Begin.Residuals) == 0 || len(p.Ridges) == 0 ||
+		len(p.Networks) != len(p.Ridges) || len(p.Forests) != len(p.Ridges) || !slices.IsSorted(p.Begin.Residuals) || !slices.IsSorted(p.Run.Residuals) {
 		return false
 	}
 	inputs := p.Encoder.width()
-	for k := range p.Lines {
-		n, f, l := p.Networks[k], p.Forests[k], p.Lines[k]
-		if n == nil || f == nil || l == nil || len(l.W) != inputs || !f.sound(inputs) || !n.sound(inputs) {
+	for k := range p.Ridges {
+		n, f, l := p.Networks[k], p.Forests[k], p.Ridges[k]
+		if n == nil || f == nil || l == nil || len(l.Weights) != inputs || !f.valid(inputs) || !n.valid(inputs) {
 			return false
 		}
 	}
@@ -238,7 +242,7 @@ func (p *parts) sound() bool {
 // digest is a name for all that the answers depend on. Parts that cannot be written, which
 // finite numbers never are, have none.
 func (m *Model) digest() string {
-	text, err := json.Marshal(m.parts)
+	text, err := json.Marshal(m.learners)
 	if err != nil {
 		return ""
 	}

@@ -6,78 +6,84 @@ import (
 	"slices"
 )
 
-// hidden is how many units each of the two hidden layers has.
-const hidden = 64
+// hiddenUnits is how many units each of the two hidden layers has.
+const hiddenUnits = 64
 
-// network is a perceptron with two hidden layers and a straight way around them, so that
-// what is linear in logarithms need not be learned by bends.
+// network is a multilayer perceptron with two hidden ReLU layers and a skip connection from the inputs to the output,
+// so that what is linear in logarithms need not be approximated by the hidden units.
 type network struct {
-	W1   weights `json:"w1"` // input by input, hidden weights of each
+	W1   weights `json:"w1"` // row-major, a row for each input
 	B1   weights `json:"b1"`
-	W2   weights `json:"w2"` // unit by unit of the second layer
+	W2   weights `json:"w2"` // row-major, a row for each unit of the second layer
 	B2   weights `json:"b2"`
 	W3   weights `json:"w3"`
 	Skip weights `json:"skip"`
 	B3   weights `json:"b3"`
 }
 
-func newNetwork(inputs int, chance *rand.Rand) *network {
-	draw := func(n int, fan float64) weights {
+// newNetwork initialises a network as He et al. do ("Delving Deep into Rectifiers").
+func newNetwork(inputs int, rng *rand.Rand) *network {
+	draw := func(n int, fanIn float64) weights {
 		w := make(weights, n)
 		for i := range w {
-			w[i] = float32(chance.NormFloat64() * math.Sqrt(2/fan))
+			w[i] = float32(rng.NormFloat64() * math.Sqrt(2/fanIn))
 		}
 		return w
 	}
 	return &network{
-		W1: draw(inputs*hidden, 24), B1: make(weights, hidden), W2: draw(hidden*hidden, hidden), B2: make(weights, hidden),
-		W3: draw(hidden, 4*hidden), Skip: make(weights, inputs), B3: make(weights, 1),
+		W1:   draw(inputs*hiddenUnits, 24), // about as many inputs of an example are set
+		B1:   make(weights, hiddenUnits),
+		W2:   draw(hiddenUnits*hiddenUnits, hiddenUnits),
+		B2:   make(weights, hiddenUnits),
+		W3:   draw(hiddenUnits, 4*hiddenUnits),
+		Skip: make(weights, inputs),
+		B3:   make(weights, 1),
 	}
 }
 
-// parts returns all weights, in the order of a gradient.
-func (n *network) parts() []weights {
+// parameters returns all weights. A gradient has the same order.
+func (n *network) parameters() []weights {
 	return []weights{n.W1, n.B1, n.W2, n.B2, n.W3, n.Skip, n.B3}
 }
 
-// pass is what a network computes on its way.
-type pass struct{ a, b [hidden]float32 }
+// activations are the outputs of the hidden layers.
+type activations struct{ first, second [hiddenUnits]float32 }
 
-// run returns what the network says of a job. words is how many of the inputs are words.
-func (n *network) run(x *example, words int, p *pass) float64 {
-	copy(p.a[:], n.B1)
+// predict returns the standardized log duration of a job. words is how many of the inputs are words.
+func (n *network) predict(x *example, words int, p *activations) float64 {
+	copy(p.first[:], n.B1)
 	out := n.B3[0]
-	for _, i := range x.on {
-		addTo(p.a[:], n.W1[i*hidden:], 1)
+	for _, i := range x.words {
+		addScaled(p.first[:], n.W1[i*hiddenUnits:], 1)
 		out += n.Skip[i]
 	}
-	for i, z := range x.z {
-		addTo(p.a[:], n.W1[(words+i)*hidden:], float32(z))
+	for i, z := range x.amounts {
+		addScaled(p.first[:], n.W1[(words+i)*hiddenUnits:], float32(z))
 		out += n.Skip[words+i] * float32(z)
 	}
-	for i, v := range p.a {
-		p.a[i] = max(v, 0)
+	for i, v := range p.first {
+		p.first[i] = max(v, 0)
 	}
-	for j := range p.b {
-		p.b[j] = max(n.B2[j]+dot(n.W2[j*hidden:(j+1)*hidden], &p.a), 0)
-		out += n.W3[j] * p.b[j]
+	for j := range p.second {
+		p.second[j] = max(n.B2[j]+dot(n.W2[j*hiddenUnits:(j+1)*hiddenUnits], &p.first), 0)
+		out += n.W3[j] * p.second[j]
 	}
 	return float64(out)
 }
 
-// addTo adds a row of hidden numbers, times a factor, to another.
-func addTo(sum, row weights, factor float32) {
-	sum, row = sum[:hidden], row[:hidden]
+// addScaled adds a row of weights times a factor to a layer.
+func addScaled(sum, row weights, factor float32) {
+	sum, row = sum[:hiddenUnits], row[:hiddenUnits]
 	for i := range sum {
 		sum[i] += row[i] * factor
 	}
 }
 
-// dot multiplies a row of weights with a layer, in four sums that do not wait for each other.
-func dot(row weights, layer *[hidden]float32) float32 {
-	row = row[:hidden]
+// dot returns the dot product of a row of weights and a layer, in four sums that the processor can overlap.
+func dot(row weights, layer *[hiddenUnits]float32) float32 {
+	row = row[:hiddenUnits]
 	var s0, s1, s2, s3 float32
-	for i := 0; i < hidden; i += 4 {
+	for i := 0; i < hiddenUnits; i += 4 {
 		s0 += row[i] * layer[i]
 		s1 += row[i+1] * layer[i+1]
 		s2 += row[i+2] * layer[i+2]
@@ -86,53 +92,54 @@ func dot(row weights, layer *[hidden]float32) float32 {
 	return s0 + s1 + s2 + s3
 }
 
-// back adds the gradient of one job, of which the network's answer is to be moved by -slope.
-func (n *network) back(g *network, x *example, words int, p *pass, slope float32) {
-	g.B3[0] += slope
-	var da [hidden]float32
-	for j, b := range p.b {
-		g.W3[j] += slope * b
+// backpropagate adds the gradient of the loss of one example, of which the derivative with respect to the prediction
+// is residual.
+func (n *network) backpropagate(g *network, x *example, words int, p *activations, residual float32) {
+	g.B3[0] += residual
+	var da [hiddenUnits]float32
+	for j, b := range p.second {
+		g.W3[j] += residual * b
 		if b <= 0 {
 			continue
 		}
-		d := slope * n.W3[j]
+		d := residual * n.W3[j]
 		g.B2[j] += d
-		row, grad := n.W2[j*hidden:(j+1)*hidden], g.W2[j*hidden:(j+1)*hidden]
+		row, grad := n.W2[j*hiddenUnits:(j+1)*hiddenUnits], g.W2[j*hiddenUnits:(j+1)*hiddenUnits]
 		for i := range da {
-			grad[i] += d * p.a[i]
+			grad[i] += d * p.first[i]
 			da[i] += d * row[i]
 		}
 	}
-	for i, a := range p.a {
+	for i, a := range p.first {
 		if a <= 0 {
 			da[i] = 0
 		}
 		g.B1[i] += da[i]
 	}
-	for _, i := range x.on {
-		g.Skip[i] += slope
-		addTo(g.W1[i*hidden:], da[:], 1)
+	for _, i := range x.words {
+		g.Skip[i] += residual
+		addScaled(g.W1[i*hiddenUnits:], da[:], 1)
 	}
-	for i, z := range x.z {
-		g.Skip[words+i] += slope * float32(z)
-		addTo(g.W1[(words+i)*hidden:], da[:], float32(z))
+	for i, z := range x.amounts {
+		g.Skip[words+i] += residual * float32(z)
+		addScaled(g.W1[(words+i)*hiddenUnits:], da[:], float32(z))
 	}
 }
 
-// How a network is trained. Decay and what is forgotten were chosen on the public MLPerf table by how well unseen
-// organisations were told; the rest is what is usual.
+// Hyperparameters of training with AdamW. Weight decay and dropout were chosen on the public MLPerf table by the error
+// on unseen organisations; the rest are common defaults.
 const (
-	batchSize = 32
-	maxEpochs = 150
-	minEpochs = 20
-	topRate   = 3e-3
-	decay     = 1.0
-	visits    = 160_000 // examples that are shown in all, so that many records do not take longer
-	huber     = 0.15    // of deviations: errors beyond it count by their size, not its square
-	stops     = 6       // times in training at which it may be stopped
+	batchSize    = 32
+	maxEpochs    = 150
+	minEpochs    = 20
+	learningRate = 3e-3
+	weightDecay  = 1.0
+	maxExamples  = 160_000 // over all epochs, so that many records do not take longer
+	huberDelta   = 0.15    // in standard deviations: beyond it the loss is linear
+	checkpoints  = 6       // for early stopping
 )
 
-// adam keeps what Adam remembers of each weight.
+// adam holds the moment estimates of AdamW (Loshchilov and Hutter, "Decoupled Weight Decay Regularization").
 type adam struct {
 	m, v []weights
 	t    int
@@ -140,91 +147,105 @@ type adam struct {
 
 func newAdam(n *network) *adam {
 	a := &adam{}
-	for _, w := range n.parts() {
+	for _, w := range n.parameters() {
 		a.m, a.v = append(a.m, make(weights, len(w))), append(a.v, make(weights, len(w)))
 	}
 	return a
 }
 
-// step moves the weights along a gradient, which it clears.
-func (a *adam) step(n, g *network, rate float64, size int) {
+// step updates the weights by the gradient of a batch, which it clears.
+func (a *adam) step(n, g *network, rate float64, batch int) {
 	a.t++
-	const b1, b2 = 0.9, 0.999
-	c1, c2 := float32(1/(1-math.Pow(b1, float64(a.t)))), float32(1/(1-math.Pow(b2, float64(a.t))))
-	r, keep, per := float32(rate), float32(1-rate*decay), 1/float32(size)
-	grads := g.parts()
-	for k, w := range n.parts() {
-		m, v, grad := a.m[k], a.v[k], grads[k]
-		m, v, grad = m[:len(w)], v[:len(w)], grad[:len(w)]
-		for i, d := range grad {
-			d *= per
-			m[i] = b1*m[i] + (1-b1)*d
-			v[i] = b2*v[i] + (1-b2)*d*d
-			w[i] = w[i]*keep - r*m[i]*c1/(float32(math.Sqrt(float64(v[i]*c2)))+1e-8)
-			grad[i] = 0
+	const beta1, beta2, epsilon = 0.9, 0.999, 1e-8
+	correction1 := float32(1 / (1 - math.Pow(beta1, float64(a.t))))
+	correction2 := float32(1 / (1 - math.Pow(beta2, float64(a.t))))
+	step := float32(rate)
+	decay := float32(1 - rate*weightDecay)
+	perExample := 1 / float32(batch)
+
+	gradients := g.parameters()
+	for k, w := range n.parameters() {
+		m := a.m[k][:len(w)]
+		v := a.v[k][:len(w)]
+		gradient := gradients[k][:len(w)]
+		for i, d := range gradient {
+			d *= perExample
+			m[i] = beta1*m[i] + (1-beta1)*d
+			v[i] = beta2*v[i] + (1-beta2)*d*d
+			w[i] = w[i]*decay - step*m[i]*correction1/(float32(math.Sqrt(float64(v[i]*correction2)))+epsilon)
+			gradient[i] = 0
 		}
 	}
 }
 
-// trainNetwork trains on examples with their targets, which have mean 0 and deviation 1, and
-// returns the network as it was at each of the stops.
-func trainNetwork(xs []example, ys []float64, inputs, words int, chance *rand.Rand) []*network {
-	n := newNetwork(inputs, chance)
-	g := newNetwork(inputs, chance)
-	for _, w := range g.parts() {
+// trainNetwork trains on examples and standardized targets with the Huber loss and a cosine learning-rate schedule. It
+// returns a snapshot at each checkpoint.
+func trainNetwork(xs []example, ys []float64, inputs, words int, rng *rand.Rand) []*network {
+	n := newNetwork(inputs, rng)
+	gradient := newNetwork(inputs, rng)
+	for _, w := range gradient.parameters() {
 		clear(w)
 	}
-	a := newAdam(n)
-	epochs := min(max(visits/len(xs), minEpochs), maxEpochs)
+	optimizer := newAdam(n)
+
+	epochs := min(max(maxExamples/len(xs), minEpochs), maxEpochs)
 	order := make([]int, len(xs))
 	for i := range order {
 		order[i] = i
 	}
-	var kept []*network
-	var some example
-	var p pass
+	var snapshots []*network
+	var dropped example
+	var p activations
 	perEpoch := (len(xs) + batchSize - 1) / batchSize
-	total := epochs * perEpoch
+	steps := epochs * perEpoch
+
 	for epoch := range epochs {
-		chance.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		for at := 0; at < len(order); at += batchSize {
-			part := order[at:min(at+batchSize, len(order))]
-			for _, i := range part {
-				x := lessen(&xs[i], &some, chance)
-				d := n.run(x, words, &p) - ys[i]
-				n.back(g, x, words, &p, float32(min(max(d, -huber), huber)))
+			batch := order[at:min(at+batchSize, len(order))]
+			for _, i := range batch {
+				x := dropWords(&xs[i], &dropped, rng)
+				residual := n.predict(x, words, &p) - ys[i]
+				n.backpropagate(gradient, x, words, &p, float32(min(max(residual, -huberDelta), huberDelta)))
 			}
-			rate := topRate * 0.5 * (1 + math.Cos(math.Pi*float64(a.t)/float64(total)))
-			a.step(n, g, rate, len(part))
+			rate := learningRate * 0.5 * (1 + math.Cos(math.Pi*float64(optimizer.t)/float64(steps)))
+			optimizer.step(n, gradient, rate, len(batch))
 		}
-		if (epoch+1)*stops/epochs > len(kept) {
-			kept = append(kept, n.clone())
+		if (epoch+1)*checkpoints/epochs > len(snapshots) {
+			snapshots = append(snapshots, n.clone())
 		}
 	}
-	return kept
+	return snapshots
 }
 
 func (n *network) clone() *network {
-	return &network{slices.Clone(n.W1), slices.Clone(n.B1), slices.Clone(n.W2), slices.Clone(n.B2), slices.Clone(n.W3), slices.Clone(n.Skip), slices.Clone(n.B3)}
+	return &network{
+		W1:   slices.Clone(n.W1),
+		B1:   slices.Clone(n.B1),
+		W2:   slices.Clone(n.W2),
+		B2:   slices.Clone(n.B2),
+		W3:   slices.Clone(n.W3),
+		Skip: slices.Clone(n.Skip),
+		B3:   slices.Clone(n.B3),
+	}
 }
 
-// forgotten is the part of the words that a network is not shown at a time, so that it does not go by
-// any one of them alone.
-const forgotten = 0.15
+// wordDropout is the dropout rate of input words, so that the network does not rely on any one of them alone.
+const wordDropout = 0.15
 
-// lessen returns an example without some of its words.
-func lessen(x, into *example, chance *rand.Rand) *example {
-	into.on, into.z = into.on[:0], x.z
-	for _, w := range x.on {
-		if chance.Float64() >= forgotten {
-			into.on = append(into.on, w)
+// dropWords returns an example without some of its words. It reuses into.
+func dropWords(x, into *example, rng *rand.Rand) *example {
+	into.words, into.amounts = into.words[:0], x.amounts
+	for _, w := range x.words {
+		if rng.Float64() >= wordDropout {
+			into.words = append(into.words, w)
 		}
 	}
 	return into
 }
 
-// sound reports whether a network that was read can be run.
-func (n *network) sound(inputs int) bool {
-	return len(n.W1) == inputs*hidden && len(n.B1) == hidden && len(n.W2) == hidden*hidden &&
-		len(n.B2) == hidden && len(n.W3) == hidden && len(n.Skip) == inputs && len(n.B3) == 1
+// valid reports whether a network that was read has the right dimensions.
+func (n *network) valid(inputs int) bool {
+	return len(n.W1) == inputs*hiddenUnits && len(n.B1) == hiddenUnits && len(n.W2) == hiddenUnits*hiddenUnits &&
+		len(n.B2) == hiddenUnits && len(n.W3) == hiddenUnits && len(n.Skip) == inputs && len(n.B3) == 1
 }

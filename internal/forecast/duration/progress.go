@@ -14,8 +14,8 @@ type Progress struct {
 	Done    float64 // part of the way to its end, as Way has it; 0 if that is not known
 }
 
-// told reports whether a learner can make use of it.
-func (p Progress) told() bool {
+// known reports whether a learner can make use of it.
+func (p Progress) known() bool {
 	return finite(p.Elapsed) && p.Elapsed > 0 && p.Done > 0 && p.Done <= 1
 }
 
@@ -29,7 +29,7 @@ func FractionDone(c *curve.Curve) float64 {
 		return 0
 	}
 	if c.Total > 0 {
-		return part(c.X[n-1] / c.Total)
+		return clampFraction(c.X[n-1] / c.Total)
 	}
 	if !c.Goal.Set || n < 2 {
 		return 0
@@ -42,11 +42,11 @@ func FractionDone(c *curve.Curve) float64 {
 	if first == goal {
 		return 0
 	}
-	return part((now - first) / (goal - first))
+	return clampFraction((now - first) / (goal - first))
 }
 
-// part keeps a part of a way within what can be told from nothing and from all.
-func part(v float64) float64 {
+// clampFraction keeps a part of a way within what can be told from nothing and from all.
+func clampFraction(v float64) float64 {
 	if math.IsNaN(v) {
 		return 0
 	}
@@ -54,13 +54,13 @@ func part(v float64) float64 {
 }
 
 // moments of a past job's life that learners are shown besides its beginning.
-var shownAt = []float64{0.3, 0.7}
+var sampleTimes = []float64{0.3, 0.7}
 
-// snapshots returns how far a past job had come at some moments of its life.
-func snapshots(p *history.Past) []Progress {
+// progressSamples returns how far a past job had come at some moments of its life.
+func progressSamples(p *history.Past) []Progress {
 	n := min(len(p.Curve.X), len(p.Curve.Y), len(p.At))
 	var out []Progress
-	for _, moment := range shownAt {
+	for _, moment := range sampleTimes {
 		k := 0
 		for k < n && p.At[k] <= moment*p.Seconds {
 			k++
@@ -70,7 +70,7 @@ func snapshots(p *history.Past) []Progress {
 		}
 		c := p.Curve
 		c.X, c.Y = c.X[:k], c.Y[:k]
-		if s := (Progress{Elapsed: p.At[k-1], Done: FractionDone(&c)}); s.told() {
+		if s := (Progress{Elapsed: p.At[k-1], Done: FractionDone(&c)}); s.known() {
 			out = append(out, s)
 		}
 	}
@@ -79,8 +79,8 @@ func snapshots(p *history.Past) []Progress {
 
 // sample is a past job as it was at a moment: at its beginning, or some way on.
 type sample struct {
-	record   int // number of the past job
-	past     *history.Past
+	index    int // number of the past job
+	record   *history.Past
 	progress Progress
 }
 
@@ -88,11 +88,11 @@ type sample struct {
 func samples(records []*history.Past) []sample {
 	var list []sample
 	for i, r := range records {
-		list = append(list, sample{record: i, past: r})
+		list = append(list, sample{index: i, record: r})
 	}
 	for i, r := range records {
-		for _, p := range snapshots(r) {
-			list = append(list, sample{record: i, past: r, progress: p})
+		for _, p := range progressSamples(r) {
+			list = append(list, sample{index: i, record: r, progress: p})
 		}
 	}
 	return list

@@ -29,13 +29,13 @@ func shape(f func(u float64) float64, end, until float64, n int) curve.Curve {
 	return c
 }
 
-// hidden is jobs that are alike in all that is known of them and take very different times; their curves go straight
+// hiddenUnits is jobs that are alike in all that is known of them and take very different times; their curves go straight
 // to the goal.
-func hidden(n int) []history.Past {
-	chance := rand.New(rand.NewPCG(11, 13))
+func hiddenUnits(n int) []history.Past {
+	rng := rand.New(rand.NewPCG(11, 13))
 	past := make([]history.Past, n)
 	for i := range past {
-		seconds := 1000 * math.Exp(0.8*chance.NormFloat64())
+		seconds := 1000 * math.Exp(0.8*rng.NormFloat64())
 		c := shape(func(u float64) float64 { return 10 * math.Exp(-2*u) }, 500, 1, 20)
 		c.Goal = curve.Goal{Value: c.Y[len(c.Y)-1], Set: true}
 		p := history.Past{
@@ -52,7 +52,7 @@ func hidden(n int) []history.Past {
 
 func TestPredictGoesByProgressWhereFeaturesTellNothing(t *testing.T) {
 	t.Parallel()
-	past := hidden(70)
+	past := hiddenUnits(70)
 	trained := train(t, past[:60])
 	if len(trained.Running) != len(trained.Validation) {
 		t.Fatalf("judged on running jobs: %+v", trained.Running)

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"gonum.org/v1/gonum/stat"
+
 	"trainyard/internal/fault"
 	"trainyard/internal/forecast/history"
 )
@@ -31,15 +33,15 @@ func Train(past []history.Past, seed uint64) (*Model, error) {
 		return nil, fault.New(fault.NotFound, "no_history", "no history yet: %d of %d finished jobs", len(records), MinRecords)
 	}
 	t := &training{records: records, seed: seed, samples: samples(records)}
-	t.encoder = learnEncoder(t.samples)
-	t.split()
+	t.encoder = fitEncoder(t.samples)
+	t.splitFolds()
 	t.encode()
-	t.refuse()
+	t.selectValidation()
 	m := &Model{Card: Card{Seed: seed, Records: len(records), Groups: t.groups, Newest: records[0].Finished}}
-	m.parts = parts{Format: format, Encoder: t.encoder, Mean: t.mean, Scale: t.scale}
-	t.learn(m)
-	m.parts.Known = learnKnown(records)
-	m.parts.Known.Doubt = m.doubts(records)
+	m.learners = learners{Format: format, Encoder: t.encoder, Mean: t.mean, Scale: t.scale}
+	t.trainLearners(m)
+	m.learners.Domain = learnDomain(records)
+	m.learners.Domain.Variance = m.missingVariances(records)
 	m.Digest = m.digest()
 	return m, nil
 }
@@ -70,12 +72,12 @@ type training struct {
 	mean, scale float64
 	// Samples about which a model that has not seen their fold would not refuse to answer: of jobs
 	// that begin, and of jobs that run.
-	asked, running []int
+	beforeStart, running []int
 }
 
-// split deals the groups out to the folds, the large ones first, so that each fold gets about as many records.
+// splitFolds deals the groups out to the folds, the large ones first, so that each fold gets about as many records.
 // With too few groups single records are dealt out.
-func (t *training) split() {
+func (t *training) splitFolds() {
 	members := map[string][]int{}
 	for i, r := range t.records {
 		members[groupOf(r)] = append(members[groupOf(r)], i)
@@ -90,8 +92,8 @@ func (t *training) split() {
 		}
 		return
 	}
-	chance := rand.New(rand.NewPCG(t.seed, 1))
-	chance.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	rng := rand.New(rand.NewPCG(t.seed, 1))
+	rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(len(members[b]), len(members[a])) })
 	var size [folds]int
 	for _, name := range names {
@@ -119,20 +121,20 @@ func groupOf(p *history.Past) string {
 // encode prepares what the learners see.
 func (t *training) encode() {
 	for _, s := range t.samples {
-		t.xs = append(t.xs, t.encoder.encode(&s.past.Features, s.progress))
-		t.ys = append(t.ys, math.Log(s.past.Seconds))
+		t.xs = append(t.xs, t.encoder.encode(&s.record.Features, s.progress))
+		t.ys = append(t.ys, math.Log(s.record.Seconds))
 	}
-	t.mean, t.scale = moments(t.ys)
+	t.mean, t.scale = stat.PopMeanStdDev(t.ys, nil)
 	t.scale = max(t.scale, 1e-6) // all took equally long
 	for i, y := range t.ys {
 		t.ys[i] = (y - t.mean) / t.scale
 	}
 }
 
-// refuse finds the samples that are like those of other folds. By the others nobody is judged: about their
+// selectValidation finds the samples that are like those of other folds. By the others nobody is judged: about their
 // like the model will not answer.
-func (t *training) refuse() {
-	var strange [folds]*known
+func (t *training) selectValidation() {
+	var strange [folds]*domain
 	for k := range folds {
 		var others []*history.Past
 		for i, r := range t.records {
@@ -140,75 +142,75 @@ func (t *training) refuse() {
 				others = append(others, r)
 			}
 		}
-		strange[k] = learnKnown(others)
+		strange[k] = learnDomain(others)
 	}
 	var all []int
 	for i, s := range t.samples {
-		refused := strange[t.fold[s.record]].check(&s.past.Features) != nil
+		refused := strange[t.fold[s.index]].check(&s.record.Features) != nil
 		switch {
-		case s.progress.told():
+		case s.progress.known():
 			if !refused {
 				t.running = append(t.running, i)
 			}
 			continue
 		case !refused:
-			t.asked = append(t.asked, i)
+			t.beforeStart = append(t.beforeStart, i)
 		}
 		all = append(all, i)
 	}
-	if len(t.asked) < MinRecords { // all are unlike each other: then all count
-		t.asked = all
+	if len(t.beforeStart) < MinRecords { // all are unlike each other: then all count
+		t.beforeStart = all
 	}
 	if len(t.running) < MinRecords {
 		t.running = nil
 	}
 }
 
-// learn trains all learners and judges them on what they were not shown.
-func (t *training) learn(m *Model) {
+// trainLearners trains all learners and judges them on what they were not shown.
+func (t *training) trainLearners(m *Model) {
 	words, inputs := len(t.encoder.Words), t.encoder.width()
 	var networks [folds][]*network
-	held := map[string][]float64{mlp: nil, trees: make([]float64, len(t.xs)), linear: make([]float64, len(t.xs))}
-	stopped := make([][]float64, stops)
-	for s := range stopped {
-		stopped[s] = make([]float64, len(t.xs))
+	outOfFold := map[string][]float64{mlp: nil, trees: make([]float64, len(t.xs)), linear: make([]float64, len(t.xs))}
+	atCheckpoint := make([][]float64, checkpoints)
+	for s := range atCheckpoint {
+		atCheckpoint[s] = make([]float64, len(t.xs))
 	}
 	for k := range folds {
-		xs, ys, out := t.without(k)
+		xs, ys, out := t.leaveOut(k)
 		networks[k] = trainNetwork(xs, ys, inputs, words, rand.New(rand.NewPCG(t.seed, uint64(10+k))))
 		f := trainForest(xs, ys, words, rand.New(rand.NewPCG(t.seed, uint64(100+k))))
-		l := trainLine(xs, ys, inputs, words)
-		m.parts.Forests, m.parts.Lines = append(m.parts.Forests, f), append(m.parts.Lines, l)
-		var p pass
+		l := trainRidge(xs, ys, inputs, words)
+		m.learners.Forests, m.learners.Ridges = append(m.learners.Forests, f), append(m.learners.Ridges, l)
+		var p activations
 		for _, i := range out {
 			for s, n := range networks[k] {
-				stopped[s][i] = n.run(&t.xs[i], words, &p)
+				atCheckpoint[s][i] = n.predict(&t.xs[i], words, &p)
 			}
-			held[trees][i] = f.run(&t.xs[i], words)
-			held[linear][i] = l.run(&t.xs[i], words)
+			outOfFold[trees][i] = f.predict(&t.xs[i], words)
+			outOfFold[linear][i] = l.predict(&t.xs[i], words)
 		}
 	}
 	// Training is stopped when the networks together were best.
 	best := 0
-	for s := range stopped {
-		if t.wrong(stopped[s], t.asked) < t.wrong(stopped[best], t.asked) {
+	for s := range atCheckpoint {
+		if t.meanError(atCheckpoint[s], t.beforeStart) < t.meanError(atCheckpoint[best], t.beforeStart) {
 			best = s
 		}
 	}
-	held[mlp] = stopped[best]
+	outOfFold[mlp] = atCheckpoint[best]
 	for k := range folds {
-		m.parts.Networks = append(m.parts.Networks, networks[k][best])
+		m.learners.Networks = append(m.learners.Networks, networks[k][best])
 	}
-	m.Validation, m.parts.Begin = t.judge(held, t.asked)
+	m.Validation, m.learners.Begin = t.evaluate(outOfFold, t.beforeStart)
 	if t.running != nil {
-		m.Running, m.parts.Run = t.judge(held, t.running)
+		m.Running, m.learners.Run = t.evaluate(outOfFold, t.running)
 	}
 }
 
-// without returns the examples and targets that are not in a fold, and the numbers of those that are.
-func (t *training) without(fold int) (xs []example, ys []float64, out []int) {
+// leaveOut returns the examples and targets that are not in a fold, and the numbers of those that are.
+func (t *training) leaveOut(fold int) (xs []example, ys []float64, out []int) {
 	for i, s := range t.samples {
-		if t.fold[s.record] == fold {
+		if t.fold[s.index] == fold {
 			out = append(out, i)
 			continue
 		}
@@ -217,13 +219,13 @@ func (t *training) without(fold int) (xs []example, ys []float64, out []int) {
 	return xs, ys, out
 }
 
-// judge weighs the learners by what they said of samples that they had not seen, and returns by how much
+// evaluate weighs the learners by what they said of samples that they had not seen, and returns by how much
 // they were wrong.
-func (t *training) judge(held map[string][]float64, which []int) ([]Score, verdict) {
+func (t *training) evaluate(outOfFold map[string][]float64, samples []int) ([]Score, calibration) {
 	blend := make([]float64, len(t.ys))
 	mix := func(w [3]float64) {
-		for _, i := range which {
-			blend[i] = w[0]*held[mlp][i] + w[1]*held[trees][i] + w[2]*held[linear][i]
+		for _, i := range samples {
+			blend[i] = w[0]*outOfFold[mlp][i] + w[1]*outOfFold[trees][i] + w[2]*outOfFold[linear][i]
 		}
 	}
 	best, least := [3]float64{}, math.Inf(1)
@@ -232,7 +234,7 @@ func (t *training) judge(held map[string][]float64, which []int) ([]Score, verdi
 		for b := range quarters + 1 - a {
 			w := [3]float64{float64(a) / quarters, float64(b) / quarters, float64(quarters-a-b) / quarters}
 			mix(w)
-			if e := t.wrong(blend, which); e < least {
+			if e := t.meanError(blend, samples); e < least {
 				best, least = w, e
 			}
 		}
@@ -240,18 +242,18 @@ func (t *training) judge(held map[string][]float64, which []int) ([]Score, verdi
 	mix(best)
 	var scores []Score
 	for i, name := range []string{mlp, trees, linear} {
-		scores = append(scores, t.score(name, held[name], which, best[i]))
+		scores = append(scores, t.score(name, outOfFold[name], samples, best[i]))
 	}
-	scores = append(scores, t.score(Blend, blend, which, 1))
-	residuals := make([]float64, 0, len(which))
-	for _, i := range which {
+	scores = append(scores, t.score(Blend, blend, samples, 1))
+	residuals := make([]float64, 0, len(samples))
+	for _, i := range samples {
 		residuals = append(residuals, (t.ys[i]-blend[i])*t.scale)
 	}
-	return scores, verdict{Weights: best, Residuals: thinned(residuals)}
+	return scores, calibration{Weights: best, Residuals: subsampleSorted(residuals)}
 }
 
-// thinned puts residuals in order and keeps a thousand of them.
-func thinned(r []float64) []float64 {
+// subsampleSorted puts residuals in order and keeps a thousand of them.
+func subsampleSorted(r []float64) []float64 {
 	slices.Sort(r)
 	const most = 1000
 	if len(r) <= most {
@@ -264,23 +266,23 @@ func thinned(r []float64) []float64 {
 	return out
 }
 
-// wrong is the mean of how far answers about some samples are from the truth, as factors. Those that are
+// meanError is the mean of how far answers about some samples are from the truth, as factors. Those that are
 // far off count as such, but not more: a few jobs that nobody could have told must not decide who is right
 // about the others.
-func (t *training) wrong(said []float64, which []int) float64 {
+func (t *training) meanError(predictions []float64, samples []int) float64 {
 	sum := 0.0
-	for _, i := range which {
-		sum += min(math.Abs(said[i]-t.ys[i])*t.scale, 0.5)
+	for _, i := range samples {
+		sum += min(math.Abs(predictions[i]-t.ys[i])*t.scale, 0.5)
 	}
-	return sum / float64(len(which))
+	return sum / float64(len(samples))
 }
 
 // score sums up how wrong a learner was.
-func (t *training) score(name string, said []float64, which []int, weight float64) Score {
-	errs := make([]float64, 0, len(which))
+func (t *training) score(name string, predictions []float64, samples []int, weight float64) Score {
+	errs := make([]float64, 0, len(samples))
 	within := 0
-	for _, i := range which {
-		e := math.Abs(math.Exp(min((said[i]-t.ys[i])*t.scale, 50)) - 1)
+	for _, i := range samples {
+		e := math.Abs(math.Exp(min((predictions[i]-t.ys[i])*t.scale, 50)) - 1)
 		if e <= 0.25 {
 			within++
 		}

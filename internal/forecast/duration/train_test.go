@@ -28,20 +28,20 @@ var day = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
 // yard is finished jobs of three kinds whose duration follows from what they are, but for noise.
 func yard(n int, noise float64) []history.Past {
-	chance := rand.New(rand.NewPCG(3, 5))
+	rng := rand.New(rand.NewPCG(3, 5))
 	models := []string{"resnet", "bert", "unet"}
 	work := map[string]float64{"resnet": 40, "bert": 300, "unet": 90}
 	gpus := map[string]float64{"A100": 312, "H100": 989, "T4": 65}
 	past := make([]history.Past, n)
 	for i := range past {
-		model := models[chance.IntN(len(models))]
-		gpu := []string{"A100", "H100", "T4"}[chance.IntN(3)]
+		model := models[rng.IntN(len(models))]
+		gpu := []string{"A100", "H100", "T4"}[rng.IntN(3)]
 		f := history.Features{
 			Name: fmt.Sprintf("%s-%d", model, i), Owner: fmt.Sprintf("u%d", i%8), Task: "task-" + model, Model: model, Framework: "pytorch",
-			Batch: float64(int(32) << chance.IntN(5)), Amount: float64(1+chance.IntN(50)) * 100, GPU: gpu, TFLOPS: gpus[gpu],
-			GPUs: float64(int(1) << chance.IntN(4)), Rate: 0.1, Hyper: map[string]float64{"dropout": 0.1 * float64(1+chance.IntN(3))},
+			Batch: float64(int(32) << rng.IntN(5)), Amount: float64(1+rng.IntN(50)) * 100, GPU: gpu, TFLOPS: gpus[gpu],
+			GPUs: float64(int(1) << rng.IntN(4)), Rate: 0.1, Hyper: map[string]float64{"dropout": 0.1 * float64(1+rng.IntN(3))},
 		}
-		seconds := work[model] * f.Batch * f.Amount / (f.TFLOPS * math.Pow(f.GPUs, 0.9)) * math.Exp(noise*chance.NormFloat64())
+		seconds := work[model] * f.Batch * f.Amount / (f.TFLOPS * math.Pow(f.GPUs, 0.9)) * math.Exp(noise*rng.NormFloat64())
 		past[i] = history.Past{Job: id.NewJob(uint64(i + 1)), Group: fmt.Sprintf("g%d", i%11), Features: f, Seconds: seconds, Finished: day.Add(time.Duration(i) * time.Minute)}
 	}
 	return past
@@ -108,7 +108,7 @@ func TestTrainLearnsWhatDurationsFollowFrom(t *testing.T) {
 		if d.Low <= p.Seconds && p.Seconds <= d.High {
 			held++
 		}
-		if d.Like == 0 || len(d.Unknown) > 0 {
+		if d.Similar == 0 || len(d.Missing) > 0 {
 			t.Errorf("of a usual job it says %+v", d)
 		}
 	}
@@ -125,9 +125,9 @@ func TestTrainDependsOnNothingButJobsAndSeed(t *testing.T) {
 	t.Parallel()
 	past := yard(30, 0.1)
 	want := train(t, past)
-	chance := rand.New(rand.NewPCG(1, 1))
+	rng := rand.New(rand.NewPCG(1, 1))
 	for range 2 {
-		chance.Shuffle(len(past), func(i, j int) { past[i], past[j] = past[j], past[i] })
+		rng.Shuffle(len(past), func(i, j int) { past[i], past[j] = past[j], past[i] })
 		if got := train(t, past); got.Digest != want.Digest {
 			t.Error("another order of past jobs gives another model")
 		}
@@ -210,7 +210,7 @@ func TestPredictIsLessSureOfAJobThatTellsLess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"batch", "amount"}, unsure.Unknown); diff != "" {
+	if diff := cmp.Diff([]string{"batch", "amount"}, unsure.Missing); diff != "" {
 		t.Errorf("unknown (-want +got)\n%s", diff)
 	}
 	if sure.High/sure.Low*1.5 > unsure.High/unsure.Low {

@@ -35,7 +35,7 @@ func (w *weights) UnmarshalJSON(text []byte) error {
 	for i := range *w {
 		v := math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
 		if !finite(float64(v)) {
-			return fmt.Errorf("read weights: number %d is none", i)
+			return fmt.Errorf("read weights: number %d is not finite", i)
 		}
 		(*w)[i] = v
 	}

@@ -92,9 +92,9 @@ func TestReadCSVReadsATeamsOldJobs(t *testing.T) {
 func TestTablesThatCannotBeReadAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ text, want string }{
-		"empty":            {"", "has no heading"},
+		"empty":            {"", "has no header line"},
 		"no seconds":       {"job,owner\na,b\n", `has no column "seconds"`},
-		"a column twice":   {"seconds,Seconds\n1,2\n", `two columns "seconds"`},
+		"a column twice":   {"seconds,Seconds\n1,2\n", `two columns named "seconds"`},
 		"no number":        {"job,seconds,batch\na,1,2\nb,2,many\n", `row 2: batch "many" is not a number`},
 		"no time":          {"seconds,finished\n1,yesterday\n", `finished "yesterday" is not a time`},
 		"no number at all": {"seconds\nlong\n", `seconds "long" is not a number`},

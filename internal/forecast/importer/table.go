@@ -39,12 +39,12 @@ func openTable(r io.Reader, need ...string) (*table, error) {
 	t.csv.ReuseRecord = true
 	heading, err := t.csv.Read()
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "bad_table", "the table has no heading").WithCause(err)
+		return nil, fault.New(fault.Invalid, "bad_table", "the table has no header line").WithCause(err)
 	}
 	for i, name := range heading {
 		name = strings.ToLower(strings.TrimSpace(strings.TrimPrefix(name, "\ufeff")))
 		if _, twice := t.columns[name]; twice {
-			return nil, fault.New(fault.Invalid, "bad_table", "the table has two columns %q", name)
+			return nil, fault.New(fault.Invalid, "bad_table", "the table has two columns named %q", name)
 		}
 		t.columns[name] = i
 	}

@@ -35,21 +35,23 @@ const (
 // alignment is a past curve laid under the running one.
 type alignment struct {
 	*neighbour
-	goalAt       float64 // root of the part of its work after which it had come to the goal; 0 if it did not
-	progress     float64 // of the part of the way that the running job has come, as this one says
+	sqrtGoal     float64 // root of the part of its work after which it had come to the goal; 0 if it did not
+	sqrtProgress float64 // of the part of the way that the running job has come, as this one says
 	squaredError float64 // mean squared difference
 	cost         float64 // miss, and what its scale costs
 }
 
 // predictedEnd returns where the fit says the goal is.
-func (f *alignment) predictedEnd(s *runningCurve) float64 { return s.done / (f.progress * f.progress) }
+func (f *alignment) predictedEnd(s *runningCurve) float64 {
+	return s.done / (f.sqrtProgress * f.sqrtProgress)
+}
 
-// goalOrEnd is the root of the part of the past job's work that is laid under the way to the goal: all of it if it fell short.
-func (f *alignment) goalOrEnd() float64 {
-	if f.goalAt == 0 {
+// sqrtGoalOrEnd is the root of the part of the past job's work that is laid under the way to the goal: all of it if it fell short.
+func (f *alignment) sqrtGoalOrEnd() float64 {
+	if f.sqrtGoal == 0 {
 		return 1
 	}
-	return f.goalAt
+	return f.sqrtGoal
 }
 
 // alignAll lays all past curves under the running one, the best first.
@@ -60,16 +62,16 @@ func (s *runningCurve) alignAll(neighbours []neighbour, w kernel) []alignment {
 	grid := s.scales()
 	for i := range neighbours {
 		f := &alignments[i]
-		f.neighbour, f.goalAt = &neighbours[i], s.goalReachedAt(&neighbours[i])
+		f.neighbour, f.sqrtGoal = &neighbours[i], s.goalReachedAt(&neighbours[i])
 		bests[i] = s.tryScales(f, grid, &squaredErrors[i])
 	}
 	// What the better ones miss is what can be expected; few points always fit.
 	slices.Sort(bests)
 	n := float64(len(s.sqrtWork))
 	expected := max(bests[len(bests)/5]*n/max(n-1.5, 0.5), minError)
-	stiff := w.scalePenalty * expected / n
+	penalty := w.scalePenalty * expected / n
 	for i := range alignments {
-		s.refine(&alignments[i], grid, &squaredErrors[i], stiff)
+		s.refine(&alignments[i], grid, &squaredErrors[i], penalty)
 	}
 	// A fit of one that is less alike has to be that much better.
 	slices.SortStableFunc(alignments, func(a, b alignment) int { return cmp.Compare(a.cost/a.similarity, b.cost/b.similarity) })
@@ -79,57 +81,57 @@ func (s *runningCurve) alignAll(neighbours []neighbour, w kernel) []alignment {
 // scaleGrid are those that are tried: for each the root of the part of the way that the job has come, and the
 // logarithm of the end that follows.
 type scaleGrid struct {
-	progress, logEnd [gridSize]float64
-	ratio            float64 // from one root to the next
+	sqrtProgress, logEnd [gridSize]float64
+	ratio                float64 // from one root to the next
 }
 
 func (s *runningCurve) scales() *scaleGrid {
 	g := &scaleGrid{ratio: math.Pow(minProgress, -0.5/(gridSize-1))}
 	root, now := math.Sqrt(minProgress), math.Log(s.done)
 	for k := range gridSize {
-		g.progress[k] = min(root, 1)
-		g.logEnd[k] = now - 2*math.Log(g.progress[k])
+		g.sqrtProgress[k] = min(root, 1)
+		g.logEnd[k] = now - 2*math.Log(g.sqrtProgress[k])
 		root *= g.ratio
 	}
-	g.progress[gridSize-1], g.logEnd[gridSize-1] = 1, now
+	g.sqrtProgress[gridSize-1], g.logEnd[gridSize-1] = 1, now
 	return g
 }
 
 // tryScales compares a past curve at all scales of the grid and returns how much the best misses.
 func (s *runningCurve) tryScales(f *alignment, grid *scaleGrid, squaredErrors *[gridSize]float64) float64 {
 	c := s.pairWith(f.template)
-	whole := f.goalOrEnd()
+	sqrtEnd := f.sqrtGoalOrEnd()
 	best := math.Inf(1)
 	for k := range gridSize {
-		squaredErrors[k] = s.meanSquaredError(&c, grid.progress[k]*whole)
+		squaredErrors[k] = s.meanSquaredError(&c, grid.sqrtProgress[k]*sqrtEnd)
 		best = min(best, squaredErrors[k])
 	}
 	return best
 }
 
 // refine finds the best scale of a past curve between those of the grid.
-func (s *runningCurve) refine(f *alignment, grid *scaleGrid, squaredErrors *[gridSize]float64, stiff float64) {
+func (s *runningCurve) refine(f *alignment, grid *scaleGrid, squaredErrors *[gridSize]float64, penalty float64) {
 	c := s.pairWith(f.template)
-	whole := f.goalOrEnd()
-	past := math.Log(whole * whole * f.end)
+	sqrtEnd := f.sqrtGoalOrEnd()
+	past := math.Log(sqrtEnd * sqrtEnd * f.end)
 	f.cost = math.Inf(1)
 	take := func(root, end, squaredError float64) {
 		z := (end - past) / scaleUnit
-		cost := squaredError + stiff*1.5*math.Log1p(z*z/2) // as Student's distribution has it: far is hardly worse than away
+		cost := squaredError + penalty*1.5*math.Log1p(z*z/2) // as Student's distribution has it: far is hardly worse than away
 		if cost < f.cost {
-			f.progress, f.squaredError, f.cost = root, squaredError, cost
+			f.sqrtProgress, f.squaredError, f.cost = root, squaredError, cost
 		}
 	}
 	for k := range gridSize {
 		if squaredErrors[k] < f.cost { // the scale only adds to it
-			take(grid.progress[k], grid.logEnd[k], squaredErrors[k])
+			take(grid.sqrtProgress[k], grid.logEnd[k], squaredErrors[k])
 		}
 	}
 	ratio, now := grid.ratio, grid.logEnd[gridSize-1]
 	for range 4 {
 		ratio = math.Sqrt(ratio)
-		for _, root := range [2]float64{f.progress / ratio, min(f.progress*ratio, 1)} {
-			if squaredError := s.meanSquaredError(&c, root*whole); squaredError < f.cost {
+		for _, root := range [2]float64{f.sqrtProgress / ratio, min(f.sqrtProgress*ratio, 1)} {
+			if squaredError := s.meanSquaredError(&c, root*sqrtEnd); squaredError < f.cost {
 				take(root, now-2*math.Log(root), squaredError)
 			}
 		}
@@ -205,7 +207,7 @@ func (s *runningCurve) predict(alignments []alignment, w kernel) Match {
 	for i := range alignments {
 		f := &alignments[i]
 		weight := f.similarity * math.Exp(-min(w.decay*(f.cost-alignments[0].cost)/scale, 500)) // never quite nothing
-		if f.goalAt == 0 {
+		if f.sqrtGoal == 0 {
 			if f.fellShort(s) {
 				never += weight
 			}
@@ -217,7 +219,7 @@ func (s *runningCurve) predict(alignments []alignment, w kernel) Match {
 		end := max(f.predictedEnd(s), floor)
 		m.Neighbours = append(m.Neighbours, Neighbour{
 			Job: f.past.Job, Name: f.past.Features.Name, End: end,
-			Scale: f.predictedEnd(s) / (f.goalAt * f.goalAt * f.end), Error: math.Sqrt(f.squaredError), Weight: weight,
+			Scale: f.predictedEnd(s) / (f.sqrtGoal * f.sqrtGoal * f.end), Error: math.Sqrt(f.squaredError), Weight: weight,
 		})
 		ends = append(ends, quantile.WeightedValue{Value: end, Weight: weight})
 		sum += weight

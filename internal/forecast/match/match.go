@@ -77,22 +77,22 @@ func (p *Pool) predict(q *Query, w kernel) (Match, error) {
 	}
 	alignments := running.alignAll(neighbours, w)
 	switch {
-	case !slices.ContainsFunc(alignments, func(f alignment) bool { return f.goalAt > 0 }):
-		return Match{}, fault.New(fault.NotFound, "nothing_alike", "no job like this one that has ended got as far as its goal")
+	case !slices.ContainsFunc(alignments, func(f alignment) bool { return f.sqrtGoal > 0 }):
+		return Match{}, fault.New(fault.NotFound, "nothing_alike", "no similar job that has finished reached this goal")
 	case alignments[0].squaredError > maxError*maxError:
-		return Match{}, fault.New(fault.NotFound, "nothing_alike", "jobs of this kind have ended, but none went as this one does")
+		return Match{}, fault.New(fault.NotFound, "nothing_alike", "similar jobs have finished, but none has a curve like this one")
 	}
 	return running.predict(alignments, w), nil
 }
 
 // nothingAlike says that there is nothing to go by, and what would change that.
 func (p *Pool) nothingAlike(q *Query) error {
-	e := fault.New(fault.NotFound, "nothing_alike", "no job like this one has ended yet")
+	e := fault.New(fault.NotFound, "nothing_alike", "no similar job has finished yet")
 	if p.Len() == 0 {
-		return e.WithRemedy("none has ended with a curve")
+		return e.WithRemedy("no finished job has a curve")
 	}
 	if q.Features.Model == "" && q.Features.Task == "" {
-		return e.WithRemedy("say in the job file what it trains: model: {kind: …, task: …}")
+		return e.WithRemedy("declare in the job file what it trains: model: {kind: …, task: …}")
 	}
 	return e
 }

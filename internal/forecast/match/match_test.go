@@ -166,12 +166,12 @@ func TestMatchRefusesWithASentence(t *testing.T) {
 	}{
 		"no points":        {pool, &curve.Curve{}, gpt, "the job has no points yet"},
 		"no curve":         {pool, nil, gpt, "the job has no points yet"},
-		"empty pool":       {match.NewPool(nil), &half, gpt, "none has ended with a curve"},
-		"another metric":   {pool, &half, change(func(f *history.Features) { f.Metric = "accuracy" }), "no job like this one has ended yet"},
-		"all else":         {pool, &half, history.Features{Name: "resnet", Task: "vision", Model: "cnn", Metric: "val_loss"}, "no job like this one has ended yet"},
-		"nothing is known": {pool, &half, history.Features{}, "say in the job file what it trains"},
-		"goal beyond all":  {pool, &beyond, gpt, "got as far as its goal"},
-		"another shape":    {pool, &strange, gpt, "none went as this one does"},
+		"empty pool":       {match.NewPool(nil), &half, gpt, "no finished job has a curve"},
+		"another metric":   {pool, &half, change(func(f *history.Features) { f.Metric = "accuracy" }), "no similar job has finished yet"},
+		"all else":         {pool, &half, history.Features{Name: "resnet", Task: "vision", Model: "cnn", Metric: "val_loss"}, "no similar job has finished yet"},
+		"nothing is known": {pool, &half, history.Features{}, "declare in the job file what it trains"},
+		"goal beyond all":  {pool, &beyond, gpt, "reached this goal"},
+		"another shape":    {pool, &strange, gpt, "none has a curve like this one"},
 	} {
 		_, err := tc.pool.Match(match.Query{Curve: tc.curve, Features: tc.features})
 		var e *fault.Error

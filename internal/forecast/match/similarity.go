@@ -2,6 +2,7 @@ package match
 
 import (
 	"math"
+
 	"trainyard/internal/forecast/history"
 )
 

@@ -2,6 +2,7 @@ package match
 
 import (
 	"testing"
+
 	"trainyard/internal/forecast/history"
 )
 

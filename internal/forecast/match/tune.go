@@ -3,6 +3,7 @@ package match
 import (
 	"math"
 	"slices"
+
 	"trainyard/internal/forecast/history"
 )
 
