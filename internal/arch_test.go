@@ -72,7 +72,7 @@ var (
 	readsClock   = []string{"internal/clock"}
 	readsEnviron = []string{"cmd/*", "cmd/*/*", "internal/cli", "internal/cli/*", "internal/agent", "internal/agent/*", "internal/agent/*/*"}
 	// thirdParty lists, for pure packages, the modules they may use.
-	thirdParty = map[string][]string{"internal/spec": {"gopkg.in/yaml.v3"}, "internal/hire": {"gopkg.in/yaml.v3"}}
+	thirdParty = map[string][]string{"internal/spec": {"gopkg.in/yaml.v3"}, "internal/hire": {"gopkg.in/yaml.v3"}, "internal/forecast/duration": {"gonum.org/v1/gonum/mat", "gonum.org/v1/gonum/stat"}}
 	// hooks are variables of libraries that the library wants to be set.
 	hooks = map[string][]string{"internal/server": {"github.com/danielgtaylor/huma/v2.NewError", "github.com/danielgtaylor/huma/v2.DefaultArrayNullable"}}
 	// notPure are the exceptions within the pure layers.

@@ -26,18 +26,18 @@ import (
 // Input is all that is known of a job when a forecast of it is made. Make changes
 // nothing in it.
 type Input struct {
-	Job     *job.Job
-	Now     time.Time
-	Runs    []Stretch         // in order; empty before the first
-	Series  []metric.Series   // all that the program measures of itself
-	Told    Told              // how far the program says it is
-	Speed   *job.Speed        // rates told or learned, in units of their own; nil if nobody told
-	Library *Library          // finished jobs; nil if there are none
-	Record  *calibrate.Record // of earlier forecasts; nil if there is none
-	Wait    job.Band          // seconds in line, as far as the caller can tell; zero if the job runs
-	Hourly  float64           // dollars for an hour where it runs, or will run
-	Spent   float64           // dollars so far
-	Places  []Place           // other GPUs to reckon with
+	Job      *job.Job
+	Now      time.Time
+	Runs     []Stretch         // in order; empty before the first
+	Series   []metric.Series   // all that the program measures of itself
+	Progress Progress          // how far the program says it is
+	Speed    *job.Speed        // rates told or learned, in units of their own; nil if nobody told
+	Library  *Library          // finished jobs; nil if there are none
+	Record   *calibrate.Record // of earlier forecasts; nil if there is none
+	Wait     job.Band          // seconds in line, as far as the caller can tell; zero if the job runs
+	Hourly   float64           // dollars for an hour where it runs, or will run
+	Spent    float64           // dollars so far
+	Places   []Place           // other GPUs to reckon with
 }
 
 // Stretch is a run as a stretch of time on one allocation.
@@ -52,9 +52,9 @@ type Stretch struct {
 	Setup  float64   // seconds of it before the program began or went on: set-up, start, restore
 }
 
-// Told is how far a program says it is, in its own units: from a progress file, a
+// Progress is how far a program says it is, in its own units: from a progress file, a
 // status protocol or a progress bar.
-type Told struct {
+type Progress struct {
 	Done  float64
 	Total float64   // 0 if it does not say
 	At    time.Time // when it said so

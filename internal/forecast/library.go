@@ -110,14 +110,14 @@ func (l *Library) namesakes(f *history.Features, self id.Job) []*history.Past {
 	if len(own) == 0 {
 		own = others
 	}
-	return own[:min(len(own), recent)]
+	return own[:min(len(own), maxRecent)]
 }
 
-// recent is how many of the newest finished jobs tell how long something takes.
-const recent = 25
+// maxRecent is how many of the newest finished jobs tell how long something takes.
+const maxRecent = 25
 
-// bandOf returns the middle four fifths of amounts of finished jobs.
-func bandOf(amounts []float64) job.Band {
+// quantileBand returns the middle four fifths of amounts of finished jobs.
+func quantileBand(amounts []float64) job.Band {
 	slices.Sort(amounts)
 	if len(amounts) == 0 {
 		return job.Band{}
@@ -127,22 +127,22 @@ func bandOf(amounts []float64) job.Band {
 
 // start returns how long jobs like one are set up: those of its name, or all.
 func (l *Library) start(f *history.Features, self id.Job) (job.Band, bool) {
-	return l.gather(f, self, func(p *history.Past) float64 { return p.Start })
+	return l.recentAmounts(f, self, func(p *history.Past) float64 { return p.Start })
 }
 
 // wait returns how long jobs like one were in line.
 func (l *Library) wait(f *history.Features, self id.Job) (job.Band, bool) {
-	return l.gather(f, self, func(p *history.Past) float64 { return p.Wait })
+	return l.recentAmounts(f, self, func(p *history.Past) float64 { return p.Wait })
 }
 
-func (l *Library) gather(f *history.Features, self id.Job, of func(*history.Past) float64) (job.Band, bool) {
+func (l *Library) recentAmounts(f *history.Features, self id.Job, of func(*history.Past) float64) (job.Band, bool) {
 	if l.Len() == 0 {
 		return job.Band{}, false
 	}
 	like := l.namesakes(f, self)
 	if len(like) < 3 {
 		like = nil
-		for i := range l.past[:min(len(l.past), recent)] {
+		for i := range l.past[:min(len(l.past), maxRecent)] {
 			like = append(like, &l.past[i])
 		}
 	}
@@ -152,5 +152,5 @@ func (l *Library) gather(f *history.Features, self id.Job, of func(*history.Past
 			amounts = append(amounts, v)
 		}
 	}
-	return bandOf(amounts), len(amounts) > 0
+	return quantileBand(amounts), len(amounts) > 0
 }

@@ -10,24 +10,24 @@ import (
 	"trainyard/internal/job"
 )
 
-// longest is the most that any forecast says, in seconds: a hundred years.
-const longest = 100 * 365 * 86400.0
+// maxSeconds is the most that any forecast says, in seconds: a hundred years.
+const maxSeconds = 100 * 365 * 86400.0
 
 // Make forecasts how long a job will still take, when it will finish and what it will cost, and explains what that
 // is based on. The result is never nil.
 func Make(in *Input) *job.Forecast {
-	m := maker{in: in, v: look(in), f: &job.Forecast{At: in.Now}, here: in.here()}
+	m := maker{in: in, v: newView(in), f: &job.Forecast{At: in.Now}, here: in.here()}
 	m.features = m.v.features(in, m.here)
 	if m.v.series != nil {
 		m.f.Metric, m.f.Source = m.v.series.Name, m.v.series.Source
 	}
-	m.speeds = []speeds{observed(in, m.v), told(in.Speed)}
-	m.setOff()
+	m.speeds = []speeds{measuredSpeeds(in, m.v), declaredSpeeds(in.Speed)}
+	m.estimateStart()
 	known := m.byWork() || m.bySpeed() || m.byDuration() || m.byNamesakes()
-	if expected := m.expect(); !known && !expected {
-		m.nothing()
+	if expected := m.byExpectation(); !known && !expected {
+		m.explainNothing()
 	}
-	m.whole()
+	m.complete()
 	m.f.Why = strings.Join(m.why, " ")
 	return m.f
 }
@@ -58,9 +58,9 @@ func (in *Input) here() Stretch {
 	return s
 }
 
-// setOff reckons how long set-up and start still take: from now if the job waits, and the
+// estimateStart reckons how long set-up and start still take: from now if the job waits, and the
 // rest of them if its run has brought nothing yet.
-func (m *maker) setOff() {
+func (m *maker) estimateStart() {
 	usual, known := m.in.Library.start(&m.features, m.in.Job.ID)
 	if !known && m.in.Speed != nil {
 		s := max(float64(m.in.Speed.Start)/1e9, 0)
@@ -76,7 +76,7 @@ func (m *maker) setOff() {
 		m.start = usual
 		return
 	}
-	if len(during(m.v.marks, run)) == 0 && len(m.v.marks) > 0 {
+	if len(pointsDuring(m.v.marks, run)) == 0 && len(m.v.marks) > 0 {
 		gone := run.seconds(m.in.Now)
 		m.start = job.Band{Low: max(usual.Low-gone, 0), Mid: max(usual.Mid-gone, 0), High: max(usual.High-gone, 0)}
 	}
@@ -98,11 +98,11 @@ func (m *maker) byWork() bool {
 	if !a.Known() {
 		return false
 	}
-	m.take(&a, p.perUnit)
+	m.enterAnswer(&a, p.perUnit)
 	m.f.Remaining = calibrate.Widen(calibrate.Scale(a.Left, p.perUnit), p.spread)
 	if run := m.in.running(); run != nil && m.start == (job.Band{}) {
 		// Since the last point it has gone on, but not beyond the next, which would have been heard.
-		m.lessen(min(max(unix(m.in.Now)-at, 0), p.interval))
+		m.subtractElapsed(min(max(unix(m.in.Now)-at, 0), p.interval))
 	}
 	if left := done + a.Left.Mid; left > 0 {
 		m.f.Done = min(done/left, 1)
@@ -111,8 +111,8 @@ func (m *maker) byWork() bool {
 	return true
 }
 
-// lessen takes seconds that have passed off what remains, in proportion to the middle.
-func (m *maker) lessen(gone float64) {
+// subtractElapsed takes seconds that have passed off what remains, in proportion to the middle.
+func (m *maker) subtractElapsed(gone float64) {
 	if r := m.f.Remaining; r.Mid > 0 {
 		m.f.Remaining = calibrate.Scale(r, max(1-gone/r.Mid, 0.1))
 	}
@@ -131,7 +131,7 @@ func (m *maker) pace() (pace, string) {
 		if i == last || from.GPUs == m.here.GPUs && strings.EqualFold(from.GPU, m.here.GPU) {
 			return p, ""
 		}
-		ratio, why, ok := faster(m.here.where(), from.where(), m.speeds...)
+		ratio, why, ok := speedup(m.here.location(), from.location(), m.speeds...)
 		if !ok || ratio <= 0 {
 			return p, fmt.Sprintf("as measured on %s (speed on %s unknown)", gpus(from.GPUs, from.GPU), gpus(m.here.GPUs, m.here.GPU))
 		}
@@ -146,24 +146,24 @@ func (m *maker) pace() (pace, string) {
 // how fast it was when.
 func (m *maker) mean() (pace, string) {
 	done, at := m.v.done()
-	worked := ran(m.in, at)
+	worked := runSeconds(m.in, at)
 	for i := range m.in.Runs {
 		if s := &m.in.Runs[i]; unix(s.From) < at {
 			worked -= s.Setup
 		}
 	}
-	if done <= 0 || worked < firstWait {
+	if done <= 0 || worked < minFirstInterval {
 		return pace{}, ""
 	}
 	return pace{perUnit: worked / done, interval: worked, points: 1}, "averaged over all its runs"
 }
 
-// take enters what was answered, in units that take so many seconds.
-func (m *maker) take(a *Answer, perUnit float64) {
+// enterAnswer enters what was answered, in units that take so many seconds.
+func (m *maker) enterAnswer(a *Answer, perUnit float64) {
 	m.f.Guess, m.f.Records, m.f.Covered, m.f.Checked = a.Guess, a.Records, a.Covered, a.Checked
 	m.f.Basis = basisOf(a)
 	for _, s := range a.Estimates {
-		say := job.MethodSay{Method: s.Method, Remaining: min(s.Left*perUnit, longest), Weight: s.Weight, Error: s.Error}
+		say := job.MethodSay{Method: s.Method, Remaining: min(s.Left*perUnit, maxSeconds), Weight: s.Weight, Error: s.Error}
 		if math.IsInf(s.Left, 1) {
 			say.Remaining = -1
 		}
@@ -195,9 +195,9 @@ func basisOf(a *Answer) job.Basis {
 	return job.BasisCurve
 }
 
-// whole adds up the whole job: the wait before it runs, what it will have cost, and how
+// complete adds up the whole job: the wait before it runs, what it will have cost, and how
 // it would fare elsewhere.
-func (m *maker) whole() {
+func (m *maker) complete() {
 	in, f := m.in, m.f
 	known := f.Basis != job.BasisNone
 	if in.running() == nil {
@@ -209,7 +209,7 @@ func (m *maker) whole() {
 	} else if known {
 		f.Remaining = calibrate.Add(f.Remaining, m.start)
 	}
-	f.Remaining, f.Wait = calibrate.Clamp(f.Remaining, longest), calibrate.Clamp(f.Wait, longest)
+	f.Remaining, f.Wait = calibrate.Clamp(f.Remaining, maxSeconds), calibrate.Clamp(f.Wait, maxSeconds)
 	if !known {
 		return
 	}
@@ -223,7 +223,7 @@ func (m *maker) whole() {
 		f.Cost = calibrate.Clamp(f.Cost, math.MaxFloat64)
 	}
 	if f.Basis != job.BasisExpect {
-		f.Elsewhere = elsewhere(in, f, m.here.where(), m.restart(), m.speeds...)
+		f.Elsewhere = elsewhere(in, f, m.here.location(), m.restart(), m.speeds...)
 	}
 }
 

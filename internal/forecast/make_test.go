@@ -109,7 +109,7 @@ func TestNothingKnownIsSaid(t *testing.T) {
 func TestDeclaredStepsTimesStepTime(t *testing.T) {
 	t.Parallel()
 	in := trained(100)
-	in.Told = Told{Total: 1000, Done: 200, At: after(100), Source: "tqdm"}
+	in.Progress = Progress{Total: 1000, Done: 200, At: after(100), Source: "tqdm"}
 	in.Hourly, in.Spent = 3.6, 1
 	f := Make(in)
 	if f.Basis != job.BasisSteps || !f.Guess {
@@ -127,7 +127,7 @@ func TestUnitsOfTheProgramsOwnAreTakenForWork(t *testing.T) {
 	t.Parallel()
 	in := trained(100)
 	// 64 samples a step; it has to do 64,000.
-	in.Told = Told{Total: 64000, Done: 12800, At: after(100), Marks: []metric.Point{{Step: 6400, At: unix(after(50))}}}
+	in.Progress = Progress{Total: 64000, Done: 12800, At: after(100), Marks: []metric.Point{{Step: 6400, At: unix(after(50))}}}
 	f := Make(in)
 	near(t, "what remains", f.Remaining.Mid, 400, 0.01)
 	wants(t, f, "12,800 of 64,000 units done.")
@@ -138,17 +138,17 @@ func TestWorkIsNotStepsWhenTheBatchGrows(t *testing.T) {
 	in := trained(100) // 200 steps of 64 samples
 	in.Runs[0].To = after(100)
 	in.Runs = append(in.Runs, Stretch{Epoch: 2, GPU: "A100", GPUs: 8, From: after(100)})
-	in.Told.Marks = []metric.Point{{Step: 6400, At: unix(after(50))}, {Step: 12800, At: unix(after(100))}}
+	in.Progress.Marks = []metric.Point{{Step: 6400, At: unix(after(50))}, {Step: 12800, At: unix(after(100))}}
 	for step := 210.0; step <= 300; step += 10 { // 256 samples each, as long as before
 		at := after(step * 0.5)
 		in.Series[0].Add(2, metric.Point{Step: step, At: unix(at), Value: 10 / (1 + step/100)})
-		in.Told.Marks = append(in.Told.Marks, metric.Point{Step: 12800 + 256*(step-200), At: unix(at)})
+		in.Progress.Marks = append(in.Progress.Marks, metric.Point{Step: 12800 + 256*(step-200), At: unix(at)})
 	}
 	in.Now = after(150)
-	in.Told.Done, in.Told.At, in.Told.Total = 12800+25600, in.Now, 64000
+	in.Progress.Done, in.Progress.At, in.Progress.Total = 12800+25600, in.Now, 64000
 	f := Make(in)
 	near(t, "what remains", f.Remaining.Mid, 25600.0/256*0.5, 0.05)
-	v := look(in)
+	v := newView(in)
 	near(t, "the work at step 100", v.curve.X[9], 6400, 0.01)
 	near(t, "the work at step 300", v.curve.X[len(v.curve.X)-1], 38400, 0.01)
 }
@@ -157,16 +157,16 @@ func TestProgressWithoutMetricsIsEnough(t *testing.T) {
 	t.Parallel()
 	in := trained(0)
 	in.Series, in.Now = nil, after(100)
-	in.Told = Told{Total: 50, Done: 10, At: after(100)}
+	in.Progress = Progress{Total: 50, Done: 10, At: after(100)}
 	f := Make(in)
 	near(t, "with one mark, what remains", f.Remaining.Mid, 320, 0.01) // it is taken to have loaded for 20 s
 	in.Runs[0].Setup = 60
 	if f := Make(in); f.Basis != job.BasisNone {
 		t.Errorf("one mark after 40 s, of which loading may be half, makes %+v; want nothing yet", f.Remaining)
 	}
-	in.Told.Marks = []metric.Point{{Step: 2, At: unix(after(68))}, {Step: 6, At: unix(after(84))}}
+	in.Progress.Marks = []metric.Point{{Step: 2, At: unix(after(68))}, {Step: 6, At: unix(after(84))}}
 	near(t, "with more marks, what remains", Make(in).Remaining.Mid, 160, 0.01)
-	in.Told.Total = 0
+	in.Progress.Total = 0
 	in.Speed = job.NewSpeed(50, 0, 0)
 	near(t, "with the total of the job file, what remains", Make(in).Remaining.Mid, 160, 0.01)
 }
@@ -178,7 +178,7 @@ func TestOneWordAfterARestartIsTimedByAllRuns(t *testing.T) {
 	in.Runs[0].To, in.Runs[0].Setup = after(70), 20
 	in.Runs = append(in.Runs, Stretch{Epoch: 2, GPU: "A100", GPUs: 2, From: after(1000), Setup: 20})
 	in.Now = after(1070)
-	in.Told = Told{Total: 50, Done: 10, At: after(1070)}
+	in.Progress = Progress{Total: 50, Done: 10, At: after(1070)}
 	f := Make(in) // 100 s for 10 units
 	near(t, "what remains", f.Remaining.Mid, 400, 0.3)
 	wants(t, f, "takes 10 s on 2× A100, averaged over all its runs.")
@@ -218,7 +218,7 @@ func TestTheProgramsEndBoundsTheTarget(t *testing.T) {
 	t.Parallel()
 	in := trained(200)
 	in.Job.Spec.Target = atMost("loss", 0.2) // step 4900
-	in.Told = Told{Total: 600, Done: 400, At: after(200)}
+	in.Progress = Progress{Total: 600, Done: 400, At: after(200)}
 	f := Make(in)
 	if f.Never < 0.8 || f.Basis != job.BasisSteps {
 		t.Errorf("never %g, basis %q", f.Never, f.Basis)
@@ -237,7 +237,7 @@ func TestAfterTheTargetTheProgramGoesOn(t *testing.T) {
 	t.Parallel()
 	in := trained(200)
 	in.Job.Spec.Target = atMost("loss", 3)
-	in.Told = Told{Total: 1000, Done: 400, At: after(200)}
+	in.Progress = Progress{Total: 1000, Done: 400, At: after(200)}
 	f := Make(in)
 	near(t, "what remains", f.Remaining.Mid, 300, 0.01)
 	wants(t, f, "Target loss at most 3 reached; the program continues: 400 of 1000 steps done.")
@@ -249,7 +249,7 @@ func TestAfterTheTargetTheProgramGoesOn(t *testing.T) {
 func TestAProgramThatGoesOnBeyondItsTotalIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	in := trained(200)
-	in.Told = Told{Total: 300, Done: 300, At: after(150)}
+	in.Progress = Progress{Total: 300, Done: 300, At: after(150)}
 	if f := Make(in); f.Basis != job.BasisNone {
 		t.Errorf("400 of 300 steps are done: %s", f.Why)
 	}
@@ -268,7 +268,7 @@ func TestTheStepTimeIsThatOfThePresentAllocation(t *testing.T) {
 			s.Add(2, metric.Point{Step: step, At: unix(after(1040 + (step-200)/8)), Value: 10 / (1 + step/100)})
 		}
 		in.Now = after(1040 + float64(points)*10/8)
-		in.Told = Told{Total: 1000, Done: 200 + 10*float64(points), At: in.Now}
+		in.Progress = Progress{Total: 1000, Done: 200 + 10*float64(points), At: in.Now}
 		return in
 	}
 	f := Make(moved(20))
@@ -296,7 +296,7 @@ func TestAPreemptedJobWaitsAndThenGoesOn(t *testing.T) {
 	in := trained(100)
 	in.Runs[0].To, in.Runs[0].Setup = after(100), 20
 	in.Now = after(160)
-	in.Told = Told{Total: 1000, Done: 200, At: after(100)}
+	in.Progress = Progress{Total: 1000, Done: 200, At: after(100)}
 	in.Wait = job.Band{Low: 50, Mid: 100, High: 300}
 	in.Hourly = 3600
 	f := Make(in)
@@ -351,7 +351,7 @@ func TestAWaitingJobIsForecastByWhatIsKnownBefore(t *testing.T) {
 func TestTheExpectationIsShownBesideOthers(t *testing.T) {
 	t.Parallel()
 	in := trained(100)
-	in.Told = Told{Total: 1000, Done: 200, At: after(100)}
+	in.Progress = Progress{Total: 1000, Done: 200, At: after(100)}
 	in.Job.Spec.Expect = job.Duration(time.Hour)
 	f := Make(in)
 	last := f.Methods[len(f.Methods)-1]
@@ -400,13 +400,13 @@ func TestASparseMetricIsTimedByADenserOne(t *testing.T) {
 	}
 	in.Series = append(in.Series, val)
 	in.Job.Spec.Target = atMost("val_loss", 1)
-	v := look(in)
+	v := newView(in)
 	if len(v.marks) != 80 || len(v.curve.X) != 3 {
 		t.Errorf("%d marks, %d points", len(v.marks), len(v.curve.X))
 	}
 	epochs := metric.Series{Name: "val_loss", Points: []metric.Point{{Step: 1, At: unix(after(100)), Value: 3}, {Step: 2, At: unix(after(200)), Value: 2}}}
 	in.Series[1] = epochs
-	if v := look(in); len(v.marks) != 2 {
+	if v := newView(in); len(v.marks) != 2 {
 		t.Errorf("epochs are timed by steps: %d marks", len(v.marks))
 	}
 }

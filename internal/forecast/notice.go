@@ -43,12 +43,12 @@ type Watch struct {
 const (
 	// A forecast has slipped when the job ends this part of the time it has too late, and is on time
 	// again when it ends as much before: in between nothing is said.
-	slack = 0.05
+	lateTolerance = 0.05
 	// How likely a target must be missed to say so, and how likely no longer to take it back.
-	missed, likely = 0.8, 0.5
+	missedProbability, likelyProbability = 0.8, 0.5
 	// A program has stalled when nothing was heard for so many of its usual intervals, and for so long.
-	silences = 10
-	silence  = 60.0 // seconds
+	silentIntervals = 10
+	minSilence      = 60.0 // seconds
 )
 
 // Compare returns what is worth telling about a new forecast, after the one before it,
@@ -60,10 +60,10 @@ func Compare(before, now *job.Forecast, w Watch) []Notice {
 		now.Said = slices.Clone(before.Said)
 	}
 	n := notices{f: now}
-	n.slip(&w)
-	n.miss()
-	n.bad(&w)
-	n.stall(&w)
+	n.checkLateness(&w)
+	n.checkTarget()
+	n.checkFinite(&w)
+	n.checkProgress(&w)
 	return n.all
 }
 
@@ -73,8 +73,8 @@ type notices struct {
 	all []Notice
 }
 
-// turn tells that something has begun or is over, unless that was told before.
-func (n *notices) turn(on bool, code string, format string, args ...any) {
+// toggle tells that something has begun or is over, unless that was told before.
+func (n *notices) toggle(on bool, code string, format string, args ...any) {
 	key := code
 	if !on {
 		key = beginning[code]
@@ -94,8 +94,8 @@ func (n *notices) turn(on bool, code string, format string, args ...any) {
 // beginning is, for the end of something, the code of its beginning.
 var beginning = map[string]string{OnTime: Slipped, Reachable: Misses, Number: NotNumber, Moving: Stalled}
 
-// slip tells whether the job will be late.
-func (n *notices) slip(w *Watch) {
+// checkLateness tells whether the job will be late.
+func (n *notices) checkLateness(w *Watch) {
 	limit, what := w.Deadline, "its deadline"
 	if due := w.Submitted.Add(w.Expect); w.Expect > 0 && (limit.IsZero() || due.Before(limit)) {
 		limit, what = due, fmt.Sprintf("the expected %s", span(w.Expect.Seconds()))
@@ -104,28 +104,28 @@ func (n *notices) slip(w *Watch) {
 		return
 	}
 	late := n.f.End().Sub(limit).Seconds()
-	margin := slack * limit.Sub(w.Submitted).Seconds()
+	margin := lateTolerance * limit.Sub(w.Submitted).Seconds()
 	early, latest := n.f.Ends()
 	switch {
 	case late > margin:
-		n.turn(true, Slipped, "Expected to finish %s later than %s: in %s (80 %% prediction interval: %s to %s).", span(late), what,
+		n.toggle(true, Slipped, "Expected to finish %s later than %s: in %s (80 %% prediction interval: %s to %s).", span(late), what,
 			span(until(w.Now, n.f.End())), span(until(w.Now, early)), span(until(w.Now, latest)))
 	case late < -margin:
-		n.turn(false, OnTime, "Expected to finish within %s again: in %s, %s early.",
+		n.toggle(false, OnTime, "Expected to finish within %s again: in %s, %s early.",
 			what, span(until(w.Now, n.f.End())), span(-late))
 	}
 }
 
 func until(now, then time.Time) float64 { return max(then.Sub(now).Seconds(), 0) }
 
-// miss tells whether the target will be reached.
-func (n *notices) miss() {
+// checkTarget tells whether the target will be reached.
+func (n *notices) checkTarget() {
 	switch percent := math.Floor(100 * n.f.Never); {
-	case n.f.Never >= missed:
-		n.turn(true, Misses, "It will probably not reach its target: the probability that %s gets there too late or never is %.0f %%.",
+	case n.f.Never >= missedProbability:
+		n.toggle(true, Misses, "It will probably not reach its target: the probability that %s gets there too late or never is %.0f %%.",
 			n.metric(), percent)
-	case n.f.Never < likely:
-		n.turn(false, Reachable, "It may reach its target after all: the probability that %s does not is down to %.0f %%.", n.metric(), percent)
+	case n.f.Never < likelyProbability:
+		n.toggle(false, Reachable, "It may reach its target after all: the probability that %s does not is down to %.0f %%.", n.metric(), percent)
 	}
 }
 
@@ -136,30 +136,30 @@ func (n *notices) metric() string {
 	return n.f.Metric
 }
 
-// bad tells whether the metric that the forecast goes by, or any loss, is no number.
-func (n *notices) bad(w *Watch) {
+// checkFinite tells whether the metric that the forecast goes by, or any loss, is no number.
+func (n *notices) checkFinite(w *Watch) {
 	for i := range w.Series {
 		s := &w.Series[i]
-		if s.Bad == 0 || s.Name != n.f.Metric && lossLike(s.Name) == 0 {
+		if s.NonFinite == 0 || s.Name != n.f.Metric && lossLike(s.Name) == 0 {
 			continue
 		}
 		last := ""
 		if p, ok := s.Last(); ok {
 			last = fmt.Sprintf("; last finite value %s at step %s", number(p.Value), number(p.Step))
 		}
-		n.turn(true, NotNumber, "%s is NaN or infinite (%d %s)%s.", s.Name, s.Bad, plural(s.Bad, "value"), last)
+		n.toggle(true, NotNumber, "%s is NaN or infinite (%d %s)%s.", s.Name, s.NonFinite, plural(s.NonFinite, "value"), last)
 		return
 	}
-	n.turn(false, Number, "Its losses are finite again.")
+	n.toggle(false, Number, "Its losses are finite again.")
 }
 
-// stall tells whether the program still gets on. One that never told anything is not
+// checkProgress tells whether the program still gets on. One that never told anything is not
 // expected to, and one that tells no numbers does tell.
-func (n *notices) stall(w *Watch) {
+func (n *notices) checkProgress(w *Watch) {
 	heard, usual := 0.0, 0.0
 	for i := range w.Series {
 		s := &w.Series[i]
-		if s.Bad > 0 {
+		if s.NonFinite > 0 {
 			return
 		}
 		p, ok := s.Last()
@@ -172,15 +172,15 @@ func (n *notices) stall(w *Watch) {
 		}
 	}
 	if heard == 0 || w.Running.IsZero() {
-		n.turn(false, Moving, "It is not running, so no progress is expected.")
+		n.toggle(false, Moving, "It is not running, so no progress is expected.")
 		return
 	}
 	quiet := unix(w.Now) - max(heard, unix(w.Running))
-	if bound := max(silence, silences*usual, w.Save.Seconds()); quiet > bound {
-		n.turn(true, Stalled, "No progress for %s: the program usually reports every %s.", span(quiet), span(usual))
+	if bound := max(minSilence, silentIntervals*usual, w.Save.Seconds()); quiet > bound {
+		n.toggle(true, Stalled, "No progress for %s: the program usually reports every %s.", span(quiet), span(usual))
 		return
 	}
-	n.turn(false, Moving, "It makes progress again.")
+	n.toggle(false, Moving, "It makes progress again.")
 }
 
 // interval returns the seconds between points of a series as they were heard: the middle of
@@ -193,6 +193,6 @@ func interval(s *metric.Series) float64 {
 	for i := 1; i < len(s.Points); i++ {
 		gaps = append(gaps, max(s.Points[i].At-s.Points[i-1].At, 0))
 	}
-	thinned := float64(len(s.Points)) / float64(max(s.Heard, len(s.Points)))
+	thinned := float64(len(s.Points)) / float64(max(s.Count, len(s.Points)))
 	return quantile.Median(gaps) * thinned
 }

@@ -83,8 +83,8 @@ func TestATargetOutOfReachIsToldOfOnce(t *testing.T) {
 
 func TestALossThatIsNoNumberIsTold(t *testing.T) {
 	t.Parallel()
-	s := metric.Series{Name: "train_loss", Points: []metric.Point{{Step: 12000, Value: 2.5, At: unix(noon)}}, Heard: 1, Bad: 3}
-	w := Watch{Now: noon, Running: noon, Series: []metric.Series{{Name: "grad_norm", Bad: 1}, s}}
+	s := metric.Series{Name: "train_loss", Points: []metric.Point{{Step: 12000, Value: 2.5, At: unix(noon)}}, Count: 1, NonFinite: 3}
+	w := Watch{Now: noon, Running: noon, Series: []metric.Series{{Name: "grad_norm", NonFinite: 1}, s}}
 	first := ending(10)
 	got := Compare(nil, first, w)
 	if len(got) != 1 || got[0] != (Notice{NotNumber, "train_loss is NaN or infinite (3 values); last finite value 2.5 at step 12,000."}) {
@@ -94,7 +94,7 @@ func TestALossThatIsNoNumberIsTold(t *testing.T) {
 	if got := Compare(first, second, w); got != nil {
 		t.Errorf("told twice: %+v", got)
 	}
-	w.Series[1].Bad = 0
+	w.Series[1].NonFinite = 0
 	if got := codes(Compare(second, ending(10), w)); !cmp.Equal(got, []string{Number}) {
 		t.Errorf("after it: %v", got)
 	}
@@ -103,7 +103,7 @@ func TestALossThatIsNoNumberIsTold(t *testing.T) {
 func TestSilenceIsToldOfByWhatIsUsual(t *testing.T) {
 	t.Parallel()
 	every := func(seconds float64, n, heard int) []metric.Series {
-		s := metric.Series{Name: "loss", Heard: heard}
+		s := metric.Series{Name: "loss", Count: heard}
 		for i := range n {
 			s.Points = append(s.Points, metric.Point{Step: float64(i + 1), At: unix(noon) - seconds*float64(n-1-i), Value: 1})
 		}

@@ -19,8 +19,8 @@ type pace struct {
 
 // The window that a pace is measured in.
 const (
-	windowLeast = 17 // points, if there are as many
-	blocksMost  = 8
+	minWindow = 17 // points, if there are as many
+	maxBlocks = 8
 )
 
 // measure returns the pace of points that one stretch of running has brought, by the
@@ -32,8 +32,8 @@ func measure(points []metric.Point) pace {
 	if len(points) < 2 {
 		return pace{points: len(points)}
 	}
-	window := points[max(0, min(len(points)/2, len(points)-windowLeast)):]
-	blocks := cut(window)
+	window := points[max(0, min(len(points)/2, len(points)-minWindow)):]
+	blocks := blockTimes(window)
 	if len(blocks) == 0 {
 		return pace{points: len(points)}
 	}
@@ -57,11 +57,11 @@ func measure(points []metric.Point) pace {
 	return p
 }
 
-// cut returns the seconds that a unit took in each of at most blocksMost stretches of
+// blockTimes returns the seconds that a unit took in each of at most blocksMost stretches of
 // about equal work. Stretches in which time stood still are joined to the next.
-func cut(window []metric.Point) []float64 {
+func blockTimes(window []metric.Point) []float64 {
 	first, last := window[0], window[len(window)-1]
-	width := (last.Step - first.Step) / float64(min(blocksMost, len(window)-1))
+	width := (last.Step - first.Step) / float64(min(maxBlocks, len(window)-1))
 	if width <= 0 {
 		return nil
 	}
@@ -79,8 +79,8 @@ func cut(window []metric.Point) []float64 {
 	return blocks
 }
 
-// during returns the points of a stretch: those heard in it.
-func during(points []metric.Point, s *Stretch) []metric.Point {
+// pointsDuring returns the points of a stretch: those heard in it.
+func pointsDuring(points []metric.Point, s *Stretch) []metric.Point {
 	from := unix(s.From)
 	at := slices.IndexFunc(points, func(p metric.Point) bool { return p.At >= from })
 	if at < 0 {
@@ -102,7 +102,7 @@ func during(points []metric.Point, s *Stretch) []metric.Point {
 func paces(points []metric.Point, runs []Stretch) []pace {
 	all := make([]pace, len(runs))
 	for i := range runs {
-		heard := during(points, &runs[i])
+		heard := pointsDuring(points, &runs[i])
 		if i == 0 && len(heard) == 1 && heard[0].Step > 0 {
 			all[i] = sinceStart(heard[0], unix(runs[0].From)+runs[0].Setup)
 			continue
@@ -114,18 +114,18 @@ func paces(points []metric.Point, runs []Stretch) []pace {
 
 // A program imports and loads before it works.
 const (
-	loads     = 20.0 // seconds that this takes as a rule
-	firstWait = 60.0 // seconds after which a single point counts; before that the second is waited for
+	startupSeconds   = 20.0 // seconds that this takes as a rule
+	minFirstInterval = 60.0 // seconds after which a single point counts; before that the second is waited for
 )
 
 // sinceStart returns the pace of a program of which a single point was heard. It began with no work
 // done, but how much of its time went into loading nobody knows: between nothing and half.
 func sinceStart(p metric.Point, began float64) pace {
 	took := p.At - began
-	if took < firstWait {
+	if took < minFirstInterval {
 		return pace{points: 1}
 	}
-	began += min(loads, took/2)
+	began += min(startupSeconds, took/2)
 	out := measure([]metric.Point{{At: began}, p})
 	out.spread = math.Log(took / (p.At - began))
 	return out

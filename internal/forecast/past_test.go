@@ -76,14 +76,14 @@ func TestWaitsBetweenRunsAreNoRunTime(t *testing.T) {
 
 // durations are finished jobs whose length follows from what they are.
 func durations(n int) []history.Past {
-	chance := rand.New(rand.NewPCG(3, 4))
+	rng := rand.New(rand.NewPCG(3, 4))
 	var past []history.Past
 	for i := range n {
-		size := math.Exp(5 * chance.Float64())
+		size := math.Exp(5 * rng.Float64())
 		f := history.Features{Name: fmt.Sprint("run", i), Owner: fmt.Sprint("u", i%10), Task: []string{"vision", "language"}[i%2], Model: "net", Params: 1e6 * size, GPU: "A100", TFLOPS: 312, GPUs: float64(int(1) << (i % 4))}
 		past = append(past, history.Past{
 			Job: id.Job(fmt.Sprint("d", i)), Group: f.Owner, Features: f, Finished: noon.Add(time.Duration(i-n) * time.Hour), Start: 20, Wait: 60,
-			Seconds: 600 * size / f.GPUs * float64(1+i%2) * math.Exp(0.1*chance.NormFloat64()),
+			Seconds: 600 * size / f.GPUs * float64(1+i%2) * math.Exp(0.1*rng.NormFloat64()),
 		})
 	}
 	return past

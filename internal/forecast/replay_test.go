@@ -87,20 +87,20 @@ type family struct {
 	noise                float64
 }
 
-func families(chance *rand.Rand) []family {
+func families(rng *rand.Rand) []family {
 	var all []family
 	for i := range 8 {
 		all = append(all, family{
-			name: fmt.Sprintf("kind %c", 'a'+i), floor: 0.2 + chance.Float64(), height: 2 + 5*chance.Float64(), power: 0.3 + 0.7*chance.Float64(),
-			length: math.Exp(6 + 3*chance.Float64()), spread: 0.1 + 0.4*chance.Float64(), drop: 0.6 + 0.4*chance.Float64(), noise: 0.002 + 0.01*chance.Float64(),
+			name: fmt.Sprintf("kind %c", 'a'+i), floor: 0.2 + rng.Float64(), height: 2 + 5*rng.Float64(), power: 0.3 + 0.7*rng.Float64(),
+			length: math.Exp(6 + 3*rng.Float64()), spread: 0.1 + 0.4*rng.Float64(), drop: 0.6 + 0.4*rng.Float64(), noise: 0.002 + 0.01*rng.Float64(),
 		})
 	}
 	return all
 }
 
 // train makes one job of a family. Its goal is the value at the end of its length.
-func (f *family) train(n int, chance *rand.Rand) history.Past {
-	length := f.length * math.Exp(f.spread*chance.NormFloat64())
+func (f *family) train(n int, rng *rand.Rand) history.Past {
+	length := f.length * math.Exp(f.spread*rng.NormFloat64())
 	at := func(x float64) float64 {
 		u := x / length
 		y := f.floor + f.height*math.Pow(1+100*u, -f.power)
@@ -116,7 +116,7 @@ func (f *family) train(n int, chance *rand.Rand) history.Past {
 	}
 	for k := 1; k < 200; k++ {
 		x := length * float64(k) / 100
-		y := at(x) * (1 + f.noise*chance.NormFloat64())
+		y := at(x) * (1 + f.noise*rng.NormFloat64())
 		p.Curve.X, p.Curve.Y = append(p.Curve.X, x), append(p.Curve.Y, y)
 		if goal.Met(y) {
 			break
@@ -133,8 +133,8 @@ func (f *family) train(n int, chance *rand.Rand) history.Past {
 func TestIntervalsHoldInFourOfFiveCases(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2) {
-		chance := rand.New(rand.NewPCG(seed, 7))
-		kinds := families(chance)
+		rng := rand.New(rand.NewPCG(seed, 7))
+		kinds := families(rng)
 		var past []history.Past
 		var rec calibrate.Record
 		var lib *Library
@@ -142,7 +142,7 @@ func TestIntervalsHoldInFourOfFiveCases(t *testing.T) {
 			if n%40 == 0 {
 				lib = NewLibrary(past, nil)
 			}
-			p := kinds[chance.IntN(len(kinds))].train(n, chance)
+			p := kinds[rng.IntN(len(kinds))].train(n, rng)
 			rec.Add(Score(&p, lib, &rec))
 			past = append(past, p)
 		}

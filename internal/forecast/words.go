@@ -38,15 +38,15 @@ func span(seconds float64) string {
 	case seconds < 60:
 		return fmt.Sprintf("%.0f s", seconds)
 	case seconds < 3600:
-		return two(int64(math.Round(seconds)), 60, "min", "s")
+		return twoUnits(int64(math.Round(seconds)), 60, "min", "s")
 	case seconds < 86400:
-		return two(int64(math.Round(seconds/60)), 60, "h", "min")
+		return twoUnits(int64(math.Round(seconds/60)), 60, "h", "min")
 	}
-	return two(int64(math.Round(seconds/3600)), 24, "d", "h")
+	return twoUnits(int64(math.Round(seconds/3600)), 24, "d", "h")
 }
 
-// two writes an amount in a great and a small unit, without the small one if it is zero.
-func two(amount, great int64, greatName, smallName string) string {
+// twoUnits writes an amount in a great and a small unit, without the small one if it is zero.
+func twoUnits(amount, great int64, greatName, smallName string) string {
 	text := fmt.Sprintf("%d %s", amount/great, greatName)
 	if rest := amount % great; rest > 0 {
 		text += fmt.Sprintf(" %d %s", rest, smallName)

@@ -36,7 +36,7 @@ func (f *Forecaster) Take(ctx context.Context, r *api.MetricsReport) error {
 		}
 	}
 	f.mu.Unlock()
-	err := f.tell(ctx, said)
+	err := f.send(ctx, said)
 	if err != nil {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -50,7 +50,7 @@ func (f *Forecaster) Take(ctx context.Context, r *api.MetricsReport) error {
 }
 
 // take adds what a run has measured, and returns what the feed is to be told, and by which notes.
-func (w *watched) take(epoch int, r *api.RunMetrics, now time.Time) (said []yardmaster.Notice, from []note) {
+func (w *liveJob) take(epoch int, r *api.RunMetrics, now time.Time) (said []yardmaster.Notice, from []note) {
 	for i := range r.Series {
 		in := &r.Series[i]
 		name := strings.ReplaceAll(in.Name, "\x00", "\uFFFD") // as stores that take no NUL would write it
@@ -62,25 +62,25 @@ func (w *watched) take(epoch int, r *api.RunMetrics, now time.Time) (said []yard
 			s = &metric.Series{Name: name}
 			w.series[name] = s
 		}
-		s.Heed(epoch, in.Source)
+		s.SetSource(epoch, in.Source)
 		for _, p := range in.Points {
 			if fate := s.Add(epoch, p.Point()); fate != metric.Duplicate && fate != metric.Stale {
-				w.dirty[name], w.news = true, true
+				w.dirty[name], w.changed = true, true
 			}
 		}
 	}
-	if epoch >= w.toldBy {
-		w.toldBy = epoch
+	if epoch >= w.progressEpoch {
+		w.progressEpoch = epoch
 		w.takeProgress(r, now)
 	}
 	for _, n := range r.Notes {
 		key := note{n.Kind, n.At}
 		s, ok := sentence(&n)
-		if !ok || w.notes[key] || w.noted[n.Kind] >= maxNotes {
+		if !ok || w.notes[key] || w.noteCounts[n.Kind] >= maxNotes {
 			continue
 		}
 		w.notes[key] = true
-		w.noted[n.Kind]++
+		w.noteCounts[n.Kind]++
 		said, from = append(said, s), append(from, key)
 	}
 	return said, from
@@ -89,28 +89,28 @@ func (w *watched) take(epoch int, r *api.RunMetrics, now time.Time) (said []yard
 const maxNotes = 1000 // of a job and a kind that are told
 
 // forget makes notes be told when they come again.
-func (w *watched) forget(notes []note) {
+func (w *liveJob) forget(notes []note) {
 	for _, n := range notes {
 		delete(w.notes, n)
-		w.noted[n.kind]--
+		w.noteCounts[n.kind]--
 	}
 }
 
 // takeProgress remembers how far the program says it is.
-func (w *watched) takeProgress(r *api.RunMetrics, now time.Time) {
-	if r.Total != nil && usable(*r.Total) && *r.Total != w.told.Total { // 0 takes back what it said
-		w.told.Total, w.news = *r.Total, true
+func (w *liveJob) takeProgress(r *api.RunMetrics, now time.Time) {
+	if r.Total != nil && usable(*r.Total) && *r.Total != w.progress.Total { // 0 takes back what it said
+		w.progress.Total, w.changed = *r.Total, true
 	}
-	if r.Done == nil || !usable(*r.Done) || *r.Done == w.told.Done && !w.told.At.IsZero() {
+	if r.Done == nil || !usable(*r.Done) || *r.Done == w.progress.Done && !w.progress.At.IsZero() {
 		return
 	}
-	if *r.Done < w.told.Done { // it has begun again
-		w.told.Marks = nil
+	if *r.Done < w.progress.Done { // it has begun again
+		w.progress.Marks = nil
 	}
-	w.told.Done, w.told.At, w.news = *r.Done, now, true
-	w.told.Marks = append(w.told.Marks, metric.Point{Step: *r.Done, At: seconds(now)})
-	if len(w.told.Marks) > maxMarks {
-		w.told.Marks = metric.Thin(w.told.Marks, maxMarks/2)
+	w.progress.Done, w.progress.At, w.changed = *r.Done, now, true
+	w.progress.Marks = append(w.progress.Marks, metric.Point{Step: *r.Done, At: seconds(now)})
+	if len(w.progress.Marks) > maxMarks {
+		w.progress.Marks = metric.Downsample(w.progress.Marks, maxMarks/2)
 	}
 }
 

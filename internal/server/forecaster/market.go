@@ -30,8 +30,8 @@ const marketFor = 30 * time.Second
 
 // market looks at what there is, not too often. The caller has the lock.
 func (f *Forecaster) market(now time.Time) *market {
-	if f.seen != nil && now.Sub(f.seen.made) < marketFor {
-		return f.seen
+	if f.marketView != nil && now.Sub(f.marketView.made) < marketFor {
+		return f.marketView
 	}
 	type key struct {
 		model  string
@@ -71,7 +71,7 @@ func (f *Forecaster) market(now time.Time) *market {
 		}
 		return a.gpus - b.gpus
 	})
-	f.seen = m
+	f.marketView = m
 	return m
 }
 

@@ -20,15 +20,15 @@ const folds = 10
 // fold is one part of the groups, with all that may be known when its curves are foretold:
 // finished jobs of the other parts, and how well those were foretold from each other.
 type fold struct {
-	asked   []*sample
-	by      map[id.Job]*sample // those of the other parts
-	library *forecast.Library
-	record  *calibrate.Record // of the blend
-	alone   *calibrate.Record // of the same without history
+	test                 []*sample
+	trainingRuns         map[id.Job]*sample // those of the other parts
+	library              *forecast.Library
+	record               *calibrate.Record // of the blend
+	recordWithoutHistory *calibrate.Record // of the same without history
 }
 
-// deal divides groups into parts, in the order of their names. Groups never divide.
-func deal(list []sample) []*fold {
+// makeFolds divides groups into parts, in the order of their names. Groups never divide.
+func makeFolds(list []sample) []*fold {
 	names := make([]string, 0, len(list))
 	for i := range list {
 		names = append(names, list[i].Group)
@@ -45,16 +45,16 @@ func deal(list []sample) []*fold {
 	}
 	for i := range list {
 		f := out[part[list[i].Group]]
-		f.asked = append(f.asked, &list[i])
+		f.test = append(f.test, &list[i])
 	}
 	for k, f := range out {
-		f.learn(out, k)
+		f.train(out, k)
 	}
 	return out
 }
 
-// keep leaves one half of the groups to be asked about: first or second, as a hash of their name says; "" keeps all.
-func keep(parts []*fold, half string) error {
+// selectHalf leaves one half of the groups to be asked about: first or second, as a hash of their name says; "" keeps all.
+func selectHalf(parts []*fold, half string) error {
 	if half == "" {
 		return nil
 	}
@@ -64,7 +64,7 @@ func keep(parts []*fold, half string) error {
 		return fmt.Errorf("there is no half %q; there are first and second", half)
 	}
 	for _, f := range parts {
-		f.asked = slices.DeleteFunc(f.asked, func(s *sample) bool {
+		f.test = slices.DeleteFunc(f.test, func(s *sample) bool {
 			h := fnv.New32a()
 			_, _ = h.Write([]byte(s.Group)) // it cannot fail
 			return h.Sum32()%2 != want
@@ -73,18 +73,18 @@ func keep(parts []*fold, half string) error {
 	return nil
 }
 
-// learn prepares what the other parts teach.
-func (f *fold) learn(all []*fold, own int) {
-	f.by = map[id.Job]*sample{}
+// train prepares what the other parts teach.
+func (f *fold) train(all []*fold, own int) {
+	f.trainingRuns = map[id.Job]*sample{}
 	var others []*sample
 	var past []history.Past
 	for k, o := range all {
 		if k == own {
 			continue
 		}
-		for _, s := range o.asked {
+		for _, s := range o.test {
 			others = append(others, s)
-			f.by[s.Job] = s
+			f.trainingRuns[s.Job] = s
 			past = append(past, s.Past)
 		}
 	}
@@ -99,16 +99,16 @@ func (f *fold) learn(all []*fold, own int) {
 	for i := range scored {
 		blend[i], alone[i] = scored[i][0], scored[i][1]
 	}
-	f.record, f.alone = &calibrate.Record{}, &calibrate.Record{}
+	f.record, f.recordWithoutHistory = &calibrate.Record{}, &calibrate.Record{}
 	f.record.Add(blend...)
-	f.alone.Add(alone...)
+	f.recordWithoutHistory.Add(alone...)
 }
 
 // seen is the library without the curve's own group and without runs on its system.
 func (f *fold) seen(s *sample) *forecast.Library {
 	return f.library.Without(func(p *history.Past) bool {
-		o := f.by[p.Job]
-		return o.Group == s.Group || s.shut != "" && o.shut == s.shut
+		o := f.trainingRuns[p.Job]
+		return o.Group == s.Group || s.excludedSystem != "" && o.excludedSystem == s.excludedSystem
 	})
 }
 

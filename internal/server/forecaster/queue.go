@@ -11,36 +11,36 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// greet looks at jobs that were submitted lately, so that policies know how long they
+// forecastQueue looks at jobs that were submitted lately, so that policies know how long they
 // may take. What is known of them does not change while they wait.
-func (f *Forecaster) greet(ctx context.Context) error {
+func (f *Forecaster) forecastQueue(ctx context.Context) error {
 	f.mu.Lock()
-	n := min(len(f.line), linePass)
-	jobs := slices.Clone(f.line[:n])
-	if f.line = f.line[n:]; len(f.line) == 0 {
-		f.line = nil // what was behind it can go
+	n := min(len(f.queue), queuePerPass)
+	jobs := slices.Clone(f.queue[:n])
+	if f.queue = f.queue[n:]; len(f.queue) == 0 {
+		f.queue = nil // what was behind it can go
 	}
 	for i := range jobs {
-		delete(f.lined, jobs[i].ID)
+		delete(f.queued, jobs[i].ID)
 	}
 	f.mu.Unlock()
 	if n == 0 {
 		return nil
 	}
-	err := f.welcome(ctx, jobs)
+	err := f.forecastQueued(ctx, jobs)
 	if err != nil { // they are the first again
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.line = append(jobs, f.line...)
+		f.queue = append(jobs, f.queue...)
 		for i := range jobs {
-			f.lined[jobs[i].ID] = true
+			f.queued[jobs[i].ID] = true
 		}
 	}
 	return err
 }
 
-// welcome tells the yardmaster what is expected of jobs that wait.
-func (f *Forecaster) welcome(ctx context.Context, jobs []job.Job) error {
+// forecastQueued tells the yardmaster what is expected of jobs that wait.
+func (f *Forecaster) forecastQueued(ctx context.Context, jobs []job.Job) error {
 	made, err := f.Waiting(ctx, jobs)
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func (f *Forecaster) welcome(ctx context.Context, jobs []job.Job) error {
 			said = append(said, yardmaster.Foreseen{Job: jobs[i].ID, Forecast: made[i]})
 		}
 	}
-	return f.tell(ctx, said)
+	return f.send(ctx, said)
 }
 
 // Waiting returns what is expected of jobs: what was last found of those that have had a run, and
@@ -79,7 +79,7 @@ func (f *Forecaster) Waiting(ctx context.Context, jobs []job.Job) ([]*job.Foreca
 	if err := f.Query(ctx, func(y *yardmaster.Yard) { stands = y.Stands(ids) }); err != nil {
 		return out, err
 	}
-	library, record := f.school.lessons()
+	library, record := f.trainer.current()
 	for k, i := range ask {
 		in := &forecast.Input{Job: &jobs[i], Now: f.Clock.Now(), Speed: jobs[i].Spec.Speed, Library: library, Record: record}
 		f.mu.Lock()
@@ -113,7 +113,7 @@ func (f *Forecaster) Forecast(ctx context.Context, j *job.Job) (*job.Forecast, e
 		nodes[i] = pipeline.Node{Job: jobs[i].ID, Forecast: made[i], Needs: jobs[i].Needs}
 	}
 	number, _ := nodes[0].Job.Number() // the same answer each time it is asked
-	spans, err := pipeline.Play(nodes, number)
+	spans, err := pipeline.Simulate(nodes, number)
 	if err != nil {
 		return nil, err
 	}

@@ -21,11 +21,11 @@ func (m *maker) bySpeed() bool {
 	if speed == nil || speed.Work <= 0 {
 		return false
 	}
-	perUnit, ok := m.toldPace()
+	perUnit, ok := m.declaredPace()
 	if !ok {
 		return false
 	}
-	done := m.in.Told.Done
+	done := m.in.Progress.Done
 	if done <= 0 {
 		for i := range m.in.Runs {
 			s := &m.in.Runs[i]
@@ -42,14 +42,14 @@ func (m *maker) bySpeed() bool {
 	return true
 }
 
-// toldPace returns the seconds that a unit takes where the job is, by the speeds told.
-func (m *maker) toldPace() (float64, bool) {
-	said := told(m.in.Speed)
-	if same := said.of(m.here.GPU); len(same) > 0 {
-		return through(same, m.here.GPUs), true
+// declaredPace returns the seconds that a unit takes where the job is, by the speeds told.
+func (m *maker) declaredPace() (float64, bool) {
+	declared := declaredSpeeds(m.in.Speed)
+	if same := declared.of(m.here.GPU); len(same) > 0 {
+		return secondsPerUnit(same, m.here.GPUs), true
 	}
-	for _, s := range said.samples {
-		if ratio, _, ok := faster(m.here.where(), where{gpu: s.gpu, gpus: s.gpus}, said); ok && ratio > 0 {
+	for _, s := range declared.samples {
+		if ratio, _, ok := speedup(m.here.location(), location{gpu: s.gpu, gpus: s.gpus}, declared); ok && ratio > 0 {
 			return s.perUnit / ratio, true
 		}
 	}
@@ -103,9 +103,9 @@ func (m *maker) byNamesakes() bool {
 	return true
 }
 
-// expect enters what the researcher expects. It decides only if nothing else could say
+// byExpectation enters what the researcher expects. It decides only if nothing else could say
 // anything: then it returns true.
-func (m *maker) expect() bool {
+func (m *maker) byExpectation() bool {
 	expect := time.Duration(m.in.Job.Spec.Expect).Seconds()
 	if expect <= 0 {
 		return false
@@ -118,24 +118,24 @@ func (m *maker) expect() bool {
 		m.f.Done = m.in.elapsed() / expect
 		say.Weight = 1
 		m.tell("Only the researcher's own estimate is known: %s (`expect`).", span(expect))
-		m.missing()
+		m.explainMissing()
 	}
 	m.f.Methods = append(m.f.Methods, say)
 	return decides
 }
 
-// nothing says that nothing is known, and what would change that.
-func (m *maker) nothing() {
+// explainNothing says that nothing is known, and what would change that.
+func (m *maker) explainNothing() {
 	if expect := time.Duration(m.in.Job.Spec.Expect).Seconds(); expect > 0 {
 		m.tell("Nothing is known yet, and the expected %s have passed.", span(expect))
 	} else {
 		m.tell("Nothing is known yet.")
 	}
-	m.missing()
+	m.explainMissing()
 }
 
-// missing says what there is not.
-func (m *maker) missing() {
+// explainMissing says what there is not.
+func (m *maker) explainMissing() {
 	switch {
 	case m.v.missingMetric != "":
 		m.tell("The target metric %s has not been reported yet.", m.v.missingMetric)

@@ -15,23 +15,23 @@ import (
 	"trainyard/internal/store"
 )
 
-// watched is all that is known of one live job. It belongs to the forecaster's lock.
-type watched struct {
-	job      job.Job
-	runs     []stretch // by epoch
-	recalled bool      // what was kept of it has been read
-	series   map[string]*metric.Series
-	dirty    map[string]bool // metrics to be written
-	flushed  time.Time
-	told     forecast.Told
-	toldBy   int            // epoch of the run that told it
-	notes    map[note]bool  // that were told already
-	noted    map[string]int // how many, by kind
-	said     bool           // the feed was told something of the forecast since that was written
-	forecast *job.Forecast
-	asked    time.Time // when the forecast was last made
-	news     bool      // since then
-	over     time.Time // when it was seen to have ended
+// liveJob is all that is known of one live job. It belongs to the forecaster's lock.
+type liveJob struct {
+	job            job.Job
+	runs           []stretch // by epoch
+	loaded         bool      // what was kept of it has been read
+	series         map[string]*metric.Series
+	dirty          map[string]bool // metrics to be written
+	flushedAt      time.Time
+	progress       forecast.Progress
+	progressEpoch  int            // epoch of the run that told it
+	notes          map[note]bool  // that were told already
+	noteCounts     map[string]int // how many, by kind
+	unsavedNotices bool           // the feed was told something of the forecast since that was written
+	forecast       *job.Forecast
+	forecastAt     time.Time // when the forecast was last made
+	changed        bool      // since then
+	endedAt        time.Time // when it was seen to have ended
 }
 
 // stretch is a run as forecasts see it.
@@ -50,12 +50,12 @@ type note struct {
 
 const maxMarks = 256 // of how far a program was, and when
 
-func newWatched() *watched {
-	return &watched{series: map[string]*metric.Series{}, dirty: map[string]bool{}, notes: map[note]bool{}, noted: map[string]int{}}
+func newLiveJob() *liveJob {
+	return &liveJob{series: map[string]*metric.Series{}, dirty: map[string]bool{}, notes: map[note]bool{}, noteCounts: map[string]int{}}
 }
 
 // takeRun takes in what a run has become.
-func (w *watched) takeRun(r job.Run, on allocation) {
+func (w *liveJob) takeRun(r job.Run, on allocation) {
 	at, found := slices.BinarySearchFunc(w.runs, r.Epoch, func(s stretch, epoch int) int { return s.Epoch - epoch })
 	if !found {
 		w.runs = slices.Insert(w.runs, at, stretch{})
@@ -72,7 +72,7 @@ func (w *watched) takeRun(r job.Run, on allocation) {
 	if s.started = !r.Started.IsZero(); s.started {
 		s.Setup = r.Started.Sub(r.Ordered).Seconds()
 	}
-	w.news = true
+	w.changed = true
 }
 
 // allocation is what a run runs on.
@@ -107,8 +107,8 @@ func (f *Forecaster) allocation(r *job.Run) allocation {
 	return a
 }
 
-// recallJob reads the curves and the ended runs of a job.
-func (f *Forecaster) recallJob(ctx context.Context, j id.Job) error {
+// loadJob reads the curves and the ended runs of a job.
+func (f *Forecaster) loadJob(ctx context.Context, j id.Job) error {
 	docs, err := f.Store.Documents(ctx, store.DocumentFilter{Kind: store.CurveDocument, Under: string(j), Limit: metric.MaxSeries})
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (f *Forecaster) recallJob(ctx context.Context, j id.Job) error {
 	for i := range runs {
 		w.takeRun(runs[i], f.allocation(&runs[i]))
 	}
-	w.recalled = true
+	w.loaded = true
 	if bad != nil { // it is no better the next time
 		f.Log.ErrorContext(ctx, "some of what was kept of a job cannot be read; it is as if it had not been kept", "job", j, "error", bad)
 	}

@@ -26,7 +26,7 @@ func (f *Forecaster) importRoutes(e Edge) {
 			if err := e.Allow(ctx, tenant.ChangeNodes, ""); err != nil {
 				return nil, e.Fail(ctx, err)
 			}
-			reply, err := f.school.seed(ctx, in.Format, in.RawBody)
+			reply, err := f.trainer.importTable(ctx, in.Format, in.RawBody)
 			if err != nil {
 				return nil, e.Fail(ctx, err)
 			}
@@ -39,8 +39,8 @@ type importInput struct {
 	RawBody []byte `contentType:"application/octet-stream"`
 }
 
-// seed takes a table of earlier jobs into the history. Taking it again replaces what it brought.
-func (s *school) seed(ctx context.Context, format string, text []byte) (api.ImportReply, error) {
+// importTable takes a table of earlier jobs into the history. Taking it again replaces what it brought.
+func (s *trainer) importTable(ctx context.Context, format string, text []byte) (api.ImportReply, error) {
 	read := importer.ReadCSV
 	if format == "mlperf" {
 		read = importer.ReadMLPerf
@@ -57,8 +57,8 @@ func (s *school) seed(ctx context.Context, format string, text []byte) (api.Impo
 	for i := range past {
 		past[i].Job = "import-" + id.Job(format) + "-" + past[i].Job // never the name of a job of this yard
 	}
-	if len(past) > pastMost/2 { // the yard's own jobs need room too
-		past = past[len(past)-pastMost/2:]
+	if len(past) > maxPast/2 { // the yard's own jobs need room too
+		past = past[len(past)-maxPast/2:]
 	}
 	reply.Kept = len(past)
 	return reply, s.learn(ctx, past)
