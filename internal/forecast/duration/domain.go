@@ -12,7 +12,8 @@ import (
 	"trainyard/internal/forecast/history"
 )
 
-// domain is what the finished jobs were like, so that a job unlike all of them is not guessed at.
+// domain is the applicability domain of the model: the words and ranges of the training data. Outside of it the model
+// refuses to extrapolate.
 type domain struct {
 	Tasks  map[string]int        `json:"tasks"` // finished jobs of each
 	Models map[string]int        `json:"models"`
@@ -20,8 +21,8 @@ type domain struct {
 	Names  map[string]int        `json:"names"` // by word
 	Ranges map[string]interval   `json:"all"`   // amounts
 	Kinds  map[string]kindRanges `json:"kinds"` // and by model, or by task
-	// Variance is what not knowing something that nearly all finished jobs told adds to the variance of the
-	// logarithm of an answer.
+	// Variance is what a missing feature, which nearly all finished jobs have, adds to the variance of the log
+	// duration.
 	Variance map[string]float64 `json:"doubt"`
 	Count    int                `json:"count"`
 }
@@ -32,21 +33,20 @@ type interval struct {
 	High float64 `json:"high"`
 }
 
-// kindRanges is the same for one kind of job.
+// kindRanges are the ranges of one kind of job.
 type kindRanges struct {
 	Count   int                 `json:"count"`
 	Amounts map[string]interval `json:"amounts"`
 }
 
-// checkedAmounts are the amounts that must be near those of finished jobs.
+// checkedAmounts are the amounts that must be within the ranges.
 var checkedAmounts = []string{"params", "batch", "rate", "amount", "tflops", "gpus", "nodes"}
 
-// How far outside the range that was seen an amount may be, as a factor: twice among all jobs, and
-// four times for the kind, of which fewer were seen.
+// By what factor an amount may be outside the range: among all jobs, and for its kind, of which fewer were seen.
 const (
 	rangeFactor     = 2.0
 	kindRangeFactor = 4.0
-	minKindJobs     = 5 // jobs of a kind that show its range
+	minKindJobs     = 5 // jobs of a kind that define its range
 )
 
 func learnDomain(records []*history.Past) *domain {
@@ -90,12 +90,12 @@ func widen(ranges map[string]interval, name string, v float64) {
 // countKind returns how many finished jobs were of the kind.
 func (k *domain) countKind(f *history.Features) int { return k.Kinds[history.Kind(f)].Count }
 
-// check returns why a job is unlike all that were seen, or nil.
+// check returns why a job is outside the domain, or nil.
 func (k *domain) check(f *history.Features) error {
 	var why []string
 	why = append(why, k.unseenWord("model", f.Model, k.Models)...)
 	why = append(why, k.unseenWord("task", f.Task, k.Tasks)...)
-	if f.TFLOPS <= 0 { // a GPU of which it is known how fast it is need not have been seen
+	if f.TFLOPS <= 0 { // a GPU of known speed need not have been seen
 		why = append(why, k.unseenWord("GPU", f.GPU, k.GPUs)...)
 	}
 	if f.Model == "" && f.Task == "" && !k.knownName(f) {
@@ -126,8 +126,8 @@ func (k *domain) unseenWord(what, word string, seen map[string]int) []string {
 	return []string{fmt.Sprintf("%s %s has not been seen, only %s", what, word, list)}
 }
 
-// knownName reports whether finished jobs are called as this one: half of its words are known, or none of
-// them said what it trains, so that there is nothing better to go by.
+// knownName reports whether finished jobs have similar names: half of its words are known, or no finished job declares
+// anything, so that there is nothing to compare.
 func (k *domain) knownName(f *history.Features) bool {
 	if k.Tasks[""] == k.Count && k.Models[""] == k.Count && len(k.Names) == 0 {
 		return true
@@ -142,7 +142,7 @@ func (k *domain) knownName(f *history.Features) bool {
 	return have > 0 && 2*have >= len(list)
 }
 
-// outOfRange says which amounts are far outside of what was seen.
+// outOfRange says which amounts are far outside the ranges.
 func (k *domain) outOfRange(f *history.Features) []string {
 	have := amounts(f, Progress{})
 	kind := k.Kinds[history.Kind(f)]
@@ -170,7 +170,7 @@ func (k *domain) outOfRange(f *history.Features) []string {
 // figure writes an amount of which the logarithm is given.
 func figure(log float64) string { return fmt.Sprintf("%.3g", math.Exp(log)) }
 
-// optionalFeatures are what a job may leave untold, and how to forget it.
+// optionalFeatures are the features that a job may lack, and how to remove them.
 var optionalFeatures = []struct {
 	name    string
 	present func(*history.Features) bool
@@ -189,8 +189,7 @@ var optionalFeatures = []struct {
 	{"target", func(f *history.Features) bool { return f.Target != 0 }, func(f *history.Features) { f.Target, f.Metric = 0, "" }},
 }
 
-// missingVariances finds out how much answers depend on what nearly all finished jobs told: by how much they move
-// if it is forgotten.
+// missingVariances measures by how much predictions move if a feature that nearly all finished jobs have is removed.
 func (m *Model) missingVariances(records []*history.Past) map[string]float64 {
 	doubt := map[string]float64{}
 	const probed = 100
@@ -217,8 +216,7 @@ func (m *Model) missingVariances(records []*history.Past) map[string]float64 {
 	return doubt
 }
 
-// missing returns what a job leaves untold that nearly all finished jobs told, and the variance
-// that this adds.
+// missing returns the features that a job lacks and nearly all finished jobs have, and the variance that this adds.
 func (k *domain) missing(f *history.Features) (names []string, doubt float64) {
 	for _, part := range optionalFeatures {
 		if d, ok := k.Variance[part.name]; ok && !part.present(f) {

@@ -29,51 +29,49 @@ const (
 	mlp    = "mlp"
 	trees  = "trees"
 	linear = "linear"
-	// Blend is what they say together: the model's answer.
+	// Blend is their weighted mean: the prediction of the model.
 	Blend = "blend"
 )
 
-// format is changed when a model that was stored can no longer be read.
+// format is incremented when stored models can no longer be read.
 const format = 1
 
-// Model says how long a job will take, by what is known of it before it runs. It is never
-// changed after training but for its Version, and may be kept as JSON.
+// Model predicts how long jobs take. It does not change after training but for its Version, and can be stored as JSON.
 type Model struct {
 	Card
 	learners learners
 }
 
-// Card is what is shown of a model.
+// Card describes a model and its validation.
 type Card struct {
-	Version    int       `json:"version"`    // counted by who trains
-	Digest     string    `json:"digest"`     // of all that its answers depend on
+	Version    int       `json:"version"`    // set by the caller of Train
+	Digest     string    `json:"digest"`     // of all that predictions depend on
 	Seed       uint64    `json:"seed"`       // of its training
-	Records    int       `json:"records"`    // finished jobs that it has learned from
-	Groups     int       `json:"groups"`     // that were held out as a whole to judge it; 0 if single jobs were
+	Records    int       `json:"records"`    // finished jobs that it was trained on
+	Groups     int       `json:"groups"`     // held out as a whole for validation; 0 if single jobs were
 	Newest     time.Time `json:"newest"`     // when the last of them ended
-	Validation []Score   `json:"validation"` // how wrong each learner, and their blend, was about jobs that it had not seen
-	Running    []Score   `json:"running"`    // and about such jobs some way on; empty if too few past jobs tell that
+	Validation []Score   `json:"validation"` // out-of-fold errors of each learner and of the blend, before jobs start
+	Running    []Score   `json:"running"`    // the same in mid-run; empty if too few jobs have progress
 }
 
-// Score is how wrong a learner was about jobs that it had not seen, relative to how long they took.
+// Score is the out-of-fold error of a learner, relative to the duration.
 type Score struct {
 	Learner  string  `json:"learner"`
 	Median   float64 `json:"median"`
-	P80      float64 `json:"p80"`      // four of five were less wrong
-	Within25 float64 `json:"within25"` // part of them that was at most 25 % off
-	Weight   float64 `json:"weight"`   // of its word in the blend
-	Records  int     `json:"records"`  // jobs it was asked about: those like others
+	P80      float64 `json:"p80"`      // 80 % quantile
+	Within25 float64 `json:"within25"` // fraction of errors of at most 25 %
+	Weight   float64 `json:"weight"`   // in the blend
+	Records  int     `json:"records"`  // validation samples
 }
 
-// Duration is how long a job takes in all, in seconds, with an interval that held for four of five
-// jobs of other groups.
+// Duration is the predicted duration of a job in all, in seconds, with an 80 % prediction interval.
 type Duration struct {
 	Low, Mid, High float64
-	Similar        int      // finished jobs of its kind that were learned from
-	Missing        []string // what finished jobs told and this one does not; the interval is wider for it
+	Similar        int      // finished jobs of its kind in the training data
+	Missing        []string // features that finished jobs have and this one lacks; they widen the interval
 }
 
-// learners are what the answers depend on.
+// learners are all that predictions depend on.
 type learners struct {
 	Format   int         `json:"format"`
 	Encoder  *encoder    `json:"encoder"`
@@ -83,23 +81,23 @@ type learners struct {
 	Networks []*network  `json:"networks"`
 	Forests  []*forest   `json:"forests"`
 	Ridges   []*ridge    `json:"lines"`
-	Begin    calibration `json:"begin"` // on jobs that begin
-	Run      calibration `json:"run"`   // on jobs that run; without residuals if too few past jobs tell their progress
+	Begin    calibration `json:"begin"` // before a job starts
+	Run      calibration `json:"run"`   // in mid-run; without residuals if too few jobs have progress
 }
 
-// calibration is what the learners' words are worth.
+// calibration is the weights of the learners and the residuals of their weighted mean.
 type calibration struct {
-	Weights   [3]float64 `json:"weights"`   // of networks, forests, lines
-	Residuals []float64  `json:"residuals"` // logarithm of the truth over the answer, in order
+	Weights   [3]float64 `json:"weights"`   // of networks, forests, ridge regressions
+	Residuals []float64  `json:"residuals"` // out-of-fold log(actual/predicted), sorted
 }
 
-// Predict says how long a job takes in all of which elapsed seconds have been run. It refuses to
-// answer about a job that is unlike those that it has learned from.
+// Predict returns how long a job takes in all that has run for elapsed seconds. It returns an error for a job outside
+// the domain of the training data.
 func (m *Model) Predict(f history.Features, elapsed float64) (Duration, error) {
 	return m.PredictAt(f, Progress{Elapsed: elapsed})
 }
 
-// PredictAt does so for a job of which it is also known how far it has come.
+// PredictAt is Predict for a job whose progress may be known.
 func (m *Model) PredictAt(f history.Features, p Progress) (Duration, error) {
 	if err := m.learners.Domain.check(&f); err != nil {
 		return Duration{}, err
@@ -115,7 +113,7 @@ func (m *Model) PredictAt(f history.Features, p Progress) (Duration, error) {
 	return d, nil
 }
 
-// predict returns the logarithm of the seconds. Of a job whose progress is told the verdict on running jobs counts.
+// predict returns the log seconds, with the weights for running jobs if the progress is known.
 func (p *learners) predict(f *history.Features, at Progress) float64 {
 	x := p.Encoder.encode(f, at)
 	w := p.Begin.Weights
@@ -141,11 +139,11 @@ func (p *learners) predict(f *history.Features, at Progress) float64 {
 	return p.Mean + p.Scale*sum
 }
 
-// maxLogSeconds is the logarithm of the longest duration that is said: three thousand years.
+// maxLogSeconds is the logarithm of the longest prediction: more than two thousand years.
 const maxLogSeconds = 25.0
 
-// interval puts the interval around an answer: by how much answers were wrong, given that the job is not done
-// yet. doubt is the variance that comes from what is not known of the job.
+// interval sets the split-conformal interval of a prediction from the residuals, conditional on the job not having
+// finished yet. doubt is the variance added by missing features.
 func (v *calibration) interval(d *Duration, mid, doubt, elapsed float64) {
 	r := v.Residuals
 	_, deviation := stat.PopMeanStdDev(r, nil)
@@ -178,8 +176,8 @@ func (v *calibration) interval(d *Duration, mid, doubt, elapsed float64) {
 	}
 }
 
-// overdue is for a job that runs longer than nearly all were wrong by: the more it is over, the longer
-// it may still take, as the worst of the past residuals had it.
+// overdue sets the interval of a job that has run longer than nearly all residuals allow: an exponential tail fitted
+// to the largest residuals (the mean excess).
 func (v *calibration) overdue(d *Duration, elapsed, wider float64) {
 	r := v.Residuals
 	tail := r[len(r)-max(len(r)/10, 2):]
@@ -191,7 +189,7 @@ func (v *calibration) overdue(d *Duration, elapsed, wider float64) {
 	d.Low, d.Mid, d.High = after(0.1), after(0.5), after(0.9)
 }
 
-// storedModel is how a model is written.
+// storedModel is the JSON form of a model.
 type storedModel struct {
 	Card  Card     `json:"card"`
 	Parts learners `json:"parts"`
@@ -223,7 +221,7 @@ func (m *Model) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// valid reports whether all parts are there and fit together.
+// valid reports whether all learners are present and have matching dimensions.
 func (p *learners) valid() bool {
 	if p.Encoder == nil || p.Domain == nil || len(p.Begin.Residuals) == 0 || len(p.Ridges) == 0 ||
 		len(p.Networks) != len(p.Ridges) || len(p.Forests) != len(p.Ridges) || !slices.IsSorted(p.Begin.Residuals) || !slices.IsSorted(p.Run.Residuals) {
@@ -239,8 +237,8 @@ func (p *learners) valid() bool {
 	return true
 }
 
-// digest is a name for all that the answers depend on. Parts that cannot be written, which
-// finite numbers never are, have none.
+// digest identifies all that predictions depend on. It is empty if they cannot be marshalled, which finite numbers
+// always can.
 func (m *Model) digest() string {
 	text, err := json.Marshal(m.learners)
 	if err != nil {

@@ -11,18 +11,17 @@ import (
 // Progress is how far a running job has come.
 type Progress struct {
 	Elapsed float64 // seconds that it has run
-	Done    float64 // part of the way to its end, as Way has it; 0 if that is not known
+	Done    float64 // as FractionDone has it; 0 if unknown
 }
 
-// known reports whether a learner can make use of it.
+// known reports whether the progress is known.
 func (p Progress) known() bool {
 	return finite(p.Elapsed) && p.Elapsed > 0 && p.Done > 0 && p.Done <= 1
 }
 
-// FractionDone returns which part of its way a curve has come: of the work that it will do in all if that is said,
-// and else of the way from its first value to the goal, in logarithms where all are positive. It is 0 if neither
-// is known. The way is not even: a job may have come nine tenths of it in a third of its time. How that goes is
-// for the learners to learn.
+// FractionDone returns the progress of a curve: the fraction of the declared work, or else of the distance from its
+// first value to the goal, in logarithms where all are positive. It is 0 if neither is known. The fraction is not
+// linear in time; the learners learn that.
 func FractionDone(c *curve.Curve) float64 {
 	n := min(len(c.X), len(c.Y))
 	if n == 0 {
@@ -45,7 +44,7 @@ func FractionDone(c *curve.Curve) float64 {
 	return clampFraction((now - first) / (goal - first))
 }
 
-// clampFraction keeps a part of a way within what can be told from nothing and from all.
+// clampFraction bounds a fraction to [0.01, 1].
 func clampFraction(v float64) float64 {
 	if math.IsNaN(v) {
 		return 0
@@ -53,10 +52,10 @@ func clampFraction(v float64) float64 {
 	return min(max(v, 0.01), 1)
 }
 
-// moments of a past job's life that learners are shown besides its beginning.
+// sampleTimes are the fractions of a finished job's duration at which it becomes a training sample, besides its start.
 var sampleTimes = []float64{0.3, 0.7}
 
-// progressSamples returns how far a past job had come at some moments of its life.
+// progressSamples returns the progress of a finished job at sampleTimes.
 func progressSamples(p *history.Past) []Progress {
 	n := min(len(p.Curve.X), len(p.Curve.Y), len(p.At))
 	var out []Progress
@@ -77,14 +76,14 @@ func progressSamples(p *history.Past) []Progress {
 	return out
 }
 
-// sample is a past job as it was at a moment: at its beginning, or some way on.
+// sample is a finished job at one moment: before its start, or in mid-run.
 type sample struct {
-	index    int // number of the past job
+	index    int // of the record
 	record   *history.Past
 	progress Progress
 }
 
-// samples returns the past jobs as they began, and after those as they ran.
+// samples returns the finished jobs before their start, followed by those in mid-run.
 func samples(records []*history.Past) []sample {
 	var list []sample
 	for i, r := range records {

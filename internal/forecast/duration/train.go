@@ -14,19 +14,18 @@ import (
 )
 
 const (
-	// MinRecords is how many finished jobs there must be before durations are learned.
+	// MinRecords is how many finished jobs training needs.
 	MinRecords = 20
-	// MaxRecords is from how many durations are learned at most: the newest.
+	// MaxRecords is how many finished jobs training uses at most: the newest.
 	MaxRecords = 20_000
 	folds      = 4
 )
 
-// Train learns how long jobs take from those that have ended. Past jobs are split by their groups into
-// four parts; every learner is trained four times, each time without one part, on which it is then judged.
-// What the four say together is the model's answer, weighted by that judgement. A past job that has a
-// curve and of which it is known when its points came is shown also as it was some way on, so that the
-// learners can go by the progress of a running job. The same past jobs, in any order, and the same seed
-// give the same model.
+// Train fits a model to finished jobs. It is a grouped four-fold cross-validation: every learner is trained four times,
+// each time without one fold of job groups, on which it is then validated. A prediction is the mean over the folds of
+// the weighted mean over the learners; the weights minimise the out-of-fold error. A finished job that has a
+// curve with times yields further samples in mid-run, so that the learners can use the progress of a running
+// job. The same jobs, in any order, and the same seed give the same model.
 func Train(past []history.Past, seed uint64) (*Model, error) {
 	records := usable(past)
 	if len(records) < MinRecords {
@@ -46,8 +45,8 @@ func Train(past []history.Past, seed uint64) (*Model, error) {
 	return m, nil
 }
 
-// usable returns the past jobs that can be learned from, the newest first, in an order that depends on
-// nothing but themselves.
+// usable returns the finished jobs that have a duration, the newest first, in an order that does not depend on the
+// order of the argument.
 func usable(past []history.Past) []*history.Past {
 	var out []*history.Past
 	for i := range past {
@@ -65,18 +64,17 @@ type training struct {
 	seed        uint64
 	encoder     *encoder
 	fold        []int // of each record
-	groups      int   // that are held out as a whole; 0 if records are
+	groups      int   // held out as a whole; 0 if single records are
 	samples     []sample
 	xs          []example // of each sample
-	ys          []float64 // logarithms of seconds, with mean 0 and deviation 1
+	ys          []float64 // standardized log seconds
 	mean, scale float64
-	// Samples about which a model that has not seen their fold would not refuse to answer: of jobs
-	// that begin, and of jobs that run.
+	// Indices of the validation samples: of jobs before they start, and in mid-run.
 	beforeStart, running []int
 }
 
-// splitFolds deals the groups out to the folds, the large ones first, so that each fold gets about as many records.
-// With too few groups single records are dealt out.
+// splitFolds assigns groups to folds, the large ones first, so that folds have about as many records. With too few groups
+// single records are assigned.
 func (t *training) splitFolds() {
 	members := map[string][]int{}
 	for i, r := range t.records {
@@ -105,8 +103,7 @@ func (t *training) splitFolds() {
 	}
 }
 
-// groupOf returns what a past job is held out with: jobs of one family know too much of each
-// other.
+// groupOf returns the group that a job is held out with: jobs of one family leak information about each other.
 func groupOf(p *history.Past) string {
 	if p.Group != "" {
 		return "group " + p.Group
@@ -118,23 +115,23 @@ func groupOf(p *history.Past) string {
 	return name
 }
 
-// encode prepares what the learners see.
+// encode computes inputs and standardized targets.
 func (t *training) encode() {
 	for _, s := range t.samples {
 		t.xs = append(t.xs, t.encoder.encode(&s.record.Features, s.progress))
 		t.ys = append(t.ys, math.Log(s.record.Seconds))
 	}
 	t.mean, t.scale = stat.PopMeanStdDev(t.ys, nil)
-	t.scale = max(t.scale, 1e-6) // all took equally long
+	t.scale = max(t.scale, 1e-6) // all took the same time
 	for i, y := range t.ys {
 		t.ys[i] = (y - t.mean) / t.scale
 	}
 }
 
-// selectValidation finds the samples that are like those of other folds. By the others nobody is judged: about their
-// like the model will not answer.
+// selectValidation finds the samples that are within the domain of the other folds. The rest do not count for
+// validation: the model would refuse to predict them.
 func (t *training) selectValidation() {
-	var strange [folds]*domain
+	var domains [folds]*domain
 	for k := range folds {
 		var others []*history.Past
 		for i, r := range t.records {
@@ -142,11 +139,11 @@ func (t *training) selectValidation() {
 				others = append(others, r)
 			}
 		}
-		strange[k] = learnDomain(others)
+		domains[k] = learnDomain(others)
 	}
 	var all []int
 	for i, s := range t.samples {
-		refused := strange[t.fold[s.index]].check(&s.record.Features) != nil
+		refused := domains[t.fold[s.index]].check(&s.record.Features) != nil
 		switch {
 		case s.progress.known():
 			if !refused {
@@ -158,7 +155,7 @@ func (t *training) selectValidation() {
 		}
 		all = append(all, i)
 	}
-	if len(t.beforeStart) < MinRecords { // all are unlike each other: then all count
+	if len(t.beforeStart) < MinRecords { // no two are similar: then all count
 		t.beforeStart = all
 	}
 	if len(t.running) < MinRecords {
@@ -166,7 +163,7 @@ func (t *training) selectValidation() {
 	}
 }
 
-// trainLearners trains all learners and judges them on what they were not shown.
+// trainLearners trains all learners on all folds and validates them out of fold.
 func (t *training) trainLearners(m *Model) {
 	words, inputs := len(t.encoder.Words), t.encoder.width()
 	var networks [folds][]*network
@@ -180,7 +177,9 @@ func (t *training) trainLearners(m *Model) {
 		networks[k] = trainNetwork(xs, ys, inputs, words, rand.New(rand.NewPCG(t.seed, uint64(10+k))))
 		f := trainForest(xs, ys, words, rand.New(rand.NewPCG(t.seed, uint64(100+k))))
 		l := trainRidge(xs, ys, inputs, words)
-		m.learners.Forests, m.learners.Ridges = append(m.learners.Forests, f), append(m.learners.Ridges, l)
+		m.learners.Forests = append(m.learners.Forests, f)
+		m.learners.Ridges = append(m.learners.Ridges, l)
+
 		var p activations
 		for _, i := range out {
 			for s, n := range networks[k] {
@@ -190,7 +189,7 @@ func (t *training) trainLearners(m *Model) {
 			outOfFold[linear][i] = l.predict(&t.xs[i], words)
 		}
 	}
-	// Training is stopped when the networks together were best.
+	// Early stopping, at the checkpoint with the least out-of-fold error over all folds.
 	best := 0
 	for s := range atCheckpoint {
 		if t.meanError(atCheckpoint[s], t.beforeStart) < t.meanError(atCheckpoint[best], t.beforeStart) {
@@ -207,7 +206,7 @@ func (t *training) trainLearners(m *Model) {
 	}
 }
 
-// leaveOut returns the examples and targets that are not in a fold, and the numbers of those that are.
+// leaveOut returns the examples and targets outside a fold, and the indices of the samples inside.
 func (t *training) leaveOut(fold int) (xs []example, ys []float64, out []int) {
 	for i, s := range t.samples {
 		if t.fold[s.index] == fold {
@@ -219,8 +218,8 @@ func (t *training) leaveOut(fold int) (xs []example, ys []float64, out []int) {
 	return xs, ys, out
 }
 
-// evaluate weighs the learners by what they said of samples that they had not seen, and returns by how much
-// they were wrong.
+// evaluate finds the weights with the least out-of-fold error on a grid of quarters, and returns the scores and the
+// residuals of the weighted mean.
 func (t *training) evaluate(outOfFold map[string][]float64, samples []int) ([]Score, calibration) {
 	blend := make([]float64, len(t.ys))
 	mix := func(w [3]float64) {
@@ -252,23 +251,22 @@ func (t *training) evaluate(outOfFold map[string][]float64, samples []int) ([]Sc
 	return scores, calibration{Weights: best, Residuals: subsampleSorted(residuals)}
 }
 
-// subsampleSorted puts residuals in order and keeps a thousand of them.
+// subsampleSorted sorts residuals and keeps a thousand of them, evenly spaced.
 func subsampleSorted(r []float64) []float64 {
 	slices.Sort(r)
-	const most = 1000
-	if len(r) <= most {
+	const limit = 1000
+	if len(r) <= limit {
 		return r
 	}
-	out := make([]float64, most)
+	out := make([]float64, limit)
 	for i := range out {
-		out[i] = r[i*(len(r)-1)/(most-1)]
+		out[i] = r[i*(len(r)-1)/(limit-1)]
 	}
 	return out
 }
 
-// meanError is the mean of how far answers about some samples are from the truth, as factors. Those that are
-// far off count as such, but not more: a few jobs that nobody could have told must not decide who is right
-// about the others.
+// meanError is the mean absolute log error of predictions, clipped: a few unpredictable jobs must not decide between
+// the learners.
 func (t *training) meanError(predictions []float64, samples []int) float64 {
 	sum := 0.0
 	for _, i := range samples {
@@ -277,7 +275,7 @@ func (t *training) meanError(predictions []float64, samples []int) float64 {
 	return sum / float64(len(samples))
 }
 
-// score sums up how wrong a learner was.
+// score summarizes the relative errors of a learner.
 func (t *training) score(name string, predictions []float64, samples []int, weight float64) Score {
 	errs := make([]float64, 0, len(samples))
 	within := 0

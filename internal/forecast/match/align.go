@@ -8,45 +8,50 @@ import (
 	"trainyard/internal/quantile"
 )
 
-// kernel is how matches are weighed. Jobs that count steps mostly run on the same scale, and
-// a match that needs another is the less likely; jobs that count seconds on all kinds of
-// machines have no common scale. Which holds is learned from past jobs.
+// kernel is how neighbours are weighed. Jobs that count steps mostly run on the same scale, and an alignment that needs
+// another is less likely; jobs that count seconds on different machines have no common scale. Which holds is
+// tuned on past jobs.
 type kernel struct {
-	scalePenalty  float64 // how unlikely another scale is
-	maxNeighbours int     // past jobs that an answer goes by
-	decay         float64 // how much more a better fit counts
+	scalePenalty  float64 // weight of the prior on the scale
+	maxNeighbours int     // in a prediction
+	decay         float64 // of weights with the alignment error: the inverse bandwidth
 }
 
-// defaultKernel is the way where nothing has been learned.
+// defaultKernel is used for kinds with too few past jobs to tune.
 var defaultKernel = kernel{scalePenalty: 1, maxNeighbours: 20, decay: 0.5}
 
-// kernels are those that are tried; they go from no common scale to one that holds mostly.
-var kernels = []kernel{{scalePenalty: 0.1, maxNeighbours: 12, decay: 0.5}, defaultKernel, {scalePenalty: 10, maxNeighbours: 40, decay: 0.25}}
+// kernels are the candidates, from no common scale to a mostly common one.
+var kernels = []kernel{
+	{scalePenalty: 0.1, maxNeighbours: 12, decay: 0.5},
+	defaultKernel,
+	{scalePenalty: 10, maxNeighbours: 40, decay: 0.25},
+}
 
 const (
 	gridSize       = 24   // scales at which each past curve is tried before the best is refined
-	minProgress    = 0.02 // part of the way that a job has come at least
-	scaleUnit      = 0.1  // logarithm of a scale that is still the same
-	missingPenalty = 0.01 // difference that is taken where a past curve has no points
-	outlierScale   = 0.2  // difference beyond which a larger one hardly counts more
-	minError       = 4e-6 // squared difference below which fits are equally good
+	minProgress    = 0.02 // smallest fraction of the work that an alignment may assume done
+	scaleUnit      = 0.1  // log scale within which two jobs count as on the same scale
+	missingPenalty = 0.01 // difference assumed where a past curve has no points
+	outlierScale   = 0.2  // of the robust loss: larger differences hardly count more
+	minError       = 4e-6 // squared error below which alignments are equally good
 )
 
-// alignment is a past curve laid under the running one.
+// alignment is a past curve aligned with the running one. Fractions of work are kept as square roots, in which curves bend
+// evenly.
 type alignment struct {
 	*neighbour
-	sqrtGoal     float64 // root of the part of its work after which it had come to the goal; 0 if it did not
-	sqrtProgress float64 // of the part of the way that the running job has come, as this one says
-	squaredError float64 // mean squared difference
-	cost         float64 // miss, and what its scale costs
+	sqrtGoal     float64 // fraction of its work at which it reached the goal; 0 if it did not
+	sqrtProgress float64 // fraction of the way to the goal that the running job has done
+	squaredError float64 // mean
+	cost         float64 // squared error plus the penalty of its scale
 }
 
-// predictedEnd returns where the fit says the goal is.
+// predictedEnd returns the work at which the goal is reached by this alignment.
 func (f *alignment) predictedEnd(s *runningCurve) float64 {
 	return s.done / (f.sqrtProgress * f.sqrtProgress)
 }
 
-// sqrtGoalOrEnd is the root of the part of the past job's work that is laid under the way to the goal: all of it if it fell short.
+// sqrtGoalOrEnd is the fraction of the past job's work that corresponds to reaching the goal: all of it if it fell short.
 func (f *alignment) sqrtGoalOrEnd() float64 {
 	if f.sqrtGoal == 0 {
 		return 1
@@ -54,7 +59,7 @@ func (f *alignment) sqrtGoalOrEnd() float64 {
 	return f.sqrtGoal
 }
 
-// alignAll lays all past curves under the running one, the best first.
+// alignAll aligns all neighbours, the best first.
 func (s *runningCurve) alignAll(neighbours []neighbour, w kernel) []alignment {
 	alignments := make([]alignment, len(neighbours))
 	squaredErrors := make([][gridSize]float64, len(neighbours))
@@ -65,7 +70,7 @@ func (s *runningCurve) alignAll(neighbours []neighbour, w kernel) []alignment {
 		f.neighbour, f.sqrtGoal = &neighbours[i], s.goalReachedAt(&neighbours[i])
 		bests[i] = s.tryScales(f, grid, &squaredErrors[i])
 	}
-	// What the better ones miss is what can be expected; few points always fit.
+	// The error of the better ones is the noise to expect; few points always fit.
 	slices.Sort(bests)
 	n := float64(len(s.sqrtWork))
 	expected := max(bests[len(bests)/5]*n/max(n-1.5, 0.5), minError)
@@ -73,16 +78,15 @@ func (s *runningCurve) alignAll(neighbours []neighbour, w kernel) []alignment {
 	for i := range alignments {
 		s.refine(&alignments[i], grid, &squaredErrors[i], penalty)
 	}
-	// A fit of one that is less alike has to be that much better.
+	// An alignment of a less similar job has to be that much better.
 	slices.SortStableFunc(alignments, func(a, b alignment) int { return cmp.Compare(a.cost/a.similarity, b.cost/b.similarity) })
 	return alignments
 }
 
-// scaleGrid are those that are tried: for each the root of the part of the way that the job has come, and the
-// logarithm of the end that follows.
+// scaleGrid is the scales that are tried first: for each the fraction done, and the logarithm of the end that follows.
 type scaleGrid struct {
 	sqrtProgress, logEnd [gridSize]float64
-	ratio                float64 // from one root to the next
+	ratio                float64 // of neighbouring sqrtProgress
 }
 
 func (s *runningCurve) scales() *scaleGrid {
@@ -97,7 +101,7 @@ func (s *runningCurve) scales() *scaleGrid {
 	return g
 }
 
-// tryScales compares a past curve at all scales of the grid and returns how much the best misses.
+// tryScales computes the error at all scales of the grid and returns the least.
 func (s *runningCurve) tryScales(f *alignment, grid *scaleGrid, squaredErrors *[gridSize]float64) float64 {
 	c := s.pairWith(f.template)
 	sqrtEnd := f.sqrtGoalOrEnd()
@@ -117,7 +121,7 @@ func (s *runningCurve) refine(f *alignment, grid *scaleGrid, squaredErrors *[gri
 	f.cost = math.Inf(1)
 	take := func(root, end, squaredError float64) {
 		z := (end - past) / scaleUnit
-		cost := squaredError + penalty*1.5*math.Log1p(z*z/2) // as Student's distribution has it: far is hardly worse than away
+		cost := squaredError + penalty*1.5*math.Log1p(z*z/2) // a Student-t prior: outliers are hardly worse than far
 		if cost < f.cost {
 			f.sqrtProgress, f.squaredError, f.cost = root, squaredError, cost
 		}
@@ -138,13 +142,13 @@ func (s *runningCurve) refine(f *alignment, grid *scaleGrid, squaredErrors *[gri
 	}
 }
 
-// curvePair is what is compared of two curves: logarithms where all values have one.
+// curvePair is two curves to compare: logarithms where all values have one.
 type curvePair struct {
 	running, template []float64
 	firstCell         float64 // stretch in which the past curve has its first point
 	unit              float64 // of a squared difference
-	missingPenalty    float64 // what a point costs under which the past curve has none
-	robustness        float64 // of squared differences that are larger than others by far
+	missingPenalty    float64 // squared, of a point before the first of the past curve
+	robustness        float64 // inverse squared outlierScale
 }
 
 func (s *runningCurve) pairWith(h *template) curvePair {
@@ -155,8 +159,8 @@ func (s *runningCurve) pairWith(h *template) curvePair {
 	return curvePair{s.values, h.values, h.firstCell, unit, missingPenalty * missingPenalty * unit, 1 / (outlierScale * outlierScale * unit)}
 }
 
-// goalReachedAt returns the root of the part of a past job's work after which it had come to the
-// goal; 0 if it never did.
+// goalReachedAt returns the square root of the fraction of a past job's work at which it reached the goal; 0 if it never
+// did.
 func (s *runningCurve) goalReachedAt(h *neighbour) float64 {
 	if !s.goal.Set || h.goal.Set && math.Abs(h.goal.Value-s.goal.Value) <= 0.001*h.valueRange {
 		return 1
@@ -173,13 +177,13 @@ func (s *runningCurve) goalReachedAt(h *neighbour) float64 {
 		return (float64(k-1) + part) / cells
 	}
 	if math.Abs(h.values[cells]-s.goal.Value) <= 0.01*h.valueRange {
-		return 1 // it ended a hair short of it
+		return 1 // within a hundredth of its range
 	}
 	return 0
 }
 
-// meanSquaredError is the weighted mean squared difference between the curve and a past one of which root²
-// is done. Before its first point nothing is known of the past one but that it was no
+// meanSquaredError is the weighted mean squared error between the running curve and a past one of which root² is done, with
+// the robust loss of Geman and McClure. Before its first point nothing is known of the past curve but that it was no
 // better than there.
 func (s *runningCurve) meanSquaredError(c *curvePair, root float64) float64 {
 	sum := 0.0
@@ -192,12 +196,12 @@ func (s *runningCurve) meanSquaredError(c *curvePair, root float64) float64 {
 			sum += s.weights[i] * c.missingPenalty
 		}
 		d *= d
-		sum += s.weights[i] * d / (1 + d*c.robustness) // a few points that are far off do not decide
+		sum += s.weights[i] * d / (1 + d*c.robustness) // outliers do not decide
 	}
 	return sum / c.unit
 }
 
-// predict weighs what the past jobs say.
+// predict returns the weighted median of the ends that the alignments predict.
 func (s *runningCurve) predict(alignments []alignment, w kernel) Match {
 	scale := max(alignments[0].cost, minError)
 	var m Match
@@ -206,7 +210,7 @@ func (s *runningCurve) predict(alignments []alignment, w kernel) Match {
 	floor := s.done + s.step/2 // the goal is met at a later point than the last
 	for i := range alignments {
 		f := &alignments[i]
-		weight := f.similarity * math.Exp(-min(w.decay*(f.cost-alignments[0].cost)/scale, 500)) // never quite nothing
+		weight := f.similarity * math.Exp(-min(w.decay*(f.cost-alignments[0].cost)/scale, 500)) // never zero
 		if f.sqrtGoal == 0 {
 			if f.fellShort(s) {
 				never += weight
@@ -239,8 +243,8 @@ func (s *runningCurve) predict(alignments []alignment, w kernel) Match {
 	return m
 }
 
-// fellShort reports whether a past job that did not come to the goal wanted to: it went on as
-// long as it was asked to, or had a goal that was no easier.
+// fellShort reports whether a past job that did not reach the goal counts as evidence that it is out of reach: it ran
+// to its own end, or had a goal that was no easier.
 func (f *alignment) fellShort(s *runningCurve) bool {
 	return !f.goal.Set || s.goal.Met(f.goal.Value)
 }

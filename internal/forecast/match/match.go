@@ -20,43 +20,42 @@ import (
 	"trainyard/internal/id"
 )
 
-// Query asks which past jobs a running one is like.
+// Query is a running job, and which past jobs may be used.
 type Query struct {
 	Curve    *curve.Curve
 	Features history.Features
-	Job      id.Job                   // the job itself: not matched with its own past
+	Job      id.Job                   // the job itself: not compared with its own past
 	Group    string                   // of past jobs that are left out; "" leaves none out
 	Before   time.Time                // only past jobs that had ended by then; zero means all
 	Skip     func(*history.Past) bool // further past jobs to leave out; nil leaves none out
 }
 
-// Match is what past jobs say about where a curve reaches its goal.
+// Match is a prediction of where a curve reaches its goal.
 type Match struct {
-	curve.Estimate             // its interval is between the lowest and the highest tenth of the matches
-	Fit            float64     // how far the matched curves are from this one: the root of the mean squared difference of logarithms
-	Neighbours     []Neighbour // those that it goes by, the best first
+	curve.Estimate             // its interval is the 10 % and 90 % quantiles of the neighbours
+	Fit            float64     // root mean squared error of the alignments, in logarithms
+	Neighbours     []Neighbour // by weight
 }
 
-// Neighbour is a past job that was matched.
+// Neighbour is a past job that contributed to a prediction.
 type Neighbour struct {
 	Job    id.Job
 	Name   string
-	End    float64 // where it says the goal is reached
-	Scale  float64 // work here for one of its
+	End    float64 // predicted by it
+	Scale  float64 // units of work here for one of its
 	Error  float64 // as Fit
-	Weight float64 // its word's part of the answer, 0 to 1
+	Weight float64 // in the prediction, 0 to 1
 }
 
 const (
-	maxPoints     = 32 // of the running job's curve that are compared
-	maxCandidates = 80 // past jobs whose curves are compared at most
-	maxShown      = 7  // past jobs that an answer names
-	// maxError is how far from all past curves a curve may be, as Fit, and still be said to go as they did.
+	maxPoints     = 32 // of the running curve that are compared
+	maxCandidates = 80 // neighbours that are aligned at most
+	maxShown      = 7  // neighbours that a prediction lists
+	// maxError is the Fit beyond which no past curve counts as similar.
 	maxError = 0.15
 )
 
-// Match lays the curve over those of its like, each stretched so that it fits best, and
-// says where they say the goal is.
+// Match predicts where a curve reaches its goal, and returns an error if no past job is similar.
 func (p *Pool) Match(q Query) (Match, error) {
 	w, ok := p.kernels[kindOf(&q.Features)]
 	if !ok {
@@ -65,7 +64,7 @@ func (p *Pool) Match(q Query) (Match, error) {
 	return p.predict(&q, w)
 }
 
-// predict does so in one way of weighing.
+// predict is Match with a given kernel.
 func (p *Pool) predict(q *Query, w kernel) (Match, error) {
 	running := newRunningCurve(q.Curve)
 	if len(running.sqrtWork) == 0 {
@@ -85,7 +84,7 @@ func (p *Pool) predict(q *Query, w kernel) (Match, error) {
 	return running.predict(alignments, w), nil
 }
 
-// nothingAlike says that there is nothing to go by, and what would change that.
+// nothingAlike is the error that no past job is similar, with what would change that.
 func (p *Pool) nothingAlike(q *Query) error {
 	e := fault.New(fault.NotFound, "nothing_alike", "no similar job has finished yet")
 	if p.Len() == 0 {
@@ -97,13 +96,13 @@ func (p *Pool) nothingAlike(q *Query) error {
 	return e
 }
 
-// neighbour is a past job that is alike.
+// neighbour is a similar past job.
 type neighbour struct {
 	*template
 	similarity float64
 }
 
-// neighbours returns the past jobs that are alike, the nearest first.
+// neighbours returns the similar past jobs, the most similar first.
 func (p *Pool) neighbours(q *Query, s *runningCurve) []neighbour {
 	mine := traitsOf(&q.Features)
 	var list []neighbour
@@ -125,20 +124,20 @@ func (p *Pool) neighbours(q *Query, s *runningCurve) []neighbour {
 	return list[:min(len(list), maxCandidates)]
 }
 
-// runningCurve is the running job's curve as it is compared.
+// runningCurve is the running job's curve, prepared for comparison.
 type runningCurve struct {
 	done       float64   // work done at its last point
 	step       float64   // work from the point before it to the last
-	sqrtWork   []float64 // of the work at each point, as a part of now
+	sqrtWork   []float64 // of the fraction of done at each point
 	values     []float64
 	logs       []float64 // nil if a value is not positive
-	weights    []float64 // sums to 1; the newest count most
+	weights    []float64 // sum to 1; the newest count most
 	goal       curve.Goal
 	rising     bool
 	valueRange float64 // how far the values reach
 }
 
-// newRunningCurve thins a curve out and weighs its points.
+// newRunningCurve downsamples a curve and weighs its points.
 func newRunningCurve(c *curve.Curve) runningCurve {
 	if c == nil {
 		return runningCurve{}
@@ -181,7 +180,7 @@ func newRunningCurve(c *curve.Curve) runningCurve {
 	return s
 }
 
-// setWeights lets the last fifth of the points count half: that is how the curve goes now.
+// setWeights gives half of the weight to the last fifth of the points: they show the present trend.
 func (s *runningCurve) setWeights() {
 	n := float64(len(s.sqrtWork))
 	sum := 0.0
@@ -195,8 +194,7 @@ func (s *runningCurve) setWeights() {
 	}
 }
 
-// thin returns at most so many points of a curve as are compared: each the mean of
-// those in its stretch. Stretches are as wide as those of a past curve.
+// thin returns at most maxPoints points of a curve: the means of cells as wide as those of a template.
 func thin(x, y []float64) (tx, ty []float64) {
 	if len(x) <= maxPoints {
 		return x, y

@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	minJobs   = 8  // past jobs of a kind from which a way is learned
-	maxProbes = 16 // of them that are asked about
+	minJobs   = 8  // past jobs of a kind that tuning needs
+	maxProbes = 16 // of them that are predicted
 )
 
-// kindOf names the kind of jobs whose curves are compared in one way.
+// kindOf names the kind of jobs that share a kernel.
 func kindOf(f *history.Features) string {
 	return history.Kind(f) + " " + history.Normalize(f.Metric)
 }
 
-// tuneKernels finds for each kind of job how its curves are best compared: it asks the pool
-// about past jobs as if they were running, leaving out each one's group.
+// tuneKernels selects a kernel for each kind of job by leave-one-group-out validation: past jobs are predicted as if they
+// were running, without those of their group.
 func (p *Pool) tuneKernels() map[string]kernel {
 	kinds := map[string][]*template{}
 	for i := range p.all {
@@ -35,7 +35,7 @@ func (p *Pool) tuneKernels() map[string]kernel {
 	return best
 }
 
-// bestKernel returns the way that was nearest to what became of some past jobs of a kind.
+// bestKernel returns the kernel with the least validation error on past jobs of a kind.
 func (p *Pool) bestKernel(list []*template) kernel {
 	best, least := defaultKernel, math.Inf(1)
 	for _, w := range kernels {
@@ -48,7 +48,7 @@ func (p *Pool) bestKernel(list []*template) kernel {
 				}
 			}
 		}
-		// The mean of the middle and of the worse: neither alone is what people notice.
+		// The median and the 80 % quantile: neither alone is what people notice.
 		if len(errs) < minJobs {
 			continue
 		}
@@ -60,8 +60,7 @@ func (p *Pool) bestKernel(list []*template) kernel {
 	return best
 }
 
-// probe asks about a past job when a part of it was done, and returns by how much the answer was
-// wrong.
+// probe predicts a past job at a fraction of its work, and returns the absolute log error.
 func (p *Pool) probe(h *template, part float64, w kernel) (float64, bool) {
 	c := h.past.Curve
 	n := 0
