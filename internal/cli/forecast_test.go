@@ -110,7 +110,7 @@ func withForecasts(t *testing.T) *yard {
 		case "grad_norm":
 			reply(w, http.StatusOK, api.Curve{Metric: never, Points: []api.MetricPoint{}})
 		default:
-			reply(w, http.StatusNotFound, api.Problem{Detail: `job j7 has measured no "x"`, Kind: "not_found", Code: "metric_not_found"})
+			reply(w, http.StatusNotFound, api.Problem{Detail: `job j7 has no metric "x"`, Kind: "not_found", Code: "metric_not_found"})
 		}
 	})
 
@@ -202,15 +202,15 @@ func TestWhatIsWrongWithForecastsIsTold(t *testing.T) {
 		{[]string{"forecast", "j6"}, exit.Refused, "job j6 has ended"},
 		{[]string{"forecast", "--no-plot"}, exit.Usage, "--metric and --no-plot need a job"},
 		{[]string{"forecast", "--metric", "x"}, exit.Usage, "--metric and --no-plot need a job"},
-		{[]string{"forecast", "j7", "--metric", "x"}, exit.NotFound, `has measured no "x"`},
-		{[]string{"job", "j7", "--metric", "x"}, exit.NotFound, `has measured no "x"`},
+		{[]string{"forecast", "j7", "--metric", "x"}, exit.NotFound, `has no metric "x"`},
+		{[]string{"job", "j7", "--metric", "x"}, exit.NotFound, `has no metric "x"`},
 		{[]string{"job", "j7", "--metric", "x", "--no-plot"}, exit.Usage, "[metric no-plot] were all set"},
 		{[]string{"forecast", "j7", "j9"}, exit.Usage, "too many arguments"},
 		{[]string{"metrics"}, exit.Usage, "say which job"},
 		{[]string{"metrics", "j7", "-o", "csv"}, exit.Usage, "--points and this output format need a METRIC"},
 		{[]string{"metrics", "j7", "--points", "10"}, exit.Usage, "--points and this output format need a METRIC"},
 		{[]string{"metrics", "j7", "val_loss", "--points", "1"}, exit.Usage, "--points must be from 2 to 1024"},
-		{[]string{"metrics", "j7", "x"}, exit.NotFound, `has measured no "x"`},
+		{[]string{"metrics", "j7", "x"}, exit.NotFound, `has no metric "x"`},
 		{[]string{"metrics", "j7", "x", "-o", "gif"}, exit.Usage, `there is no format "gif"`},
 		{[]string{"metrics", "j9"}, exit.OK, "j9 has reported no metrics yet"},
 		{[]string{"metrics", "j7", "grad_norm", "-o", "plot"}, exit.OK, `j7 has no value of "grad_norm" yet`},

@@ -1,7 +1,6 @@
-// Package metric is what a program measures of itself while it trains: points of named
-// metrics, as they are heard, put in order and thinned out so that a curve of any
-// length keeps its shape and takes bounded room. The agent gathers them, the server
-// keeps them, forecast reads them.
+// Package metric describes the training metrics of a job: series of points, kept in order of steps and downsampled so
+// that a curve of any length keeps its shape in bounded memory. The agent collects them, the server stores them,
+// package forecast reads them. The package parses no output and stores nothing.
 package metric
 
 import (
@@ -15,14 +14,14 @@ import (
 const (
 	MaxName    = 128  // bytes of a metric's name
 	MaxSeries  = 64   // metrics of a job
-	MaxPoints  = 1024 // points of a metric before it is thinned out
+	MaxPoints  = 1024 // points of a metric before it is downsampled
 	keptPoints = MaxPoints / 2
 )
 
 // Point is one value of a metric.
 type Point struct {
-	Step  float64 // as the program counts; its how-manieth value if the program counts nothing
-	At    float64 // when it was heard, in seconds of Unix time
+	Step  float64 // as the program counts; the index of the value if it does not count
+	At    float64 // when it was received, in seconds of Unix time
 	Value float64
 }
 

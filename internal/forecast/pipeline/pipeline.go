@@ -1,6 +1,6 @@
-// Package pipeline says when jobs that need each other will have ended: it plays their
-// forecasts through many times, each with other luck, and looks at what came of it. The
-// server shows that for a job file of several jobs.
+// Package pipeline estimates when jobs that depend on each other will finish, by Monte Carlo simulation: it samples
+// their forecasts many times and takes quantiles of the results. The server shows that for a job file of several
+// jobs. It makes no forecasts itself.
 package pipeline
 
 import (
@@ -13,8 +13,7 @@ import (
 	"trainyard/internal/job"
 )
 
-// numDraws is how often a pipeline is played through. The ends of the interval are then
-// off by about a percent of the jobs.
+// numDraws is the number of samples. The coverage of the interval is then off by about one percentage point.
 const numDraws = 512
 
 // Node is a job of a pipeline.
@@ -27,18 +26,16 @@ type Node struct {
 // Span is when a job of a pipeline will have ended.
 type Span struct {
 	Job id.Job
-	// End is in seconds from the forecasts; a tenth of the plays ended before it, a tenth after.
+	// End is in seconds from the forecasts: the 10 %, 50 % and 90 % quantiles.
 	End job.Band
-	// Path is what it waits for: the job, whichever of its needs most often ends last, and so on, in
-	// order of time.
+	// Path is the critical path, in order of time: the job, the dependency that most often ends last, and so on.
 	Path []id.Job
 	// Unknown is the first job on the way of which nothing is known; "" if all are.
 	Unknown id.Job
 }
 
-// Simulate plays through how jobs that need each other end, and returns that for each, in
-// the order of the nodes. A job's wait begins when all that it needs has ended. It
-// fails if jobs need each other in a circle.
+// Simulate returns when each job finishes, in the order of the nodes. A job's wait begins when all its dependencies have
+// finished. It returns an error if the dependencies form a cycle.
 func Simulate(nodes []Node, seed uint64) ([]Span, error) {
 	p := simulation{nodes: nodes, at: map[id.Job]int{}, ends: make([][]float64, len(nodes)), lastNeed: make([][]int, len(nodes)), spans: make([]Span, len(nodes))}
 	for i := range nodes {
@@ -54,11 +51,11 @@ func Simulate(nodes []Node, seed uint64) ([]Span, error) {
 	return p.spans, nil
 }
 
-// simulation is a pipeline that is played through.
+// simulation is a pipeline being simulated.
 type simulation struct {
 	nodes    []Node
 	at       map[id.Job]int
-	ends     [][]float64 // of each node, in every play
+	ends     [][]float64 // of each node, in every draw
 	lastNeed [][]int     // of each node: how often each of its needs ended last
 	spans    []Span
 }
@@ -71,7 +68,7 @@ func (p *simulation) order() ([]int, error) {
 	visit = func(i int) error {
 		switch state[i] {
 		case 1:
-			return fault.New(fault.Invalid, "needs_circle", "job %s needs itself, by way of others", p.nodes[i].Job)
+			return fault.New(fault.Invalid, "needs_circle", "job %s depends on itself through other jobs", p.nodes[i].Job)
 		case 2:
 			return nil
 		}
@@ -95,7 +92,7 @@ func (p *simulation) order() ([]int, error) {
 	return order, nil
 }
 
-// simulate draws the ends of a node whose needs have been played.
+// simulate draws the ends of a node whose dependencies have been simulated.
 func (p *simulation) simulate(i int, rng *rand.Rand) {
 	n := &p.nodes[i]
 	s := &p.spans[i]
@@ -147,12 +144,11 @@ func (p *simulation) summarize(i int) {
 	}
 }
 
-// z90 is how many deviations from the middle nine tenths of a normal distribution end.
+// z90 is the 90 % quantile of the standard normal distribution.
 const z90 = 1.2815515655446004
 
-// draw returns an amount of a band by chance. The band's ends are where a tenth is below
-// and above; on either side of the middle the logarithm has a deviation of its own, and below
-// it the amount itself if the low end is zero.
+// draw samples an amount from the distribution that a band stands for: a two-piece log-normal, or normal below the median
+// if the low end is zero.
 func draw(b job.Band, rng *rand.Rand) float64 {
 	z := rng.NormFloat64() / z90
 	switch {

@@ -86,7 +86,7 @@ func (f *Forecaster) dropEnded(ctx context.Context, now time.Time) []*liveJob {
 		for _, w := range unwritten[:over] {
 			delete(f.jobs, w.job.ID)
 		}
-		f.Log.ErrorContext(ctx, "more jobs end than can be written; the last points of some are lost", "jobs", over)
+		f.Log.ErrorContext(ctx, "jobs end faster than they can be stored; the last points of some are lost", "jobs", over)
 	}
 	return well
 }

@@ -71,11 +71,11 @@ func (f *Forecaster) failed(ctx context.Context, what string, err error) {
 	f.resume = f.Clock.Now().Add(f.pause)
 	if e := (*fault.Error)(nil); errors.As(err, &e) && e.Code == "not_writer" {
 		f.fenced = true
-		f.Log.ErrorContext(ctx, "another server has the store; no more forecasts are made", "error", err)
+		f.Log.ErrorContext(ctx, "another server has taken over the store; no more forecasts are made", "error", err)
 		return
 	}
 	if ctx.Err() == nil {
-		f.Log.ErrorContext(ctx, "the store failed, trying again", "keeping", what, "error", err, "wait", f.pause)
+		f.Log.ErrorContext(ctx, "the store failed, retrying", "keeping", what, "error", err, "wait", f.pause)
 	}
 }
 

@@ -1,12 +1,10 @@
-// Package forecaster keeps what programs measure of themselves and says when their jobs
-// will be done.
+// Package forecaster stores the metrics of jobs and keeps their forecasts up to date.
 //
-// It stands beside the loop: agents hand it points, committed batches tell it what jobs do,
-// and every so often it asks package forecast about each live job and sends what that
-// says to the yardmaster, for policies and for the feed. Jobs that end well become
-// history: the next forecasts, their weights and their intervals go by it, and a model is
-// learned from it in the background. Curves and history are documents in the store; all
-// else can be worked out again after a restart.
+// It runs beside the loop: agents send it points, committed batches tell it the state of jobs, and at intervals it
+// asks package forecast about each live job and sends the forecast to the yardmaster, for policies and for the event
+// feed. Jobs that succeed become history: later forecasts are calibrated on it, and a duration model is trained on it
+// in the background. Curves and history are documents in the store; all else is computed again after a restart.
+// It decides nothing about jobs.
 package forecaster
 
 import (
@@ -49,8 +47,8 @@ type Edge struct {
 	Job      func(ctx context.Context, name string) (job.Job, error) // one that the caller may see
 }
 
-// How often things are done. A job with news is looked at again after fresh, one
-// without after stale, because time passes for it too.
+// Intervals and limits. The forecast of a job with new data is renewed after minInterval, that of others after
+// maxInterval, because time passes for them too.
 const (
 	passEvery    = time.Second
 	minInterval  = 5 * time.Second
@@ -63,7 +61,7 @@ const (
 	settleAfter  = 20 * time.Second       // from a job's end until its last points have come
 )
 
-// Forecaster watches live jobs.
+// Forecaster keeps the forecasts of live jobs up to date.
 type Forecaster struct {
 	Deps
 	trainer *trainer
@@ -167,7 +165,7 @@ func (f *Forecaster) Run(ctx context.Context) {
 	defer cancel()
 	f.flush(last, true)
 	if n := len(f.unwritten(f.Clock.Now(), true)); n > 0 && !f.fenced {
-		f.Log.ErrorContext(ctx, "the newest points were not written in time; agents tell them again", "jobs", n)
+		f.Log.ErrorContext(ctx, "the newest points were not stored in time; agents will send them again", "jobs", n)
 	}
 }
 
@@ -181,7 +179,7 @@ func (f *Forecaster) start(ctx context.Context) bool {
 			break
 		}
 		if ctx.Err() == nil {
-			f.Log.ErrorContext(ctx, "looking around the yard failed, trying again", "error", err)
+			f.Log.ErrorContext(ctx, "reading the state of the yard failed, retrying", "error", err)
 		}
 		if !clock.Sleep(ctx, wait) {
 			return false
@@ -189,7 +187,7 @@ func (f *Forecaster) start(ctx context.Context) bool {
 	}
 	close(f.ready)
 	if err := f.trainer.load(ctx); err != nil && ctx.Err() == nil {
-		f.Log.ErrorContext(ctx, "reading the history of jobs failed; forecasts do without it", "error", err)
+		f.Log.ErrorContext(ctx, "reading the forecast history failed; forecasts are made without it", "error", err)
 	}
 	return ctx.Err() == nil
 }

@@ -50,7 +50,7 @@ func (s *trainer) importTable(ctx context.Context, format string, text []byte) (
 		return api.ImportReply{}, err
 	}
 	if len(past) == 0 {
-		return api.ImportReply{}, fault.New(fault.Invalid, "empty_file", "the table has no job that ended well")
+		return api.ImportReply{}, fault.New(fault.Invalid, "empty_file", "the table has no job that succeeded")
 	}
 	reply := api.ImportReply{Read: len(past)}
 	slices.SortStableFunc(past, func(a, b history.Past) int { return a.Finished.Compare(b.Finished) })

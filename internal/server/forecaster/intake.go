@@ -22,7 +22,7 @@ const takeWait = 10 * time.Second
 // error the agent tells all of it again.
 func (f *Forecaster) Take(ctx context.Context, r *api.MetricsReport) error {
 	if !f.isReady() && clock.Wait(ctx, takeWait, f.ready) != clock.Woken {
-		return fault.New(fault.Unavailable, "starting", "the server has just started and does not know its jobs yet").WithRemedy("tell it again")
+		return fault.New(fault.Unavailable, "starting", "the server has just started and has not loaded its jobs yet").WithRemedy("try again")
 	}
 	var said []yardmaster.Foreseen
 	var from [][]note
@@ -130,11 +130,11 @@ func sentence(n *api.MetricNote) (yardmaster.Notice, bool) {
 	}
 	switch n.Kind {
 	case "checkpoint_saved":
-		return yardmaster.Notice{Kind: "job.checkpoint_saved", Reason: "saved itself" + at + text}, true
+		return yardmaster.Notice{Kind: "job.checkpoint_saved", Reason: "checkpoint saved" + at + text}, true
 	case "checkpoint_restored":
-		return yardmaster.Notice{Kind: "job.checkpoint_restored", Reason: "went on from what it had saved" + at + text}, true
+		return yardmaster.Notice{Kind: "job.checkpoint_restored", Reason: "resumed from a checkpoint" + at + text}, true
 	case "target_reached":
-		return yardmaster.Notice{Kind: "job.target_reached", Reason: "its program says that the target is reached" + at + text}, true
+		return yardmaster.Notice{Kind: "job.target_reached", Reason: "target reached according to the program" + at + text}, true
 	}
 	return yardmaster.Notice{}, false
 }

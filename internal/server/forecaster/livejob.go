@@ -15,7 +15,7 @@ import (
 	"trainyard/internal/store"
 )
 
-// liveJob is all that is known of one live job. It belongs to the forecaster's lock.
+// liveJob is all that is known of one live job. It is guarded by the forecaster's lock.
 type liveJob struct {
 	job            job.Job
 	runs           []stretch // by epoch
@@ -154,7 +154,7 @@ func (f *Forecaster) loadJob(ctx context.Context, j id.Job) error {
 	}
 	w.loaded = true
 	if bad != nil { // it is no better the next time
-		f.Log.ErrorContext(ctx, "some of what was kept of a job cannot be read; it is as if it had not been kept", "job", j, "error", bad)
+		f.Log.ErrorContext(ctx, "some stored data of a job cannot be read and is ignored", "job", j, "error", bad)
 	}
 	return nil
 }

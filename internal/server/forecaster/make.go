@@ -25,7 +25,7 @@ func (f *Forecaster) pass(ctx context.Context) {
 	f.finish(ctx)
 }
 
-// loggedError is an error that was logged. While it lasts it is not logged at each pass.
+// loggedError is the error that was logged last. While it lasts it is not logged at each pass.
 type loggedError struct {
 	text string
 	at   time.Time
@@ -39,7 +39,7 @@ func (t *loggedError) log(ctx context.Context, log *slog.Logger, now time.Time, 
 	}
 	if text := err.Error(); text != t.text || passed(t.at, now, maxPause) {
 		t.text, t.at = text, now
-		log.ErrorContext(ctx, "making forecasts failed, trying again", "error", err)
+		log.ErrorContext(ctx, "making forecasts failed, retrying", "error", err)
 	}
 }
 

@@ -79,14 +79,14 @@ func answer[T any](e Edge, ask func(context.Context, *job.Job) (T, error)) func(
 
 func (f *Forecaster) getForecast(ctx context.Context, j *job.Job) (api.Forecast, error) {
 	if j.State.Final() {
-		return api.Forecast{}, fault.New(fault.Conflict, "job_state", "job %s has ended: it is %s", j.ID, j.Status())
+		return api.Forecast{}, fault.New(fault.Conflict, "job_state", "job %s has ended (%s)", j.ID, j.Status())
 	}
 	made, err := f.Forecast(ctx, j)
 	if err != nil {
 		return api.Forecast{}, err
 	}
 	if made == nil {
-		made = &job.Forecast{At: f.Clock.Now(), Why: "nothing has been heard of it yet"}
+		made = &job.Forecast{At: f.Clock.Now(), Why: "Nothing has been reported yet."}
 	}
 	out := *made
 	if out.Methods, err = f.methodEstimates(ctx, j, &out); err != nil {
@@ -190,9 +190,9 @@ func (f *Forecaster) getCurve(ctx context.Context, j *job.Job, in *curveInput) (
 		for i := range all {
 			names[i] = all[i].Name
 		}
-		missing := fault.New(fault.NotFound, "metric_not_found", "job %s has measured no %q", j.ID, in.Metric).WithField("metric")
+		missing := fault.New(fault.NotFound, "metric_not_found", "job %s has no metric %q", j.ID, in.Metric).WithField("metric")
 		if len(names) > 0 {
-			missing = missing.WithRemedy("ask for one of %q", names)
+			missing = missing.WithRemedy("choose one of %q", names)
 		}
 		return api.Curve{}, missing
 	}

@@ -21,21 +21,21 @@ import (
 	"trainyard/internal/store"
 )
 
-// trainer is what the yard has learned from jobs that ended well.
+// trainer holds the forecast history of jobs that succeeded, its calibration, and the duration model trained on it.
 type trainer struct {
 	store    store.Store
 	clock    clock.Clock
 	log      *slog.Logger
-	changed  chan struct{} // there is something new to learn from
-	updating sync.Mutex    // held by whoever changes what is known, while that is worked out
+	changed  chan struct{} // signals that jobs were added
+	updating sync.Mutex    // serializes changes of the history
 
 	mu            sync.Mutex
 	past          []history.Past // by the time they ended, newest last
 	library       *forecast.Library
 	record        *calibrate.Record
 	model         *duration.Model
-	trainedJobs   int    // jobs that the model has learned from
-	newJobs       int    // that have ended since
+	trainedJobs   int    // jobs that the model was trained on
+	newJobs       int    // added since
 	noModelReason string // why there is no model
 }
 
@@ -49,7 +49,7 @@ const (
 	retrainPercent  = 10          // percent of its jobs that must have ended since before the model is trained again
 )
 
-// pastJob is a past job as it is kept: with how well it was foreseen, by what was known then.
+// pastJob is the stored form of a finished job: with the score of its forecasts, made with what was known then.
 type pastJob struct {
 	Past  history.Past       `json:"past"`
 	Score calibrate.JobScore `json:"scored"`
@@ -76,7 +76,7 @@ func (s *trainer) load(ctx context.Context) error {
 	for _, d := range slices.Backward(docs) { // oldest first
 		var l pastJob
 		if err := json.Unmarshal([]byte(d.Text), &l); err != nil {
-			bad = errors.Join(bad, fmt.Errorf("read what is remembered of %s: %w", d.ID, err))
+			bad = errors.Join(bad, fmt.Errorf("read past job %s: %w", d.ID, err))
 			continue
 		}
 		past = append(past, l.Past)
@@ -135,7 +135,7 @@ func (s *trainer) learn(ctx context.Context, past []history.Past) error {
 		l := pastJob{Past: *p, Score: forecast.Score(p, library, record)}
 		text, err := json.Marshal(l)
 		if err != nil { // it would be no better the next time, and the others would wait for it
-			s.log.ErrorContext(ctx, "a job that has ended cannot be written; it does not become history", "job", p.Job, "error", err)
+			s.log.ErrorContext(ctx, "a finished job cannot be marshalled and is left out of the history", "job", p.Job, "error", err)
 			continue
 		}
 		docs = append(docs, store.Document{Kind: store.PastDocument, ID: string(p.Job), At: p.Finished, Text: string(text)})
@@ -200,7 +200,7 @@ func (s *trainer) run(ctx context.Context) {
 		switch {
 		case err != nil:
 			if wait = trainRetry; ctx.Err() == nil {
-				s.log.ErrorContext(ctx, "training the model of durations failed, trying again", "error", err)
+				s.log.ErrorContext(ctx, "training the duration model failed, retrying", "error", err)
 			}
 		case s.hasModel():
 			wait = trainEvery
@@ -263,6 +263,6 @@ func (s *trainer) train(ctx context.Context) error {
 	defer s.mu.Unlock()
 	s.model, s.library, s.trainedJobs, s.noModelReason = model, library, len(past), ""
 	s.newJobs -= since
-	s.log.InfoContext(ctx, "a model of durations was trained", "version", version, "jobs", len(past))
+	s.log.InfoContext(ctx, "trained the duration model", "version", version, "jobs", len(past))
 	return nil
 }
