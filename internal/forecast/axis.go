@@ -10,20 +10,20 @@ import (
 	"trainyard/internal/metric"
 )
 
-// view is a job as its program shows it: whose curve it goes by, on the axis of work,
-// and how fast it gets on.
+// view is what the program of a job reports: the curve of the metric that matters, on the axis of work, and how fast the
+// job is.
 type view struct {
 	series        *metric.Series // whose curve; nil if there is none
 	goal          curve.Goal
 	missingMetric string         // metric of the target, if nothing was reported of it yet
 	curve         curve.Curve    // on the axis of work
-	reportedAt    []float64      // when each of its points was heard, in seconds of Unix time
+	reportedAt    []float64      // time of each of its points, in seconds of Unix time
 	marks         []metric.Point // work done by time, as densely as it is known
 	paces         []pace         // of each stretch, by the marks
 	steps         bool           // work is counted in the program's steps, not in units of its own
 }
 
-// newView finds out what there is to go by.
+// newView chooses the metric and converts its points to work.
 func newView(in *Input) *view {
 	v := &view{steps: true}
 	v.chooseMetric(in)
@@ -39,7 +39,7 @@ func newView(in *Input) *view {
 	v.curve.Goal = v.goal
 	v.collectMarks(in, toWork)
 	if done, _ := v.done(); done > v.curve.Total*1.001 {
-		v.curve.Total = 0 // it has done more than it said it would
+		v.curve.Total = 0 // it has done more than it declared
 	}
 	v.paces = paces(v.marks, in.Runs)
 	return v

@@ -11,11 +11,11 @@ import (
 	"trainyard/internal/job"
 )
 
-// maxExtrapolation is how many times the greatest number of GPUs that was seen a job is thought to
-// gain from. Beyond that nothing seen tells what it costs to keep them in step.
+// maxExtrapolation is how many times the largest known number of GPUs a job is assumed to scale to. Beyond that the cost of
+// communication is unknown.
 const maxExtrapolation = 2
 
-// sample is a speed that was seen or told: seconds that a unit takes on so many GPUs.
+// sample is a measured or declared speed: seconds per unit on a number of GPUs.
 type sample struct {
 	gpu     string
 	gpus    int
@@ -122,7 +122,7 @@ type location struct {
 func (s *Stretch) location() location { return location{s.GPU, s.GPUs, s.TFLOPS} }
 func (p *Place) location() location   { return location{p.GPU, p.GPUs, p.TFLOPS} }
 
-// peak returns the TFLOPS of one GPU: as given, or as its data sheet has it; 0 if nobody knows.
+// peak returns the TFLOPS of one GPU: as given, or from its data sheet; 0 if unknown.
 func (w location) peak() float64 {
 	if w.tflops > 0 {
 		return w.tflops
@@ -195,7 +195,7 @@ func list(samples []sample) string {
 	return text + " GPUs"
 }
 
-// elsewhere reckons what remains of a job in other places. Whatever has to be set up or
+// elsewhere estimates what remains of a job on other GPUs. Whatever has to be set up or
 // restored there is part of it.
 func elsewhere(in *Input, f *job.Forecast, from location, start float64, sources ...speeds) []job.Elsewhere {
 	var all []job.Elsewhere

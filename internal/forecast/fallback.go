@@ -12,10 +12,10 @@ import (
 	"trainyard/internal/quantile"
 )
 
-// What a job tells of itself comes first. The steps below are for jobs that have not begun
-// or tell nothing; each answers if the one before could not.
+// What a job reports comes first. The estimates below are for jobs that have not started or report nothing; each is used
+// if the one before has none.
 
-// bySpeed goes by the work and the speed that the job file or the program tells.
+// bySpeed uses the work and the speed that the job file or the program declares.
 func (m *maker) bySpeed() bool {
 	speed := m.in.Speed
 	if speed == nil || speed.Work <= 0 {
@@ -34,7 +34,7 @@ func (m *maker) bySpeed() bool {
 	}
 	left := speed.Work - done
 	if left <= 0 {
-		return false // it takes longer than was told
+		return false // it takes longer than declared
 	}
 	m.guess(job.BasisSteps, calibrate.ClassSteps, left*perUnit)
 	m.f.Done = done / speed.Work
@@ -42,7 +42,7 @@ func (m *maker) bySpeed() bool {
 	return true
 }
 
-// declaredPace returns the seconds that a unit takes where the job is, by the speeds told.
+// declaredPace returns the seconds that a unit takes where the job is, by the declared speeds.
 func (m *maker) declaredPace() (float64, bool) {
 	declared := declaredSpeeds(m.in.Speed)
 	if same := declared.of(m.here.GPU); len(same) > 0 {
@@ -56,7 +56,7 @@ func (m *maker) declaredPace() (float64, bool) {
 	return 0, false
 }
 
-// byDuration goes by what was learned from finished jobs about how long jobs of what kind take.
+// byDuration uses the duration model.
 func (m *maker) byDuration() bool {
 	elapsed := m.in.elapsed()
 	d, err := m.in.Library.duration(m.features, duration.Progress{Elapsed: elapsed})
@@ -78,7 +78,7 @@ func (m *maker) byDuration() bool {
 	return true
 }
 
-// byNamesakes goes by how long finished jobs of the same name took.
+// byNamesakes uses the durations of finished jobs with the same name.
 func (m *maker) byNamesakes() bool {
 	elapsed := m.in.elapsed()
 	var took []float64
@@ -103,8 +103,7 @@ func (m *maker) byNamesakes() bool {
 	return true
 }
 
-// byExpectation enters what the researcher expects. It decides only if nothing else could say
-// anything: then it returns true.
+// byExpectation adds the researcher's own estimate. It decides only if there is no other estimate: then it returns true.
 func (m *maker) byExpectation() bool {
 	expect := time.Duration(m.in.Job.Spec.Expect).Seconds()
 	if expect <= 0 {
@@ -124,7 +123,7 @@ func (m *maker) byExpectation() bool {
 	return decides
 }
 
-// explainNothing says that nothing is known, and what would change that.
+// explainNothing says that nothing is known, and why.
 func (m *maker) explainNothing() {
 	if expect := time.Duration(m.in.Job.Spec.Expect).Seconds(); expect > 0 {
 		m.tell("Nothing is known yet, and the expected %s have passed.", span(expect))
@@ -134,7 +133,7 @@ func (m *maker) explainNothing() {
 	m.explainMissing()
 }
 
-// explainMissing says what there is not.
+// explainMissing says what is missing.
 func (m *maker) explainMissing() {
 	switch {
 	case m.v.missingMetric != "":

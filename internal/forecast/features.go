@@ -60,7 +60,7 @@ func Features(j *job.Job, s Stretch) history.Features {
 	return f
 }
 
-// features returns what is known of a job, with the metric that it goes by if it has no target.
+// features returns what is known of a job, with the metric of its curve if it has no target.
 func (v *view) features(in *Input, s Stretch) history.Features {
 	f := Features(in.Job, s)
 	if f.Metric == "" && v.series != nil {

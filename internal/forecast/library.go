@@ -16,9 +16,8 @@ import (
 	"trainyard/internal/quantile"
 )
 
-// Library is the finished jobs that forecasts go by: their curves, what was learned of
-// how long jobs take, and how long they waited and were set up. It is never changed, so that
-// many may ask it at once. A nil Library is one without jobs.
+// Library is the finished jobs that forecasts are based on: their curves, the duration model, and how long they waited and
+// were set up. It is immutable and safe for concurrent use. A nil Library has no jobs.
 type Library struct {
 	past  []history.Past
 	named map[string][]int // past jobs by their name, the newest first
@@ -64,21 +63,20 @@ func (l *Library) Len() int {
 	return len(l.past)
 }
 
-// match lays the curve of a case over those of its like, as far as they had ended
-// before a time, zero for all. It returns nil if there are none.
+// match predicts from the curves of similar jobs that finished before a time, zero for all. It returns nil if there are
+// none.
 func (l *Library) match(c *Case, before time.Time) *match.Match {
 	if l == nil || len(c.Curve.X) == 0 {
 		return nil
 	}
 	m, err := l.pool.Match(match.Query{Curve: &c.Curve, Features: c.Features, Job: c.Job, Before: before, Skip: l.skip})
 	if err != nil {
-		return nil // nothing is alike; that is an answer
+		return nil // no similar job is a valid answer
 	}
 	return &m
 }
 
-// duration returns how long a job takes in all by what was learned, and an error that says
-// why it cannot be told.
+// duration returns the prediction of the duration model, and an error if it has none.
 func (l *Library) duration(f history.Features, p duration.Progress) (duration.Duration, error) {
 	if l == nil || l.model == nil {
 		return duration.Duration{}, errNoModel
@@ -116,7 +114,7 @@ func (l *Library) namesakes(f *history.Features, self id.Job) []*history.Past {
 // maxRecent is how many of the newest finished jobs tell how long something takes.
 const maxRecent = 25
 
-// quantileBand returns the middle four fifths of amounts of finished jobs.
+// quantileBand returns the 10 %, 50 % and 90 % quantiles.
 func quantileBand(amounts []float64) job.Band {
 	slices.Sort(amounts)
 	if len(amounts) == 0 {
@@ -130,7 +128,7 @@ func (l *Library) start(f *history.Features, self id.Job) (job.Band, bool) {
 	return l.recentAmounts(f, self, func(p *history.Past) float64 { return p.Start })
 }
 
-// wait returns how long jobs like one were in line.
+// wait returns how long similar jobs were queued.
 func (l *Library) wait(f *history.Features, self id.Job) (job.Band, bool) {
 	return l.recentAmounts(f, self, func(p *history.Past) float64 { return p.Wait })
 }

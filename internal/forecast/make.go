@@ -58,7 +58,7 @@ func (in *Input) here() Stretch {
 	return s
 }
 
-// estimateStart reckons how long set-up and start still take: from now if the job waits, and the
+// estimateStart estimates how long set-up and start still take: from now if the job waits, and the
 // rest of them if its run has brought nothing yet.
 func (m *maker) estimateStart() {
 	usual, known := m.in.Library.start(&m.features, m.in.Job.ID)
@@ -101,7 +101,7 @@ func (m *maker) byWork() bool {
 	m.enterAnswer(&a, p.perUnit)
 	m.f.Remaining = calibrate.Widen(calibrate.Scale(a.Left, p.perUnit), p.spread)
 	if run := m.in.running(); run != nil && m.start == (job.Band{}) {
-		// Since the last point it has gone on, but not beyond the next, which would have been heard.
+		// Since the last point it has advanced, but not beyond the next, which would have been reported.
 		m.subtractElapsed(min(max(unix(m.in.Now)-at, 0), p.interval))
 	}
 	if left := done + a.Left.Mid; left > 0 {
@@ -158,7 +158,7 @@ func (m *maker) mean() (pace, string) {
 	return pace{perUnit: worked / done, interval: worked, points: 1}, "averaged over all its runs"
 }
 
-// enterAnswer enters what was answered, in units that take so many seconds.
+// enterAnswer enters an answer in units of work into the forecast.
 func (m *maker) enterAnswer(a *Answer, perUnit float64) {
 	m.f.Guess, m.f.Records, m.f.Covered, m.f.Checked = a.Guess, a.Records, a.Covered, a.Checked
 	m.f.Basis = basisOf(a)
@@ -171,7 +171,7 @@ func (m *maker) enterAnswer(a *Answer, perUnit float64) {
 	}
 }
 
-// basisOf returns what an answer goes by: what counts at least a tenth.
+// basisOf returns what an answer is based on: methods with a weight of at least a tenth.
 func basisOf(a *Answer) job.Basis {
 	var steps, own, past float64
 	for _, s := range a.Estimates {

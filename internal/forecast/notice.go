@@ -19,7 +19,7 @@ const (
 	Reachable = "target_likely"      // it may, after all
 	NotNumber = "metric_not_number"  // a loss is NaN or infinite
 	Number    = "metric_number"      // it is a number again
-	Stalled   = "progress_stalled"   // nothing was heard for long
+	Stalled   = "progress_stalled"   // nothing was reported for long
 	Moving    = "progress_continues" // something was
 )
 
@@ -29,31 +29,30 @@ type Notice struct {
 	Text string // a sentence with the figures
 }
 
-// Watch is what forecasts of a job are held against.
+// Watch is what the forecast of a job is compared with.
 type Watch struct {
 	Now       time.Time
 	Submitted time.Time
 	Expect    time.Duration // from submission; 0 if nothing is expected
 	Deadline  time.Time     // zero if there is none
-	Save      time.Duration // that a checkpoint takes, in which nothing is heard; 0 if that is not declared
+	Save      time.Duration // that a checkpoint takes, during which nothing is reported; 0 if not declared
 	Running   time.Time     // since when the program works; zero if it does not
 	Series    []metric.Series
 }
 
 const (
-	// A forecast has slipped when the job ends this part of the time it has too late, and is on time
-	// again when it ends as much before: in between nothing is said.
+	// A forecast has slipped when the job finishes late by this fraction of its time, and is on time again when it
+	// finishes early by as much: hysteresis, so that notices do not alternate.
 	lateTolerance = 0.05
-	// How likely a target must be missed to say so, and how likely no longer to take it back.
+	// Probabilities of missing the target above which a notice is sent, and below which it is withdrawn.
 	missedProbability, likelyProbability = 0.8, 0.5
-	// A program has stalled when nothing was heard for so many of its usual intervals, and for so long.
+	// A program has stalled when it reported nothing for this many of its usual intervals, and for minSilence.
 	silentIntervals = 10
 	minSilence      = 60.0 // seconds
 )
 
-// Compare returns what is worth telling about a new forecast, after the one before it,
-// which may be nil. Each thing is told once, and again when it is over: what stands is kept in
-// the new forecast's Said, which Compare sets.
+// Compare returns the notices about a new forecast, given the one before it, which may be nil. Each is sent once, and
+// withdrawn once when it no longer applies: the active ones are kept in the new forecast's Said, which Compare sets.
 func Compare(before, now *job.Forecast, w Watch) []Notice {
 	now.Said = nil
 	if before != nil {
@@ -73,7 +72,7 @@ type notices struct {
 	all []Notice
 }
 
-// toggle tells that something has begun or is over, unless that was told before.
+// toggle sends or withdraws a notice, unless that was done before.
 func (n *notices) toggle(on bool, code string, format string, args ...any) {
 	key := code
 	if !on {
@@ -136,7 +135,7 @@ func (n *notices) metric() string {
 	return n.f.Metric
 }
 
-// checkFinite tells whether the metric that the forecast goes by, or any loss, is no number.
+// checkFinite reports whether the metric of the forecast, or any loss, is NaN or infinite.
 func (n *notices) checkFinite(w *Watch) {
 	for i := range w.Series {
 		s := &w.Series[i]
@@ -153,10 +152,10 @@ func (n *notices) checkFinite(w *Watch) {
 	n.toggle(false, Number, "Its losses are finite again.")
 }
 
-// checkProgress tells whether the program still gets on. One that never told anything is not
-// expected to, and one that tells no numbers does tell.
+// checkProgress reports whether the program still makes progress. One that never reported anything is not expected to, and
+// one that reports NaN does report.
 func (n *notices) checkProgress(w *Watch) {
-	heard, usual := 0.0, 0.0
+	reported, usual := 0.0, 0.0
 	for i := range w.Series {
 		s := &w.Series[i]
 		if s.NonFinite > 0 {
@@ -166,16 +165,16 @@ func (n *notices) checkProgress(w *Watch) {
 		if !ok {
 			continue
 		}
-		heard = max(heard, p.At)
+		reported = max(reported, p.At)
 		if every := interval(s); usual == 0 || every < usual {
 			usual = every
 		}
 	}
-	if heard == 0 || w.Running.IsZero() {
+	if reported == 0 || w.Running.IsZero() {
 		n.toggle(false, Moving, "It is not running, so no progress is expected.")
 		return
 	}
-	quiet := unix(w.Now) - max(heard, unix(w.Running))
+	quiet := unix(w.Now) - max(reported, unix(w.Running))
 	if bound := max(minSilence, silentIntervals*usual, w.Save.Seconds()); quiet > bound {
 		n.toggle(true, Stalled, "No progress for %s: the program usually reports every %s.", span(quiet), span(usual))
 		return
@@ -183,8 +182,8 @@ func (n *notices) checkProgress(w *Watch) {
 	n.toggle(false, Moving, "It makes progress again.")
 }
 
-// interval returns the seconds between points of a series as they were heard: the middle of
-// those kept, less what was thinned out.
+// interval returns the median seconds between points of a series as reported: that of the points kept, corrected for
+// downsampling.
 func interval(s *metric.Series) float64 {
 	if len(s.Points) < 2 {
 		return 0

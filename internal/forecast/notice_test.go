@@ -102,8 +102,8 @@ func TestALossThatIsNoNumberIsTold(t *testing.T) {
 
 func TestSilenceIsToldOfByWhatIsUsual(t *testing.T) {
 	t.Parallel()
-	every := func(seconds float64, n, heard int) []metric.Series {
-		s := metric.Series{Name: "loss", Count: heard}
+	every := func(seconds float64, n, reported int) []metric.Series {
+		s := metric.Series{Name: "loss", Count: reported}
 		for i := range n {
 			s.Points = append(s.Points, metric.Point{Step: float64(i + 1), At: unix(noon) - seconds*float64(n-1-i), Value: 1})
 		}

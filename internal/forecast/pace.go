@@ -9,12 +9,12 @@ import (
 	"trainyard/internal/quantile"
 )
 
-// pace is how fast a job gets on.
+// pace is how fast a job is.
 type pace struct {
 	perUnit  float64 // seconds that a unit of work takes; 0 if that is not known
-	spread   float64 // how far that may be off, as a logarithm: one deviation
+	spread   float64 // standard error of its logarithm
 	interval float64 // seconds from one point to the next
-	points   int     // that it was measured by
+	points   int     // in the measurement
 }
 
 // The window that a pace is measured in.
@@ -79,7 +79,7 @@ func blockTimes(window []metric.Point) []float64 {
 	return blocks
 }
 
-// pointsDuring returns the points of a stretch: those heard in it.
+// pointsDuring returns the points reported during a stretch.
 func pointsDuring(points []metric.Point, s *Stretch) []metric.Point {
 	from := unix(s.From)
 	at := slices.IndexFunc(points, func(p metric.Point) bool { return p.At >= from })
@@ -98,16 +98,16 @@ func pointsDuring(points []metric.Point, s *Stretch) []metric.Point {
 	return points[:end]
 }
 
-// paces returns the pace of each stretch by the points heard in it.
+// paces returns the pace of each stretch by the points reported during it.
 func paces(points []metric.Point, runs []Stretch) []pace {
 	all := make([]pace, len(runs))
 	for i := range runs {
-		heard := pointsDuring(points, &runs[i])
-		if i == 0 && len(heard) == 1 && heard[0].Step > 0 {
-			all[i] = sinceStart(heard[0], unix(runs[0].From)+runs[0].Setup)
+		reported := pointsDuring(points, &runs[i])
+		if i == 0 && len(reported) == 1 && reported[0].Step > 0 {
+			all[i] = sinceStart(reported[0], unix(runs[0].From)+runs[0].Setup)
 			continue
 		}
-		all[i] = measure(heard)
+		all[i] = measure(reported)
 	}
 	return all
 }
@@ -118,8 +118,8 @@ const (
 	minFirstInterval = 60.0 // seconds after which a single point counts; before that the second is waited for
 )
 
-// sinceStart returns the pace of a program of which a single point was heard. It began with no work
-// done, but how much of its time went into loading nobody knows: between nothing and half.
+// sinceStart returns the pace of a program that has reported a single point. It began with no work done, but how much of its
+// time went into loading is unknown: between nothing and half.
 func sinceStart(p metric.Point, began float64) pace {
 	took := p.At - began
 	if took < minFirstInterval {

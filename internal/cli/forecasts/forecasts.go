@@ -38,7 +38,7 @@ func (f *Forecasts) Commands() []*cobra.Command { return []*cobra.Command{f.fore
 
 // Options is what is shown of a job's forecast.
 type Options struct {
-	Metric  string // whose curve is drawn; "" for the one that the forecast goes by
+	Metric  string // whose curve is drawn; "" for that of the forecast
 	NoPlot  bool
 	Methods bool // with what each method says
 }

@@ -9,7 +9,7 @@ import (
 	"trainyard/internal/job"
 )
 
-// likelyNever is the chance from which on a target is said not to be reached.
+// likelyNever is the probability from which on a target is reported as out of reach.
 const likelyNever = 0.5
 
 // anyMoment is how long a job takes whose time is up.
@@ -91,7 +91,7 @@ func left(j *api.Job, now time.Time) job.Band {
 }
 
 // due returns when a job ought to be done: by its deadline or by what its owner expects,
-// whichever is earlier; zero if nobody said.
+// whichever is earlier; zero if there is neither.
 func due(j *api.Job, expect job.Duration) time.Time {
 	var at time.Time
 	if j.Deadline != nil {

@@ -5,20 +5,19 @@ import (
 	"slices"
 )
 
-// Drawing is a curve as nohistory sees it: where it runs, and between what its points
-// lie in four of five cases.
+// Drawing is a smoothed and extrapolated curve with the band that contains 80 % of its points.
 type Drawing struct {
 	X, Mid, Low, High []float64
-	Past              int // how many of them are up to the last point; the others are foretold
+	Past              int // how many of them are up to the last point; the others are extrapolated
 }
 
-// Fit draws a curve with so many points from its first point to where until says, evenly over work, and has it
-// reach its goal when nohistory expects that. Nothing is foretold from a single point of a curve without a goal.
+// Fit returns a number of points on a curve from its first point to until, evenly over work. It reaches its goal where
+// nohistory predicts that. A single point of a curve without a goal is not extrapolated.
 func Fit(c *Curve, until float64, points int) Drawing {
 	return FitTo(c, Best(c), until, points)
 }
 
-// FitTo is Fit for a goal that is reached as an estimate says, whoever made it; the band goes by its Low and High.
+// FitTo is Fit for a goal that is reached as an estimate says, with a band from its Low and High.
 func FitTo(c *Curve, e Estimate, until float64, points int) Drawing {
 	v := newView(c)
 	if v == nil || points < 2 || math.IsNaN(until) || math.IsInf(until, 0) {

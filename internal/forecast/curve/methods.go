@@ -157,7 +157,7 @@ func (m *normal) add(row []float64, y float64) {
 	}
 }
 
-// solve is elimination with pivots. It reports false if the terms cannot be told apart.
+// solve is Gaussian elimination with partial pivoting. It returns false if the matrix is singular.
 func (m *normal) solve() ([]float64, bool) {
 	for i := range m.n {
 		p := i

@@ -148,8 +148,8 @@ func (k *domain) outOfRange(f *history.Features) []string {
 	kind := k.Kinds[history.Kind(f)]
 	var why []string
 	for _, name := range checkedAmounts {
-		v, told := have[name]
-		if !told {
+		v, present := have[name]
+		if !present {
 			continue
 		}
 		r, ok := k.Ranges[name]
@@ -194,12 +194,12 @@ func (m *Model) missingVariances(records []*history.Past) map[string]float64 {
 	doubt := map[string]float64{}
 	const probed = 100
 	for _, part := range optionalFeatures {
-		told, sum, n := 0, 0.0, 0
+		present, sum, n := 0, 0.0, 0
 		for i, r := range records {
 			if !part.present(&r.Features) {
 				continue
 			}
-			told++
+			present++
 			if i%max(len(records)/probed, 1) != 0 {
 				continue
 			}
@@ -209,7 +209,7 @@ func (m *Model) missingVariances(records []*history.Past) map[string]float64 {
 			sum += d * d
 			n++
 		}
-		if n > 0 && told*10 >= len(records)*9 {
+		if n > 0 && present*10 >= len(records)*9 {
 			doubt[part.name] = sum / float64(n)
 		}
 	}

@@ -183,7 +183,7 @@ func (e *encoder) encode(f *history.Features, p Progress) example {
 		}
 	}
 	for i, w := range e.Words {
-		if _, told := have[w.Field]; w.Word == "?" && !told {
+		if _, present := have[w.Field]; w.Word == "?" && !present {
 			x.words = append(x.words, i)
 		}
 	}

@@ -166,7 +166,7 @@ func (v *calibration) interval(d *Duration, mid, doubt, elapsed float64) {
 		v.overdue(d, elapsed, wider)
 		return
 	}
-	// The (n+1)th parts of the list, so that one more job would fall between with the chance that is said.
+	// Order statistics at (n+1)α from each end, so that one more job falls between with the stated coverage.
 	n := float64(left + 1)
 	d.Low = at(first + int(math.Floor(0.1*n)) - 1)
 	d.High = at(first + int(math.Ceil(0.9*n)) - 1)

@@ -11,9 +11,8 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// A yard may end many jobs a second, and each that becomes history is replayed: so many are
-// learned from at a time, and of more than so many that wait the oldest are let go. Of
-// all that have ended, so many may wait to be written.
+// A yard may end many jobs a second, and each that becomes history is replayed. So the number that is added at a time is
+// limited, as is the number that waits: the oldest are dropped.
 const (
 	learnEvery    = 5 * time.Second
 	maxLearn      = 50

@@ -80,7 +80,7 @@ type Forecaster struct {
 	queued     map[id.Job]bool     // those in line
 	nodes      map[id.Node]fleet.Node
 	leases     map[id.Lease]fleet.Lease
-	tariff     *fleet.Tariff // what nodes cost; nil if nobody told
+	tariff     *fleet.Tariff // what nodes cost; nil if unknown
 	offers     []fleet.Offer
 	marketView *market
 }
@@ -114,7 +114,7 @@ func (f *Forecaster) Follow(b *yardmaster.Batch) {
 	}
 	for i := range b.Runs {
 		if w, ok := f.jobs[b.Runs[i].Job]; ok {
-			w.takeRun(b.Runs[i], f.allocation(&b.Runs[i]))
+			w.setRun(b.Runs[i], f.allocation(&b.Runs[i]))
 		}
 	}
 }

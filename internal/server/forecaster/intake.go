@@ -24,24 +24,24 @@ func (f *Forecaster) Take(ctx context.Context, r *api.MetricsReport) error {
 	if !f.isReady() && clock.Wait(ctx, takeWait, f.ready) != clock.Woken {
 		return fault.New(fault.Unavailable, "starting", "the server has just started and has not loaded its jobs yet").WithRemedy("try again")
 	}
-	var said []yardmaster.Foreseen
+	var updates []yardmaster.Foreseen
 	var from [][]note
 	f.mu.Lock()
 	for i := range r.Runs {
 		j, epoch, ok := r.Runs[i].Run.Split()
 		if w := f.jobs[j]; ok && w != nil {
-			if notices, notes := w.take(epoch, &r.Runs[i], f.Clock.Now()); len(notices) > 0 {
-				said, from = append(said, yardmaster.Foreseen{Job: j, Notices: notices}), append(from, notes)
+			if notices, notes := w.addReport(epoch, &r.Runs[i], f.Clock.Now()); len(notices) > 0 {
+				updates, from = append(updates, yardmaster.Foreseen{Job: j, Notices: notices}), append(from, notes)
 			}
 		}
 	}
 	f.mu.Unlock()
-	err := f.send(ctx, said)
+	err := f.send(ctx, updates)
 	if err != nil {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		for i := range said {
-			if w := f.jobs[said[i].Job]; w != nil {
+		for i := range updates {
+			if w := f.jobs[updates[i].Job]; w != nil {
 				w.forget(from[i])
 			}
 		}
@@ -49,8 +49,8 @@ func (f *Forecaster) Take(ctx context.Context, r *api.MetricsReport) error {
 	return err
 }
 
-// take adds what a run has measured, and returns what the feed is to be told, and by which notes.
-func (w *liveJob) take(epoch int, r *api.RunMetrics, now time.Time) (said []yardmaster.Notice, from []note) {
+// addReport adds what a run has measured, and returns what the feed is to be told, and by which notes.
+func (w *liveJob) addReport(epoch int, r *api.RunMetrics, now time.Time) (updates []yardmaster.Notice, from []note) {
 	for i := range r.Series {
 		in := &r.Series[i]
 		name := strings.ReplaceAll(in.Name, "\x00", "\uFFFD") // as stores that take no NUL would write it
@@ -71,7 +71,7 @@ func (w *liveJob) take(epoch int, r *api.RunMetrics, now time.Time) (said []yard
 	}
 	if epoch >= w.progressEpoch {
 		w.progressEpoch = epoch
-		w.takeProgress(r, now)
+		w.setProgress(r, now)
 	}
 	for _, n := range r.Notes {
 		key := note{n.Kind, n.At}
@@ -81,14 +81,14 @@ func (w *liveJob) take(epoch int, r *api.RunMetrics, now time.Time) (said []yard
 		}
 		w.notes[key] = true
 		w.noteCounts[n.Kind]++
-		said, from = append(said, s), append(from, key)
+		updates, from = append(updates, s), append(from, key)
 	}
-	return said, from
+	return updates, from
 }
 
-const maxNotes = 1000 // of a job and a kind that are told
+const maxNotes = 1000 // of a job and a kind that are sent
 
-// forget makes notes be told when they come again.
+// forget makes notes be sent again when they are reported again.
 func (w *liveJob) forget(notes []note) {
 	for _, n := range notes {
 		delete(w.notes, n)
@@ -96,9 +96,9 @@ func (w *liveJob) forget(notes []note) {
 	}
 }
 
-// takeProgress remembers how far the program says it is.
-func (w *liveJob) takeProgress(r *api.RunMetrics, now time.Time) {
-	if r.Total != nil && usable(*r.Total) && *r.Total != w.progress.Total { // 0 takes back what it said
+// setProgress remembers how far the program says it is.
+func (w *liveJob) setProgress(r *api.RunMetrics, now time.Time) {
+	if r.Total != nil && usable(*r.Total) && *r.Total != w.progress.Total { // 0 withdraws it
 		w.progress.Total, w.changed = *r.Total, true
 	}
 	if r.Done == nil || !usable(*r.Done) || *r.Done == w.progress.Done && !w.progress.At.IsZero() {
@@ -118,7 +118,7 @@ func usable(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) && f >=
 
 func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
 
-// sentence tells the feed what a program said of itself.
+// sentence writes an event that a program reported for the feed.
 func sentence(n *api.MetricNote) (yardmaster.Notice, bool) {
 	at := ""
 	if n.Step > 0 {

@@ -24,10 +24,10 @@ type liveJob struct {
 	dirty          map[string]bool // metrics to be written
 	flushedAt      time.Time
 	progress       forecast.Progress
-	progressEpoch  int            // epoch of the run that told it
-	notes          map[note]bool  // that were told already
+	progressEpoch  int            // epoch of the run that reported it
+	notes          map[note]bool  // already sent to the feed
 	noteCounts     map[string]int // how many, by kind
-	unsavedNotices bool           // the feed was told something of the forecast since that was written
+	unsavedNotices bool           // notices were sent since the forecast was stored
 	forecast       *job.Forecast
 	forecastAt     time.Time // when the forecast was last made
 	changed        bool      // since then
@@ -42,7 +42,7 @@ type stretch struct {
 	hourly  float64 // what it costs
 }
 
-// note names something that a program said of itself: what, and when.
+// note identifies an event that a program reported: kind and time.
 type note struct {
 	kind string
 	at   float64
@@ -54,8 +54,8 @@ func newLiveJob() *liveJob {
 	return &liveJob{series: map[string]*metric.Series{}, dirty: map[string]bool{}, notes: map[note]bool{}, noteCounts: map[string]int{}}
 }
 
-// takeRun takes in what a run has become.
-func (w *liveJob) takeRun(r job.Run, on allocation) {
+// setRun takes in what a run has become.
+func (w *liveJob) setRun(r job.Run, on allocation) {
 	at, found := slices.BinarySearchFunc(w.runs, r.Epoch, func(s stretch, epoch int) int { return s.Epoch - epoch })
 	if !found {
 		w.runs = slices.Insert(w.runs, at, stretch{})
@@ -134,9 +134,9 @@ func (f *Forecaster) loadJob(ctx context.Context, j id.Job) error {
 			bad = errors.Join(bad, fmt.Errorf("read curve %s: %w", docs[i].ID, err))
 			continue
 		}
-		if heard, already := w.series[s.Name]; already { // points came first
-			for _, p := range heard.Points {
-				s.Add(heard.Epoch, p)
+		if received, already := w.series[s.Name]; already { // points came first
+			for _, p := range received.Points {
+				s.Add(received.Epoch, p)
 			}
 		}
 		w.series[s.Name] = s
@@ -150,7 +150,7 @@ func (f *Forecaster) loadJob(ctx context.Context, j id.Job) error {
 		}
 	}
 	for i := range runs {
-		w.takeRun(runs[i], f.allocation(&runs[i]))
+		w.setRun(runs[i], f.allocation(&runs[i]))
 	}
 	w.loaded = true
 	if bad != nil { // it is no better the next time

@@ -43,10 +43,10 @@ func (t *loggedError) log(ctx context.Context, log *slog.Logger, now time.Time, 
 	}
 }
 
-// pendingForecast is a forecast of a job that nobody was told of yet.
+// pendingForecast is a forecast that was not sent yet.
 type pendingForecast struct {
 	w      *liveJob
-	before []string // what was said of the job until then
+	before []string // active notices before it
 	yardmaster.Foreseen
 }
 
@@ -61,23 +61,23 @@ func (f *Forecaster) make(ctx context.Context, due []id.Job) error {
 	}
 	began := f.Clock.Now()
 	var all []pendingForecast
-	var said []yardmaster.Foreseen
+	var updates []yardmaster.Foreseen
 	for i, j := range due {
 		if m, ok := f.one(j, &stands[i]); ok {
-			all, said = append(all, m), append(said, m.Foreseen)
+			all, updates = append(all, m), append(updates, m.Foreseen)
 		}
 		if ctx.Err() != nil || passed(began, f.Clock.Now(), passBudget) {
 			break // the others are the first of the next pass
 		}
 	}
-	err := f.send(ctx, said)
+	err := f.send(ctx, updates)
 	if err != nil {
 		f.restoreNotices(all)
 	}
 	return err
 }
 
-// restoreNotices takes back what could not be told, so that it is told with the next forecast.
+// restoreNotices withdraws notices that could not be sent, so that they are sent with the next forecast.
 func (f *Forecaster) restoreNotices(all []pendingForecast) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,11 +91,11 @@ func (f *Forecaster) restoreNotices(all []pendingForecast) {
 	}
 }
 
-func (f *Forecaster) send(ctx context.Context, said []yardmaster.Foreseen) error {
-	if len(said) == 0 {
+func (f *Forecaster) send(ctx context.Context, updates []yardmaster.Foreseen) error {
+	if len(updates) == 0 {
 		return nil
 	}
-	_, err := f.Do(ctx, yardmaster.Foresee{Jobs: said})
+	_, err := f.Do(ctx, yardmaster.Foresee{Jobs: updates})
 	return err
 }
 
@@ -139,7 +139,7 @@ func (f *Forecaster) input(w *liveJob, stand *yardmaster.Stand, now time.Time) *
 			in.Hourly = r.hourly
 		}
 	}
-	if p := stand.Progress; p != nil && in.Progress.Total == 0 && p.Work > 0 && !p.At.IsZero() { // told by file, or in the job file
+	if p := stand.Progress; p != nil && in.Progress.Total == 0 && p.Work > 0 && !p.At.IsZero() { // from the progress file, or the job file
 		in.Progress.Done, in.Progress.Total, in.Progress.At, in.Progress.Source = p.Done, p.Work, p.At, "its progress file"
 	}
 	in.Series = w.curves()
@@ -164,7 +164,7 @@ func (f *Forecaster) surroundings(in *forecast.Input, stand *yardmaster.Stand) {
 	}
 }
 
-// watch says what notices go by.
+// watch returns what notices are based on.
 func watch(in *forecast.Input) forecast.Watch {
 	w := forecast.Watch{Now: in.Now, Submitted: in.Job.Submitted, Expect: time.Duration(in.Job.Spec.Expect), Series: in.Series}
 	if d := in.Job.Spec.Deadline; d != nil {

@@ -45,13 +45,13 @@ func (f *Forecaster) forecastQueued(ctx context.Context, jobs []job.Job) error {
 	if err != nil {
 		return err
 	}
-	var said []yardmaster.Foreseen
+	var updates []yardmaster.Foreseen
 	for i := range jobs {
 		if made[i] != nil && made[i].Basis != job.BasisNone {
-			said = append(said, yardmaster.Foreseen{Job: jobs[i].ID, Forecast: made[i]})
+			updates = append(updates, yardmaster.Foreseen{Job: jobs[i].ID, Forecast: made[i]})
 		}
 	}
-	return f.send(ctx, said)
+	return f.send(ctx, updates)
 }
 
 // Waiting returns what is expected of jobs: what was last found of those that have had a run, and
@@ -90,7 +90,7 @@ func (f *Forecaster) Waiting(ctx context.Context, jobs []job.Job) ([]*job.Foreca
 	return out, nil
 }
 
-// Forecast returns what is expected of one job, with those it needs reckoned in.
+// Forecast returns the forecast of one job, including those it depends on.
 func (f *Forecaster) Forecast(ctx context.Context, j *job.Job) (*job.Forecast, error) {
 	jobs := []job.Job{*j}
 	if len(j.Needs) > 0 && j.Epoch == 0 && j.Pipeline != "" {

@@ -42,7 +42,7 @@ type trainer struct {
 const (
 	maxPast         = 2000 // jobs that are remembered
 	smallHistory    = 300  // with fewer a job may count for the next of those that come together
-	rebuildFraction = 20   // what is known is worked out anew when it has grown by one in so many
+	rebuildFraction = 20   // library and calibration are rebuilt when the history has grown by 1/20
 	maxModels       = 5    // versions
 	trainEvery      = 10 * time.Minute
 	trainRetry      = time.Minute // after a failure
@@ -105,8 +105,7 @@ func (s *trainer) load(ctx context.Context) error {
 	return bad
 }
 
-// current returns what forecasts go by. Neither is changed any more: what is learned
-// later is in others.
+// current returns the library and the record. Both are immutable: later jobs are in new ones.
 func (s *trainer) current() (*forecast.Library, *calibrate.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,11 +121,11 @@ func (s *trainer) learn(ctx context.Context, past []history.Past) error {
 	s.mu.Lock()
 	library, record, model, all := s.library, s.record, s.model, slices.Clone(s.past)
 	s.mu.Unlock()
-	again := map[id.Job]bool{}
+	replaced := map[id.Job]bool{}
 	for i := range past {
-		again[past[i].Job] = true
+		replaced[past[i].Job] = true
 	}
-	all = slices.DeleteFunc(all, func(old history.Past) bool { return again[old.Job] }) // told again
+	all = slices.DeleteFunc(all, func(old history.Past) bool { return replaced[old.Job] }) // imported again
 	var docs []store.Document
 	var scored []calibrate.JobScore
 	known := len(all) // that the library has
