@@ -55,7 +55,8 @@ func (v *view) chooseMetric(in *Input) {
 		case t.AtLeast != nil:
 			v.goal = curve.Goal{Value: *t.AtLeast, Rising: true, Set: true}
 		}
-		if v.series = findSeries(in.Series, t.Metric); v.series != nil {
+		v.series = findSeries(in.Series, t.Metric)
+		if v.series != nil {
 			return
 		}
 		v.missingMetric, v.goal = t.Metric, curve.Goal{}

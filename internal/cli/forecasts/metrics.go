@@ -53,7 +53,8 @@ their shape.`,
 				return f.call(func(c *api.Client) error { return f.listMetrics(cmd.Context(), c, id.Job(args[0])) })
 			}
 			if !cmd.Flags().Changed("output") {
-				if f.Output = formatCSV; f.OnTerminal(f.Stdout) {
+				f.Output = formatCSV
+				if f.OnTerminal(f.Stdout) {
 					f.Output = formatPlot
 				}
 			}
@@ -182,7 +183,8 @@ func (f *Forecasts) curve(ctx context.Context, c *api.Client, j *api.JobDetail, 
 		if err != nil {
 			return nil, err
 		}
-		if name = choose(list.Metrics); name == "" {
+		name = choose(list.Metrics)
+		if name == "" {
 			return nil, nil //nolint:nilnil // nothing was measured, which is no mistake
 		}
 	}

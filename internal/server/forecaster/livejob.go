@@ -69,7 +69,8 @@ func (w *liveJob) setRun(r job.Run, on allocation) {
 	}
 	s.seq, s.hourly = r.Seq, on.hourly
 	s.Stretch = forecast.Stretch{Epoch: r.Epoch, GPU: on.GPU, GPUs: on.GPUs, Nodes: on.Nodes, TFLOPS: on.TFLOPS, From: r.Ordered, To: r.Ended}
-	if s.started = !r.Started.IsZero(); s.started {
+	s.started = !r.Started.IsZero()
+	if s.started {
 		s.Setup = r.Started.Sub(r.Ordered).Seconds()
 	}
 	w.changed = true

@@ -83,7 +83,8 @@ func (f *Forecaster) restoreNotices(all []pendingForecast) {
 	defer f.mu.Unlock()
 	for i := range all {
 		m := &all[i]
-		if m.w.changed = true; len(m.Notices) > 0 && m.w.forecast == m.Forecast {
+		m.w.changed = true
+		if len(m.Notices) > 0 && m.w.forecast == m.Forecast {
 			again := *m.Forecast // others have the one that was made
 			again.Said = m.before
 			m.w.forecast = &again

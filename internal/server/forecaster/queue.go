@@ -17,7 +17,8 @@ func (f *Forecaster) forecastQueue(ctx context.Context) error {
 	f.mu.Lock()
 	n := min(len(f.queue), queuePerPass)
 	jobs := slices.Clone(f.queue[:n])
-	if f.queue = f.queue[n:]; len(f.queue) == 0 {
+	f.queue = f.queue[n:]
+	if len(f.queue) == 0 {
 		f.queue = nil // what was behind it can go
 	}
 	for i := range jobs {

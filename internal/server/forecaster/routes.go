@@ -89,7 +89,8 @@ func (f *Forecaster) getForecast(ctx context.Context, j *job.Job) (api.Forecast,
 		made = &job.Forecast{At: f.Clock.Now(), Why: "Nothing has been reported yet."}
 	}
 	out := *made
-	if out.Methods, err = f.methodEstimates(ctx, j, &out); err != nil {
+	out.Methods, err = f.methodEstimates(ctx, j, &out)
+	if err != nil {
 		return api.Forecast{}, err
 	}
 	return *api.NewForecast(&out), nil
@@ -144,7 +145,8 @@ func toMetric(j *job.Job, s *metric.Series) api.Metric {
 		out.Step, out.Value, out.At = p.Step, p.Value, p.At
 	}
 	if t := j.Spec.Target; t != nil && t.Metric == s.Name {
-		if out.Goal = t.AtMost; out.Goal == nil {
+		out.Goal = t.AtMost
+		if out.Goal == nil {
 			out.Goal = t.AtLeast
 		}
 	}

@@ -198,7 +198,8 @@ func (s *trainer) run(ctx context.Context) {
 		wait := time.Duration(0)
 		switch {
 		case err != nil:
-			if wait = trainRetry; ctx.Err() == nil {
+			wait = trainRetry
+			if ctx.Err() == nil {
 				s.log.ErrorContext(ctx, "training the duration model failed, retrying", "error", err)
 			}
 		case s.hasModel():

@@ -60,7 +60,8 @@ func table(path string, columns []string, row func(cells []string) error) (err e
 	defer func() { err = errors.Join(err, file.Close()) }()
 	var in io.Reader = file
 	if strings.HasSuffix(path, ".gz") {
-		if in, err = gzip.NewReader(file); err != nil {
+		in, err = gzip.NewReader(file)
+		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
