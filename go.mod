@@ -23,6 +23,7 @@ require (
 	go.yaml.in/yaml/v3 v3.0.5
 	golang.org/x/sys v0.47.0
 	golang.org/x/term v0.36.0
+	gonum.org/v1/gonum v0.17.0
 	modernc.org/sqlite v1.44.0
 	pgregory.net/rapid v1.2.0
 )

@@ -46,7 +46,7 @@ func (y *fakeYard) curve(run id.Run, name string, from int) *metric.Series {
 				if r.Run != run || sp.Name != name {
 					continue
 				}
-				s.Heed(1, sp.Source)
+				s.SetSource(1, sp.Source)
 				for _, p := range sp.Points {
 					s.Add(1, p.Point())
 				}
@@ -99,7 +99,7 @@ func TestMetricsReachTheYard(t *testing.T) {
 	rt.say(t, "j1.1", "step 1/10 loss=5\nstep 2/10 loss=4\n")
 	y.awaitCurve("j1.1", "loss", 0, "1=5 2=4 from output (lines)")
 	rt.say(t, "j1.1", "step 3/10 loss=nan\n")
-	y.await("a value that is no number", func() bool { return y.curve("j1.1", "loss", 0).Bad == 1 })
+	y.await("a value that is no number", func() bool { return y.curve("j1.1", "loss", 0).NonFinite == 1 })
 	y.await("how far it is", func() bool {
 		for _, report := range y.measured {
 			for _, r := range report.Runs {

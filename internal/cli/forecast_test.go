@@ -25,12 +25,12 @@ func around(mid float64) job.Band { return job.Band{Low: 0.8 * mid, Mid: mid, Hi
 func made() job.Forecast {
 	return job.Forecast{
 		At: ago(time.Minute), Remaining: around(7860), Cost: around(12.4), Basis: job.BasisBoth,
-		Why:     "goes on as its curve so far and as 4 jobs like it (j2, j3, j5 …) did, at 310 steps a minute",
+		Why:     "Based on the curves of 4 similar jobs (j2, j3, j5 …) and its own val_loss curve. One step takes 0.19 s.",
 		Records: 143, Covered: 0.8112, Checked: 512, Never: 0.12, Metric: "val_loss", Source: "stdout (key=value)", Done: 0.41,
 		Methods: []job.MethodSay{{Method: "match", Remaining: 7700, Weight: 0.92, Error: 0.08}, {Method: "nohistory", Remaining: 9100, Weight: 0.08, Error: 0.41}, {Method: "duration", Remaining: -1, Error: -1}},
 		Elsewhere: []job.Elsewhere{
-			{GPU: "NVIDIA H100 80GB HBM3", GPUs: 8, Remaining: 4100, Cost: 28.5, Why: "by TFLOPS alone"},
-			{GPU: "A100", GPUs: 4, Remaining: 15400, Why: "by speeds seen on 8 A100"},
+			{GPU: "NVIDIA H100 80GB HBM3", GPUs: 8, Remaining: 4100, Cost: 28.5, Why: "based on TFLOPS only"},
+			{GPU: "A100", GPUs: 4, Remaining: 15400, Why: "based on speeds measured on 8× A100"},
 		},
 	}
 }
@@ -110,14 +110,14 @@ func withForecasts(t *testing.T) *yard {
 		case "grad_norm":
 			reply(w, http.StatusOK, api.Curve{Metric: never, Points: []api.MetricPoint{}})
 		default:
-			reply(w, http.StatusNotFound, api.Problem{Detail: `job j7 has measured no "x"`, Kind: "not_found", Code: "metric_not_found"})
+			reply(w, http.StatusNotFound, api.Problem{Detail: `job j7 has no metric "x"`, Kind: "not_found", Code: "metric_not_found"})
 		}
 	})
 
 	waiting := detail()
 	early := made()
 	early.Guess, early.Basis, early.Records, early.Covered, early.Metric, early.Source, early.Done, early.Never = true, job.BasisHistory, 7, 0, "", "", 0, 0
-	early.Why, early.Wait, early.Path, early.Methods = "3 jobs like it took 2 h 11 min", around(5400), []id.Job{"j3", "j5"}, nil
+	early.Why, early.Wait, early.Path, early.Methods = "3 jobs with the same name took 2 h 11 min (median).", around(5400), []id.Job{"j3", "j5"}, nil
 	waiting.Forecast = api.NewForecast(&early)
 	y.answer("GET /api/v1/jobs/j9", waiting)
 	y.answer("GET /api/v1/jobs/j9/forecast", waiting.Forecast)
@@ -200,19 +200,19 @@ func TestWhatIsWrongWithForecastsIsTold(t *testing.T) {
 		says string
 	}{
 		{[]string{"forecast", "j6"}, exit.Refused, "job j6 has ended"},
-		{[]string{"forecast", "--no-plot"}, exit.Usage, "say of which job a curve shall be drawn"},
-		{[]string{"forecast", "--metric", "x"}, exit.Usage, "say of which job a curve shall be drawn"},
-		{[]string{"forecast", "j7", "--metric", "x"}, exit.NotFound, `has measured no "x"`},
-		{[]string{"job", "j7", "--metric", "x"}, exit.NotFound, `has measured no "x"`},
+		{[]string{"forecast", "--no-plot"}, exit.Usage, "--metric and --no-plot need a job"},
+		{[]string{"forecast", "--metric", "x"}, exit.Usage, "--metric and --no-plot need a job"},
+		{[]string{"forecast", "j7", "--metric", "x"}, exit.NotFound, `has no metric "x"`},
+		{[]string{"job", "j7", "--metric", "x"}, exit.NotFound, `has no metric "x"`},
 		{[]string{"job", "j7", "--metric", "x", "--no-plot"}, exit.Usage, "[metric no-plot] were all set"},
 		{[]string{"forecast", "j7", "j9"}, exit.Usage, "too many arguments"},
 		{[]string{"metrics"}, exit.Usage, "say which job"},
-		{[]string{"metrics", "j7", "-o", "csv"}, exit.Usage, "say which metric"},
-		{[]string{"metrics", "j7", "--points", "10"}, exit.Usage, "say which metric"},
+		{[]string{"metrics", "j7", "-o", "csv"}, exit.Usage, "--points and this output format need a METRIC"},
+		{[]string{"metrics", "j7", "--points", "10"}, exit.Usage, "--points and this output format need a METRIC"},
 		{[]string{"metrics", "j7", "val_loss", "--points", "1"}, exit.Usage, "--points must be from 2 to 1024"},
-		{[]string{"metrics", "j7", "x"}, exit.NotFound, `has measured no "x"`},
+		{[]string{"metrics", "j7", "x"}, exit.NotFound, `has no metric "x"`},
 		{[]string{"metrics", "j7", "x", "-o", "gif"}, exit.Usage, `there is no format "gif"`},
-		{[]string{"metrics", "j9"}, exit.OK, "j9 has measured nothing yet"},
+		{[]string{"metrics", "j9"}, exit.OK, "j9 has reported no metrics yet"},
 		{[]string{"metrics", "j7", "grad_norm", "-o", "plot"}, exit.OK, `j7 has no value of "grad_norm" yet`},
 		{[]string{"metrics", "j7", "grad_norm", "-o", "table"}, exit.OK, `j7 has no value of "grad_norm" yet`},
 	} {
@@ -323,7 +323,7 @@ func TestEarlierJobsAreHandedIn(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"forecast", "import", table, "--format", "mlperf"}, exit.OK, "1500 jobs read, the newest 1000 remembered"},
+		{[]string{"forecast", "import", table, "--format", "mlperf"}, exit.OK, "1500 jobs read, the newest 1000 imported"},
 		{[]string{"forecast", "import"}, exit.Usage, "say which file"},
 		{[]string{"forecast", "import", table + ".gone"}, exit.Refused, "no such file"},
 	} {

@@ -50,57 +50,57 @@ func soundForecast(t interface{ Fatalf(string, ...any) }, f *job.Forecast) {
 }
 
 // wild makes an input of whatever a program may tell, by chance.
-func wild(chance *rand.Rand) *Input {
+func wild(rng *rand.Rand) *Input {
 	in := trained(0)
 	in.Series = nil
 	amount := func() float64 {
-		return math.Exp(20*chance.Float64()-8) * float64(1-chance.IntN(2)*chance.IntN(2)*2)
+		return math.Exp(20*rng.Float64()-8) * float64(1-rng.IntN(2)*rng.IntN(2)*2)
 	}
 	at := 0.0
-	for range chance.IntN(4) {
-		s := Stretch{Epoch: len(in.Runs) + 1, GPU: []string{"A100", "H100", "", "Quantum"}[chance.IntN(4)], GPUs: chance.IntN(9), From: after(at), Setup: 30 * chance.Float64()}
-		at += 1000 * chance.Float64()
+	for range rng.IntN(4) {
+		s := Stretch{Epoch: len(in.Runs) + 1, GPU: []string{"A100", "H100", "", "Quantum"}[rng.IntN(4)], GPUs: rng.IntN(9), From: after(at), Setup: 30 * rng.Float64()}
+		at += 1000 * rng.Float64()
 		s.To = after(at)
 		in.Runs = append(in.Runs, s)
-		at += 100 * chance.Float64()
+		at += 100 * rng.Float64()
 	}
-	if n := len(in.Runs); n > 0 && chance.IntN(3) > 0 {
+	if n := len(in.Runs); n > 0 && rng.IntN(3) > 0 {
 		in.Runs[n-1].To = time.Time{}
 	}
 	in.Now = after(at)
-	for _, name := range []string{"loss", "val_loss", "accuracy"}[:chance.IntN(4)] {
+	for _, name := range []string{"loss", "val_loss", "accuracy"}[:rng.IntN(4)] {
 		s := metric.Series{Name: name}
 		step, slope := 0.0, amount()
-		for range chance.IntN(60) {
+		for range rng.IntN(60) {
 			step += math.Abs(amount())
 			v := slope / (1 + math.Sqrt(step))
-			if chance.IntN(4) == 0 {
+			if rng.IntN(4) == 0 {
 				v = amount()
 			}
-			s.Add(1+chance.IntN(2), metric.Point{Step: step, At: unix(after(at * chance.Float64())), Value: v})
+			s.Add(1+rng.IntN(2), metric.Point{Step: step, At: unix(after(at * rng.Float64())), Value: v})
 		}
 		in.Series = append(in.Series, s)
 	}
-	if chance.IntN(2) == 0 {
-		in.Told = Told{Done: math.Abs(amount()), Total: math.Abs(amount()), At: after(at * chance.Float64())}
+	if rng.IntN(2) == 0 {
+		in.Progress = Progress{Done: math.Abs(amount()), Total: math.Abs(amount()), At: after(at * rng.Float64())}
 	}
-	switch chance.IntN(4) {
+	switch rng.IntN(4) {
 	case 0:
 		in.Job.Spec.Target = atMost("loss", amount())
 	case 1:
 		in.Job.Spec.Target = atLeast("accuracy", amount())
 	}
-	if chance.IntN(2) == 0 {
-		in.Job.Spec.Expect = job.Duration(time.Duration(chance.IntN(1000)) * time.Second)
+	if rng.IntN(2) == 0 {
+		in.Job.Spec.Expect = job.Duration(time.Duration(rng.IntN(1000)) * time.Second)
 	}
-	if chance.IntN(2) == 0 {
-		in.Speed = job.NewSpeed(math.Abs(amount()), 10*time.Second, 0, job.Rate{GPU: "A100", GPUs: chance.IntN(4), PerSecond: math.Abs(amount())})
+	if rng.IntN(2) == 0 {
+		in.Speed = job.NewSpeed(math.Abs(amount()), 10*time.Second, 0, job.Rate{GPU: "A100", GPUs: rng.IntN(4), PerSecond: math.Abs(amount())})
 	}
-	if chance.IntN(2) == 0 {
+	if rng.IntN(2) == 0 {
 		in.Library = NewLibrary(finished(5, 1), nil)
 	}
 	in.Wait = job.Band{Mid: 10, High: 20}
-	in.Hourly, in.Spent = 10*chance.Float64(), chance.Float64()
+	in.Hourly, in.Spent = 10*rng.Float64(), rng.Float64()
 	in.Places = []Place{{GPU: "H100", GPUs: 8, Hourly: 30}, {GPU: "A100", GPUs: 1, Hourly: 2}}
 	return in
 }
@@ -129,7 +129,7 @@ func FuzzMake(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64, step, value, goal, total float64) {
 		in := wild(rand.New(rand.NewPCG(seed, 2)))
 		in.Job.Spec.Target = atMost("loss", goal)
-		in.Told.Total = total
+		in.Progress.Total = total
 		s := metric.Series{Name: "loss"}
 		for k := range 10 {
 			s.Add(1, metric.Point{Step: step * float64(k), At: unix(after(float64(k))), Value: value / float64(k+1)})

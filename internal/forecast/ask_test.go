@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/forecast/curve"
 	"trainyard/internal/job"
 )
@@ -38,7 +39,7 @@ func TestFromTheFirstPointThereIsAnAnswer(t *testing.T) {
 	t.Parallel()
 	for n := 1; n < 6; n++ {
 		a := Ask(&Case{Curve: falling(n, 200)}, nil, nil)
-		if !a.Known() || a.Left.Mid <= 0 || a.Class != ClassAlone || !a.Guess {
+		if !a.Known() || a.Left.Mid <= 0 || a.Class != calibrate.ClassAlone || !a.Guess {
 			t.Errorf("%d points: %+v", n, a)
 		}
 	}
@@ -48,7 +49,7 @@ func TestAGoalIsNotReachedBeforeTheNextPoint(t *testing.T) {
 	t.Parallel()
 	c := falling(40, 401)
 	a := Ask(&Case{Curve: c}, nil, nil)
-	if s := a.Says[0]; s.Method != MethodCurve || s.Left < 10 {
+	if s := a.Estimates[0]; s.Method != calibrate.MethodCurve || s.Left < 10 {
 		t.Errorf("the next point is 10 away; %+v", s)
 	}
 }
@@ -58,7 +59,7 @@ func TestWorkDoneSinceTheLastPointCounts(t *testing.T) {
 	c := falling(40, 900)
 	at := Ask(&Case{Curve: c}, nil, nil)
 	later := Ask(&Case{Curve: c, Done: 450}, nil, nil)
-	if d := at.Says[0].Left - later.Says[0].Left; math.Abs(d-50) > 1e-6 {
+	if d := at.Estimates[0].Left - later.Estimates[0].Left; math.Abs(d-50) > 1e-6 {
 		t.Errorf("50 more are done, %g less are left", d)
 	}
 }

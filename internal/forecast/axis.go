@@ -10,44 +10,44 @@ import (
 	"trainyard/internal/metric"
 )
 
-// view is a job as its program shows it: whose curve it goes by, on the axis of work,
-// and how fast it gets on.
+// view is what the program of a job reports: the curve of the metric that matters, on the axis of work, and how fast the
+// job is.
 type view struct {
-	series  *metric.Series // whose curve; nil if there is none
-	goal    curve.Goal
-	unheard string         // metric of the target, of which nothing was heard yet
-	curve   curve.Curve    // on the axis of work
-	at      []float64      // when each of its points was heard, in seconds of Unix time
-	marks   []metric.Point // work done by time, as densely as it is known
-	paces   []pace         // of each stretch, by the marks
-	steps   bool           // work is counted in the program's steps, not in units of its own
+	series        *metric.Series // whose curve; nil if there is none
+	goal          curve.Goal
+	missingMetric string         // metric of the target, if nothing was reported of it yet
+	curve         curve.Curve    // on the axis of work
+	reportedAt    []float64      // time of each of its points, in seconds of Unix time
+	marks         []metric.Point // work done by time, as densely as it is known
+	paces         []pace         // of each stretch, by the marks
+	steps         bool           // work is counted in the program's steps, not in units of its own
 }
 
-// look finds out what there is to go by.
-func look(in *Input) *view {
+// newView chooses the metric and converts its points to work.
+func newView(in *Input) *view {
 	v := &view{steps: true}
-	v.choose(in)
+	v.chooseMetric(in)
 	toWork := v.axis(in)
 	if v.series != nil {
 		for _, p := range v.series.Points {
 			x := toWork(p.Step)
 			if n := len(v.curve.X); x > 0 && (n == 0 || x > v.curve.X[n-1]) && !math.IsInf(p.Value, 0) && !math.IsNaN(p.Value) {
-				v.curve.X, v.curve.Y, v.at = append(v.curve.X, x), append(v.curve.Y, p.Value), append(v.at, p.At)
+				v.curve.X, v.curve.Y, v.reportedAt = append(v.curve.X, x), append(v.curve.Y, p.Value), append(v.reportedAt, p.At)
 			}
 		}
 	}
 	v.curve.Goal = v.goal
-	v.mark(in, toWork)
+	v.collectMarks(in, toWork)
 	if done, _ := v.done(); done > v.curve.Total*1.001 {
-		v.curve.Total = 0 // it has done more than it said it would
+		v.curve.Total = 0 // it has done more than it declared
 	}
 	v.paces = paces(v.marks, in.Runs)
 	return v
 }
 
-// choose picks the metric: that of the target, or else the one that looks most like a
+// chooseMetric picks the metric: that of the target, or else the one that looks most like a
 // validation loss.
-func (v *view) choose(in *Input) {
+func (v *view) chooseMetric(in *Input) {
 	if t := in.Job.Spec.Target; t != nil {
 		switch {
 		case t.AtMost != nil:
@@ -55,10 +55,11 @@ func (v *view) choose(in *Input) {
 		case t.AtLeast != nil:
 			v.goal = curve.Goal{Value: *t.AtLeast, Rising: true, Set: true}
 		}
-		if v.series = named(in.Series, t.Metric); v.series != nil {
+		v.series = findSeries(in.Series, t.Metric)
+		if v.series != nil {
 			return
 		}
-		v.unheard, v.goal = t.Metric, curve.Goal{}
+		v.missingMetric, v.goal = t.Metric, curve.Goal{}
 	}
 	best := 0
 	for i := range in.Series {
@@ -73,9 +74,9 @@ func (v *view) choose(in *Input) {
 	}
 }
 
-// named returns the series that a target means: of the very name, of the same words, or
+// findSeries returns the series that a target means: of the very name, of the same words, or
 // of a name that ends with them.
-func named(all []metric.Series, name string) *metric.Series {
+func findSeries(all []metric.Series, name string) *metric.Series {
 	for _, alike := range []func(string) bool{
 		func(s string) bool { return s == name },
 		func(s string) bool { return plainMetric(s) == plainMetric(name) },
@@ -106,11 +107,11 @@ func lossLike(name string) int {
 	has := func(parts ...string) bool {
 		return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(name, p) })
 	}
-	held := has("val", "eval", "test", "dev")
+	validation := has("val", "eval", "test", "dev")
 	switch {
-	case has("loss") && held:
+	case has("loss") && validation:
 		return 4
-	case has("perplexity", "ppl", "error", "wer", "rmse", "mae") && held:
+	case has("perplexity", "ppl", "error", "wer", "rmse", "mae") && validation:
 		return 3
 	case name == "loss":
 		return 2
@@ -125,7 +126,7 @@ func lossLike(name string) int {
 // when it gets more GPUs. Otherwise a step is a unit. It also settles the total.
 func (v *view) axis(in *Input) func(float64) float64 {
 	same := func(step float64) float64 { return step }
-	t := &in.Told
+	t := &in.Progress
 	v.curve.Total = t.Total
 	if v.curve.Total == 0 && t.Done > 0 && in.Speed != nil {
 		v.curve.Total = in.Speed.Work
@@ -209,29 +210,29 @@ func sameSteps(a, b []metric.Point) bool {
 	return last.Step > 0 && math.Abs(stepAt(b, last.At)/last.Step-1) < 0.1
 }
 
-// mark takes down how much was done when: by the densest series, and by what the program
+// collectMarks takes down how much was done when: by the densest series, and by what the program
 // told if that is all there is.
-func (v *view) mark(in *Input, toWork func(float64) float64) {
+func (v *view) collectMarks(in *Input, toWork func(float64) float64) {
 	for _, p := range densest(in.Series, v.series) {
-		v.marked(toWork(p.Step), p.At)
+		v.addMark(toWork(p.Step), p.At)
 	}
 	if len(v.marks) > 0 {
-		if t := &in.Told; !t.At.IsZero() {
-			v.marked(t.Done, unix(t.At))
+		if t := &in.Progress; !t.At.IsZero() {
+			v.addMark(t.Done, unix(t.At))
 		}
 		return
 	}
-	for _, m := range in.Told.Marks {
-		v.marked(m.Step, m.At)
+	for _, m := range in.Progress.Marks {
+		v.addMark(m.Step, m.At)
 	}
-	if t := &in.Told; t.Done > 0 {
+	if t := &in.Progress; t.Done > 0 {
 		v.steps = false
-		v.marked(t.Done, unix(t.At))
+		v.addMark(t.Done, unix(t.At))
 	}
 }
 
-// marked adds a mark that is later than the last in both work and time.
-func (v *view) marked(work, at float64) {
+// addMark adds a mark that is later than the last in both work and time.
+func (v *view) addMark(work, at float64) {
 	if math.IsNaN(work) || math.IsInf(work, 0) || work < 0 || math.IsNaN(at) || math.IsInf(at, 0) {
 		return
 	}

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/id"
 )
 
@@ -20,24 +22,23 @@ func BenchmarkMake(b *testing.B) {
 	in := trained(2500)
 	in.Job.Spec.Target = atMost("loss", 0.15)
 	in.Library = NewLibrary(past, nil)
-	chance := rand.New(rand.NewPCG(1, 1))
-	in.Record = &Record{}
-	var all []Scored
+	rng := rand.New(rand.NewPCG(1, 1))
+	in.Record = &calibrate.Record{}
+	var all []calibrate.JobScore
 	for i := range 200 {
-		all = append(all, scored(i, ClassLike, map[string]float64{MethodMatch: chance.NormFloat64() / 10, MethodCurve: chance.NormFloat64() / 2}))
+		score := calibrate.JobScore{Job: id.Job(fmt.Sprintf("j%04d", i)), Finished: noon.Add(time.Duration(i) * time.Minute), Kind: "k"}
+		residuals := map[string]float64{
+			calibrate.MethodMatch: rng.NormFloat64() / 10,
+			calibrate.MethodCurve: rng.NormFloat64() / 2,
+		}
+		for _, p := range calibrate.ReplayPoints {
+			score.Marks = append(score.Marks, calibrate.Mark{Progress: p, Class: calibrate.ClassLike, Residuals: residuals})
+		}
+		all = append(all, score)
 	}
 	in.Record.Add(all...)
 	b.ReportAllocs()
 	for b.Loop() {
 		Make(in)
-	}
-}
-
-// BenchmarkAdd is a job that ends, in a yard with a full record.
-func BenchmarkAdd(b *testing.B) {
-	r := recordOf(MaxJobs, ClassLike, map[string]float64{MethodMatch: 0.1, MethodCurve: 0.5})
-	s := scored(MaxJobs/2, ClassLike, map[string]float64{MethodMatch: 0.1, MethodCurve: 0.5})
-	for b.Loop() {
-		r.Add(s)
 	}
 }

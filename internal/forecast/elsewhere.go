@@ -11,11 +11,11 @@ import (
 	"trainyard/internal/job"
 )
 
-// growth is how many times the greatest number of GPUs that was seen a job is thought to
-// gain from. Beyond that nothing seen tells what it costs to keep them in step.
-const growth = 2
+// maxExtrapolation is how many times the largest known number of GPUs a job is assumed to scale to. Beyond that the cost of
+// communication is unknown.
+const maxExtrapolation = 2
 
-// sample is a speed that was seen or told: seconds that a unit takes on so many GPUs.
+// sample is a measured or declared speed: seconds per unit on a number of GPUs.
 type sample struct {
 	gpu     string
 	gpus    int
@@ -24,13 +24,13 @@ type sample struct {
 
 // speeds are samples in one unit, from one source.
 type speeds struct {
-	word    string // "seen" or "told"
+	source  string // "measured" or "declared"
 	samples []sample
 }
 
-// observed returns the speeds that the job has had, the newest of each allocation.
-func observed(in *Input, v *view) speeds {
-	s := speeds{word: "seen"}
+// measuredSpeeds returns the speeds that the job has had, the newest of each allocation.
+func measuredSpeeds(in *Input, v *view) speeds {
+	s := speeds{source: "measured"}
 	for i := range in.Runs {
 		if p := v.paces[i]; p.perUnit > 0 {
 			s.add(sample{in.Runs[i].GPU, in.Runs[i].GPUs, p.perUnit})
@@ -39,10 +39,10 @@ func observed(in *Input, v *view) speeds {
 	return s
 }
 
-// told returns the speeds that the job file or the program tells, or that were learned
+// declaredSpeeds returns the speeds that the job file or the program tells, or that were learned
 // from them. Those on several nodes stand in where there are no others.
-func told(speed *job.Speed) speeds {
-	s := speeds{word: "told"}
+func declaredSpeeds(speed *job.Speed) speeds {
+	s := speeds{source: "declared"}
 	if speed == nil {
 		return s
 	}
@@ -82,12 +82,12 @@ func sameKind(kind, model string) bool {
 	return model != "" && job.GPUKind{Model: name}.Matches(model, 0)
 }
 
-// through returns the seconds a unit takes on so many GPUs by samples of one kind: as
+// secondsPerUnit returns the seconds a unit takes on so many GPUs by samples of one kind: as
 // measured where that count was; else by t(n) = a + b/n, a part that GPUs do not share and one that
 // they do, through those that were; and in no case less than on twice the greatest count.
-func through(samples []sample, n int) float64 {
+func secondsPerUnit(samples []sample, n int) float64 {
 	n = max(n, 1)
-	n = min(n, growth*max(samples[len(samples)-1].gpus, 1))
+	n = min(n, maxExtrapolation*max(samples[len(samples)-1].gpus, 1))
 	var w, wu, wuu, wt, wut float64
 	for _, s := range samples {
 		if s.gpus == n {
@@ -112,18 +112,18 @@ func through(samples []sample, n int) float64 {
 	return a + b/float64(n)
 }
 
-// where is an allocation that speeds are compared between.
-type where struct {
+// location is an allocation that speeds are compared between.
+type location struct {
 	gpu    string
 	gpus   int
 	tflops float64
 }
 
-func (s *Stretch) where() where { return where{s.GPU, s.GPUs, s.TFLOPS} }
-func (p *Place) where() where   { return where{p.GPU, p.GPUs, p.TFLOPS} }
+func (s *Stretch) location() location { return location{s.GPU, s.GPUs, s.TFLOPS} }
+func (p *Place) location() location   { return location{p.GPU, p.GPUs, p.TFLOPS} }
 
-// peak returns the TFLOPS of one GPU: as given, or as its data sheet has it; 0 if nobody knows.
-func (w where) peak() float64 {
+// peak returns the TFLOPS of one GPU: as given, or from its data sheet; 0 if unknown.
+func (w location) peak() float64 {
 	if w.tflops > 0 {
 		return w.tflops
 	}
@@ -133,24 +133,24 @@ func (w where) peak() float64 {
 	return 0
 }
 
-// faster returns how many times as fast a job is in one place as in another, with the
+// speedup returns how many times as fast a job is in one place as in another, with the
 // basis of that, and false if nothing tells. Best is a source that knows that very
 // count or several others there; next, one count of another kind of GPU; then TFLOPS.
-func faster(to, from where, sources ...speeds) (ratio float64, why string, ok bool) {
+func speedup(to, from location, sources ...speeds) (ratio float64, why string, ok bool) {
 	for i := range sources {
 		s := &sources[i]
 		here, there := s.of(from.gpu), s.of(to.gpu)
 		if len(here) > 0 && (len(there) > 1 || len(there) == 1 && there[0].gpus == to.gpus) {
-			why = fmt.Sprintf("by speeds %s on %s", s.word, list(there))
-			return through(here, from.gpus) / through(there, to.gpus), why + bounded(there, to.gpus), true
+			why = fmt.Sprintf("based on speeds %s on %s", s.source, list(there))
+			return secondsPerUnit(here, from.gpus) / secondsPerUnit(there, to.gpus), why + limitNote(there, to.gpus), true
 		}
 	}
 	for i := range sources {
 		s := &sources[i]
 		here, there := s.of(from.gpu), s.of(to.gpu)
 		if len(here) > 0 && len(there) == 1 && !sameKind(there[0].gpu, from.gpu) {
-			why = fmt.Sprintf("by the speed %s on %s, as if it grew with the number of GPUs", s.word, list(there))
-			return through(here, from.gpus) / through(there, to.gpus), why + bounded(there, to.gpus), true
+			why = fmt.Sprintf("based on the speed %s on %s, assumed to scale with the number of GPUs", s.source, list(there))
+			return secondsPerUnit(here, from.gpus) / secondsPerUnit(there, to.gpus), why + limitNote(there, to.gpus), true
 		}
 	}
 	a, b := from.peak(), to.peak()
@@ -163,23 +163,23 @@ func faster(to, from where, sources ...speeds) (ratio float64, why string, ok bo
 	for i := range sources {
 		s := &sources[i]
 		if here := s.of(from.gpu); len(here) > 1 {
-			why = fmt.Sprintf("by speeds %s on %s, and by TFLOPS", s.word, list(here))
-			return through(here, from.gpus) / through(here, to.gpus) * b / a, why + bounded(here, to.gpus), true
+			why = fmt.Sprintf("based on speeds %s on %s, scaled by TFLOPS", s.source, list(here))
+			return secondsPerUnit(here, from.gpus) / secondsPerUnit(here, to.gpus) * b / a, why + limitNote(here, to.gpus), true
 		}
 	}
 	seen := []sample{{from.gpu, from.gpus, 1}}
-	return b / a / through(seen, to.gpus), "by TFLOPS alone" + bounded(seen, to.gpus), true
+	return b / a / secondsPerUnit(seen, to.gpus), "based on TFLOPS only" + limitNote(seen, to.gpus), true
 }
 
-// bounded says that a count is beyond what was seen.
-func bounded(samples []sample, n int) string {
-	if most := growth * max(samples[len(samples)-1].gpus, 1); n > most {
-		return fmt.Sprintf("; no faster than on %d, twice as many as were seen", most)
+// limitNote says that a count is beyond what was seen.
+func limitNote(samples []sample, n int) string {
+	if limit := maxExtrapolation * max(samples[len(samples)-1].gpus, 1); n > limit {
+		return fmt.Sprintf("; no faster than on %d, twice the largest known count", limit)
 	}
 	return ""
 }
 
-// list names the allocations of samples: "1, 2 and 4 A100".
+// list names the allocations of samples: "1, 2 and 4× A100".
 func list(samples []sample) string {
 	var counts []string
 	for _, s := range samples {
@@ -190,25 +190,25 @@ func list(samples []sample) string {
 		text = strings.Join(counts[:n-1], ", ") + " and " + counts[n-1]
 	}
 	if model := samples[0].gpu; model != "" {
-		return text + " " + model
+		return text + "× " + model
 	}
 	return text + " GPUs"
 }
 
-// elsewhere reckons what remains of a job in other places. Whatever has to be set up or
+// elsewhere estimates what remains of a job on other GPUs. Whatever has to be set up or
 // restored there is part of it.
-func elsewhere(in *Input, f *job.Forecast, from where, start float64, sources ...speeds) []job.Elsewhere {
+func elsewhere(in *Input, f *job.Forecast, from location, start float64, sources ...speeds) []job.Elsewhere {
 	var all []job.Elsewhere
 	for i := range in.Places {
 		p := &in.Places[i]
 		if p.GPUs == from.gpus && strings.EqualFold(p.GPU, from.gpu) {
 			continue
 		}
-		ratio, why, ok := faster(p.where(), from, sources...)
+		ratio, why, ok := speedup(p.location(), from, sources...)
 		if !ok || ratio <= 0 || math.IsInf(ratio, 0) || math.IsNaN(ratio) {
 			continue
 		}
-		rest := min(f.Remaining.Mid/ratio+start, longest)
+		rest := min(f.Remaining.Mid/ratio+start, maxSeconds)
 		all = append(all, job.Elsewhere{GPU: p.GPU, GPUs: p.GPUs, Remaining: rest, Cost: rest / 3600 * p.Hourly, Why: why})
 	}
 	return all

@@ -2,76 +2,73 @@ package forecast
 
 import (
 	"fmt"
+	"strings"
 
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/job"
 )
 
-// explain says in sentences what an answer goes by: what is left, how fast it goes, whom
-// it was compared with, and how far the interval can be trusted.
+// explain says in sentences what a forecast is based on: what is left, how fast the job is, what it was compared
+// with, and whether the interval is a guess.
 func (m *maker) explain(a *Answer, done float64, p pace, paceWhy string) {
 	target := m.in.Job.Spec.Target
 	total := m.v.curve.Total
+	unit := m.v.unit()
+	end := number(done + a.Left.Mid)
+	ofTotal := fmt.Sprintf("%s of %s %s done", number(done), number(total), unit)
 	switch {
 	case a.Met && total > 0:
-		m.tell("The target of %s is reached; the program goes on: %s of %s %s are done.", targetOf(target), number(done), number(total), m.v.unit())
+		m.tell("Target %s reached; the program continues: %s.", targetOf(target), ofTotal)
 	case a.Met:
-		m.tell("The target of %s is reached; how long jobs like it go on is what remains.", targetOf(target))
-	case a.Fall:
-		m.tell("It will probably not come to %s before the program ends by itself; %s of %s %s are done.", targetOf(target), number(done), number(total), m.v.unit())
+		m.tell("Target %s reached; the remaining time is how long similar jobs continue after that.", targetOf(target))
+	case a.Misses:
+		m.tell("It will probably not reach %s before the program ends; %s.", targetOf(target), ofTotal)
 	case m.f.Basis == job.BasisSteps:
-		m.tell("%s of %s %s are done.", number(done), number(total), m.v.unit())
+		m.tell("%s.", ofTotal)
 	case m.v.goal.Set:
-		m.tell("It should come to %s after about %s %s; %s are done.", targetOf(target), number(done+a.Left.Mid), m.v.unit(), number(done))
+		m.tell("Expected to reach %s after about %s %s (%s done).", targetOf(target), end, unit, number(done))
 	default:
-		m.tell("It should end after about %s %s; %s are done.", number(done+a.Left.Mid), m.v.unit(), number(done))
+		m.tell("Expected to end after about %s %s (%s done).", end, unit, number(done))
 	}
 	m.tell("%s", m.basis(a))
-	step := "Each takes " + span(p.perUnit)
+
+	speed := fmt.Sprintf("One %s takes %s", strings.TrimSuffix(unit, "s"), span(p.perUnit))
 	if m.here.GPUs > 0 {
-		step += " on " + gpus(m.here.GPUs, m.here.GPU)
+		speed += " on " + gpus(m.here.GPUs, m.here.GPU)
 	}
 	if paceWhy != "" {
-		step += ", " + paceWhy
+		speed += ", " + paceWhy
 	}
-	m.tell("%s.", step)
-	if m.v.unheard != "" {
-		m.tell("%s, the metric of its target, was not heard yet.", m.v.unheard)
+	m.tell("%s.", speed)
+
+	if m.v.missingMetric != "" {
+		m.tell("The target metric %s has not been reported yet.", m.v.missingMetric)
 	}
-	switch {
-	case a.Guess:
-		m.tell("The interval is a guess until %d jobs like it have ended; %s.", Enough, sofar(a.Records))
+	if a.Guess {
+		m.tell("The interval is a guess until %d similar jobs have finished (%d so far).", calibrate.MinJobs, a.Records)
 	}
 }
 
-// sofar says how many jobs have ended.
-func sofar(n int) string {
-	switch n {
-	case 0:
-		return "none has so far"
-	case 1:
-		return "one has so far"
-	}
-	return fmt.Sprintf("%d have so far", n)
-}
-
-// basis names what the answer was taken from.
+// basis names what the answer is based on.
 func (m *maker) basis(a *Answer) string {
+	ownCurve := fmt.Sprintf("its own %s curve", m.f.Metric)
 	switch m.f.Basis {
 	case job.BasisSteps:
-		return "That is what the program says."
+		return "Based on the amount of work that the program declares."
 	case job.BasisCurve:
-		text := fmt.Sprintf("That is by its own curve of %s (%d %s)", m.f.Metric, len(m.v.curve.X), plural(len(m.v.curve.X), "point"))
-		if len(a.Like) > 0 {
-			return text + "; finished jobs have told little about jobs like it so far."
+		points := len(m.v.curve.X)
+		text := fmt.Sprintf("Based only on %s (%d %s); ", ownCurve, points, plural(points, "point"))
+		if len(a.Similar) > 0 {
+			return text + "similar jobs have been poor predictors so far."
 		}
-		return text + " alone: no job like it has ended."
+		return text + "no similar job has finished yet."
 	case job.BasisHistory, job.BasisBoth:
-		text := "That is by what finished jobs of its kind took"
-		if n := len(a.Like); n > 0 {
-			text = fmt.Sprintf("That is by the curves of %d finished %s like it%s", n, plural(n, "job"), names(a.Like))
+		text := "Based on the durations of similar jobs"
+		if n := len(a.Similar); n > 0 {
+			text = fmt.Sprintf("Based on the %s of %d similar %s%s", plural(n, "curve"), n, plural(n, "job"), names(a.Similar))
 		}
 		if m.f.Basis == job.BasisBoth {
-			text += fmt.Sprintf(" and its own curve of %s", m.f.Metric)
+			text += " and " + ownCurve
 		}
 		return text + "."
 	case job.BasisNone, job.BasisExpect: // they have sentences of their own

@@ -24,7 +24,7 @@ func Features(j *job.Job, s Stretch) history.Features {
 	spec := j.Spec
 	f := history.Features{
 		Name: spec.Name, Owner: string(j.Owner), Command: spec.Run, Framework: spec.Framework,
-		GPU: s.GPU, TFLOPS: s.where().peak(), GPUs: float64(s.GPUs), Nodes: float64(s.Nodes),
+		GPU: s.GPU, TFLOPS: s.location().peak(), GPUs: float64(s.GPUs), Nodes: float64(s.Nodes),
 	}
 	if spec.Model != nil {
 		f.Task, f.Model, f.Params = spec.Model.Task, spec.Model.Kind, spec.Model.Params
@@ -60,7 +60,7 @@ func Features(j *job.Job, s Stretch) history.Features {
 	return f
 }
 
-// features returns what is known of a job, with the metric that it goes by if it has no target.
+// features returns what is known of a job, with the metric of its curve if it has no target.
 func (v *view) features(in *Input, s Stretch) history.Features {
 	f := Features(in.Job, s)
 	if f.Metric == "" && v.series != nil {
@@ -99,7 +99,7 @@ func Finished(in *Input) (history.Past, bool) {
 	if len(in.Runs) == 0 || in.elapsed() <= 0 {
 		return history.Past{}, false
 	}
-	v := look(in)
+	v := newView(in)
 	last := in.Runs[len(in.Runs)-1]
 	p := history.Past{
 		Job: in.Job.ID, Group: string(in.Job.Owner) + "/" + plainName(in.Job.Spec.Name), Features: v.features(in, last), Finished: in.Now,
@@ -123,12 +123,12 @@ func (v *view) thin(in *Input) (x, y, at []float64) {
 	points := make([]metric.Point, len(v.curve.X))
 	goal := -1
 	for i := range points {
-		points[i] = metric.Point{Step: v.curve.X[i], Value: v.curve.Y[i], At: v.at[i]}
+		points[i] = metric.Point{Step: v.curve.X[i], Value: v.curve.Y[i], At: v.reportedAt[i]}
 		if goal < 0 && v.curve.Goal.Met(v.curve.Y[i]) {
 			goal = i
 		}
 	}
-	kept := metric.Thin(points, pastPoints)
+	kept := metric.Downsample(points, pastPoints)
 	if goal >= 0 {
 		i, found := slices.BinarySearchFunc(kept, points[goal].Step, func(p metric.Point, s float64) int {
 			switch {
@@ -144,13 +144,13 @@ func (v *view) thin(in *Input) (x, y, at []float64) {
 		}
 	}
 	for _, p := range kept {
-		x, y, at = append(x, p.Step), append(y, p.Value), append(at, ran(in, p.At))
+		x, y, at = append(x, p.Step), append(y, p.Value), append(at, runSeconds(in, p.At))
 	}
 	return x, y, at
 }
 
-// ran returns the seconds that a job had run at a time: without the waits between its runs.
-func ran(in *Input, at float64) float64 {
+// runSeconds returns the seconds that a job had run at a time: without the waits between its runs.
+func runSeconds(in *Input, at float64) float64 {
 	sum := 0.0
 	for i := range in.Runs {
 		s := &in.Runs[i]

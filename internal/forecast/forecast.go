@@ -1,42 +1,39 @@
-// Package forecast says when a job will be done and what it will have cost, and
-// how far that can be trusted. It stands between watch and move on the path of a job:
-// metrics and finished jobs go in, a job.Forecast comes out, which people are shown and
-// policies plan by.
+// Package forecast estimates when a job will finish and what it will cost, with a prediction interval. It stands between
+// watch and move on the path of a job: metrics and finished jobs go in, a job.Forecast comes out, which people are shown
+// and policies plan by.
 //
-// Several methods answer, each from what it knows: the declared amount of work, the
-// error curve so far (package curve), the jobs like it that have ended (package
-// history), the researcher's own expectation. What each says is weighed by how well it has done on the yard's own
-// finished jobs, which are replayed for that when they end (Score, Record); the interval
-// is as wide as those replays were wrong. Nothing is made up: a job of which nothing is known
-// gets a forecast that says so.
+// Several estimators contribute: the declared amount of work, the job's own learning curve (package curve), similar
+// finished jobs (package match), a regression of durations (package duration), and the researcher's own estimate. Package
+// calibrate weighs them and computes the interval from replays of the yard's finished jobs (Score). A job of which
+// nothing is known gets a forecast that says so.
 //
-// It asks in units of work first, because work does not change when a job gets other
-// GPUs (Ask), and turns work into seconds by how fast the job is where it runs now
-// (Make). The package is pure and safe for concurrent use; a Record must not be added to meanwhile.
+// Estimates are made in units of work first, because work does not change when a job gets other GPUs (Ask), and
+// converted to seconds by how fast the job is where it runs now (Make). The package is pure and safe for concurrent
+// use; a calibrate.Record must not be added to meanwhile.
 package forecast
 
 import (
 	"time"
 
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/job"
 	"trainyard/internal/metric"
 )
 
-// Input is all that is known of a job when a forecast of it is made. Make changes
-// nothing in it.
+// Input is all that is known of a job when a forecast of it is made. Make does not change it.
 type Input struct {
-	Job     *job.Job
-	Now     time.Time
-	Runs    []Stretch       // in order; empty before the first
-	Series  []metric.Series // all that the program measures of itself
-	Told    Told            // how far the program says it is
-	Speed   *job.Speed      // rates told or learned, in units of their own; nil if nobody told
-	Library *Library        // finished jobs; nil if there are none
-	Record  *Record         // of earlier forecasts; nil if there is none
-	Wait    job.Band        // seconds in line, as far as the caller can tell; zero if the job runs
-	Hourly  float64         // dollars for an hour where it runs, or will run
-	Spent   float64         // dollars so far
-	Places  []Place         // other GPUs to reckon with
+	Job      *job.Job
+	Now      time.Time
+	Runs     []Stretch         // in order; empty before the first
+	Series   []metric.Series   // metrics of the job
+	Progress Progress          // as the program reports it
+	Speed    *job.Speed        // declared or learned rates, in units of their own; nil if there are none
+	Library  *Library          // finished jobs; nil if there are none
+	Record   *calibrate.Record // of earlier forecasts; nil if there is none
+	Wait     job.Band          // seconds in the queue, if known; zero if the job runs
+	Hourly   float64           // dollars for an hour where it runs, or will run
+	Spent    float64           // dollars so far
+	Places   []Place           // other GPUs to estimate for
 }
 
 // Stretch is a run as a stretch of time on one allocation.
@@ -45,28 +42,28 @@ type Stretch struct {
 	GPU    string // model
 	GPUs   int    // of all nodes together
 	Nodes  int
-	TFLOPS float64 // of one GPU; 0 if the model's data sheet shall tell
+	TFLOPS float64 // of one GPU; 0 to look the model up
 	From   time.Time
 	To     time.Time // zero while it runs
 	Setup  float64   // seconds of it before the program began or went on: set-up, start, restore
 }
 
-// Told is how far a program says it is, in its own units: from a progress file, a
-// status protocol or a progress bar.
-type Told struct {
+// Progress is the progress that a program reports, in its own units: by a progress file, a status protocol or a progress
+// bar.
+type Progress struct {
 	Done  float64
-	Total float64   // 0 if it does not say
-	At    time.Time // when it said so
-	// Marks are what it said earlier, oldest first: Step is what was done, At when. They may be missing.
+	Total float64   // 0 if unknown
+	At    time.Time // when it was reported
+	// Marks are earlier reports, oldest first: Step is what was done, At when. They may be missing.
 	Marks  []metric.Point
-	Source string // where it was heard
+	Source string // of the report
 }
 
 // Place is a kind and number of GPUs where a job could run.
 type Place struct {
 	GPU    string
 	GPUs   int
-	TFLOPS float64 // of one GPU; 0 if the model's data sheet shall tell
+	TFLOPS float64 // of one GPU; 0 to look the model up
 	Hourly float64 // dollars for an hour of all of them
 }
 

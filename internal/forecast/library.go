@@ -7,25 +7,28 @@ import (
 	"strings"
 	"time"
 
+	"trainyard/internal/forecast/calibrate"
+	"trainyard/internal/forecast/duration"
 	"trainyard/internal/forecast/history"
+	"trainyard/internal/forecast/match"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/quantile"
 )
 
-// Library is the finished jobs that forecasts go by: their curves, what was learned of
-// how long jobs take, and how long they waited and were set up. It is never changed, so that
-// many may ask it at once. A nil Library is one without jobs.
+// Library is the finished jobs that forecasts are based on: their curves, the duration model, and how long they waited and
+// were set up. It is immutable and safe for concurrent use. A nil Library has no jobs.
 type Library struct {
 	past  []history.Past
 	named map[string][]int // past jobs by their name, the newest first
-	pool  *history.Pool
-	model *history.Model
+	pool  *match.Pool
+	model *duration.Model
 	skip  func(*history.Past) bool
 }
 
 // NewLibrary prepares finished jobs. The model may be nil.
-func NewLibrary(past []history.Past, model *history.Model) *Library {
-	l := &Library{past: slices.Clone(past), named: map[string][]int{}, pool: history.NewPool(past), model: model}
+func NewLibrary(past []history.Past, model *duration.Model) *Library {
+	l := &Library{past: slices.Clone(past), named: map[string][]int{}, pool: match.NewPool(past), model: model}
 	slices.SortStableFunc(l.past, func(a, b history.Past) int {
 		return cmp.Or(b.Finished.Compare(a.Finished), cmp.Compare(a.Job, b.Job))
 	})
@@ -60,24 +63,23 @@ func (l *Library) Len() int {
 	return len(l.past)
 }
 
-// match lays the curve of a case over those of its like, as far as they had ended
-// before a time, zero for all. It returns nil if there are none.
-func (l *Library) match(c *Case, before time.Time) *history.Match {
+// match predicts from the curves of similar jobs that finished before a time, zero for all. It returns nil if there are
+// none.
+func (l *Library) match(c *Case, before time.Time) *match.Match {
 	if l == nil || len(c.Curve.X) == 0 {
 		return nil
 	}
-	m, err := l.pool.Match(history.Query{Curve: &c.Curve, Features: c.Features, Job: c.Job, Before: before, Skip: l.skip})
+	m, err := l.pool.Match(match.Query{Curve: &c.Curve, Features: c.Features, Job: c.Job, Before: before, Skip: l.skip})
 	if err != nil {
-		return nil // nothing is alike; that is an answer
+		return nil // no similar job is a valid answer
 	}
 	return &m
 }
 
-// duration returns how long a job takes in all by what was learned, and an error that says
-// why it cannot be told.
-func (l *Library) duration(f history.Features, p history.Progress) (history.Duration, error) {
+// duration returns the prediction of the duration model, and an error if it has none.
+func (l *Library) duration(f history.Features, p duration.Progress) (duration.Duration, error) {
 	if l == nil || l.model == nil {
-		return history.Duration{}, errNoModel
+		return duration.Duration{}, errNoModel
 	}
 	return l.model.PredictAt(f, p)
 }
@@ -106,39 +108,39 @@ func (l *Library) namesakes(f *history.Features, self id.Job) []*history.Past {
 	if len(own) == 0 {
 		own = others
 	}
-	return own[:min(len(own), recent)]
+	return own[:min(len(own), maxRecent)]
 }
 
-// recent is how many of the newest finished jobs tell how long something takes.
-const recent = 25
+// maxRecent is how many of the newest finished jobs tell how long something takes.
+const maxRecent = 25
 
-// bandOf returns the middle four fifths of amounts of finished jobs.
-func bandOf(amounts []float64) job.Band {
+// quantileBand returns the 10 %, 50 % and 90 % quantiles.
+func quantileBand(amounts []float64) job.Band {
 	slices.Sort(amounts)
 	if len(amounts) == 0 {
 		return job.Band{}
 	}
-	return job.Band{Low: quantile(amounts, tail), Mid: quantile(amounts, 0.5), High: quantile(amounts, 1-tail)}
+	return job.Band{Low: quantile.Linear(amounts, calibrate.TailProbability), Mid: quantile.Linear(amounts, 0.5), High: quantile.Linear(amounts, 1-calibrate.TailProbability)}
 }
 
 // start returns how long jobs like one are set up: those of its name, or all.
 func (l *Library) start(f *history.Features, self id.Job) (job.Band, bool) {
-	return l.gather(f, self, func(p *history.Past) float64 { return p.Start })
+	return l.recentAmounts(f, self, func(p *history.Past) float64 { return p.Start })
 }
 
-// wait returns how long jobs like one were in line.
+// wait returns how long similar jobs were queued.
 func (l *Library) wait(f *history.Features, self id.Job) (job.Band, bool) {
-	return l.gather(f, self, func(p *history.Past) float64 { return p.Wait })
+	return l.recentAmounts(f, self, func(p *history.Past) float64 { return p.Wait })
 }
 
-func (l *Library) gather(f *history.Features, self id.Job, of func(*history.Past) float64) (job.Band, bool) {
+func (l *Library) recentAmounts(f *history.Features, self id.Job, of func(*history.Past) float64) (job.Band, bool) {
 	if l.Len() == 0 {
 		return job.Band{}, false
 	}
 	like := l.namesakes(f, self)
 	if len(like) < 3 {
 		like = nil
-		for i := range l.past[:min(len(l.past), recent)] {
+		for i := range l.past[:min(len(l.past), maxRecent)] {
 			like = append(like, &l.past[i])
 		}
 	}
@@ -148,5 +150,5 @@ func (l *Library) gather(f *history.Features, self id.Job, of func(*history.Past
 			amounts = append(amounts, v)
 		}
 	}
-	return bandOf(amounts), len(amounts) > 0
+	return quantileBand(amounts), len(amounts) > 0
 }

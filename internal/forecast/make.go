@@ -5,28 +5,29 @@ import (
 	"math"
 	"strings"
 
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/job"
 )
 
-// longest is the most that any forecast says, in seconds: a hundred years.
-const longest = 100 * 365 * 86400.0
+// maxSeconds is the most that any forecast says, in seconds: a hundred years.
+const maxSeconds = 100 * 365 * 86400.0
 
-// Make says how long a job will still take, when it will be done and what it will
-// have cost, and what that goes by. It is never nil.
+// Make forecasts how long a job will still take, when it will finish and what it will cost, and explains what that
+// is based on. The result is never nil.
 func Make(in *Input) *job.Forecast {
-	m := maker{in: in, v: look(in), f: &job.Forecast{At: in.Now}, here: in.here()}
+	m := maker{in: in, v: newView(in), f: &job.Forecast{At: in.Now}, here: in.here()}
 	m.features = m.v.features(in, m.here)
 	if m.v.series != nil {
 		m.f.Metric, m.f.Source = m.v.series.Name, m.v.series.Source
 	}
-	m.speeds = []speeds{observed(in, m.v), told(in.Speed)}
-	m.setOff()
+	m.speeds = []speeds{measuredSpeeds(in, m.v), declaredSpeeds(in.Speed)}
+	m.estimateStart()
 	known := m.byWork() || m.bySpeed() || m.byDuration() || m.byNamesakes()
-	if expected := m.expect(); !known && !expected {
-		m.nothing()
+	if expected := m.byExpectation(); !known && !expected {
+		m.explainNothing()
 	}
-	m.whole()
+	m.complete()
 	m.f.Why = strings.Join(m.why, " ")
 	return m.f
 }
@@ -57,9 +58,9 @@ func (in *Input) here() Stretch {
 	return s
 }
 
-// setOff reckons how long set-up and start still take: from now if the job waits, and the
+// estimateStart estimates how long set-up and start still take: from now if the job waits, and the
 // rest of them if its run has brought nothing yet.
-func (m *maker) setOff() {
+func (m *maker) estimateStart() {
 	usual, known := m.in.Library.start(&m.features, m.in.Job.ID)
 	if !known && m.in.Speed != nil {
 		s := max(float64(m.in.Speed.Start)/1e9, 0)
@@ -75,7 +76,7 @@ func (m *maker) setOff() {
 		m.start = usual
 		return
 	}
-	if len(during(m.v.marks, run)) == 0 && len(m.v.marks) > 0 {
+	if len(pointsDuring(m.v.marks, run)) == 0 && len(m.v.marks) > 0 {
 		gone := run.seconds(m.in.Now)
 		m.start = job.Band{Low: max(usual.Low-gone, 0), Mid: max(usual.Mid-gone, 0), High: max(usual.High-gone, 0)}
 	}
@@ -97,11 +98,11 @@ func (m *maker) byWork() bool {
 	if !a.Known() {
 		return false
 	}
-	m.take(&a, p.perUnit)
-	m.f.Remaining = widen(scale(a.Left, p.perUnit), p.spread)
+	m.enterAnswer(&a, p.perUnit)
+	m.f.Remaining = calibrate.Widen(calibrate.Scale(a.Left, p.perUnit), p.spread)
 	if run := m.in.running(); run != nil && m.start == (job.Band{}) {
-		// Since the last point it has gone on, but not beyond the next, which would have been heard.
-		m.lessen(min(max(unix(m.in.Now)-at, 0), p.interval))
+		// Since the last point it has advanced, but not beyond the next, which would have been reported.
+		m.subtractElapsed(min(max(unix(m.in.Now)-at, 0), p.interval))
 	}
 	if left := done + a.Left.Mid; left > 0 {
 		m.f.Done = min(done/left, 1)
@@ -110,10 +111,10 @@ func (m *maker) byWork() bool {
 	return true
 }
 
-// lessen takes seconds that have passed off what remains, in proportion to the middle.
-func (m *maker) lessen(gone float64) {
+// subtractElapsed takes seconds that have passed off what remains, in proportion to the middle.
+func (m *maker) subtractElapsed(gone float64) {
 	if r := m.f.Remaining; r.Mid > 0 {
-		m.f.Remaining = scale(r, max(1-gone/r.Mid, 0.1))
+		m.f.Remaining = calibrate.Scale(r, max(1-gone/r.Mid, 0.1))
 	}
 }
 
@@ -130,13 +131,13 @@ func (m *maker) pace() (pace, string) {
 		if i == last || from.GPUs == m.here.GPUs && strings.EqualFold(from.GPU, m.here.GPU) {
 			return p, ""
 		}
-		ratio, why, ok := faster(m.here.where(), from.where(), m.speeds...)
+		ratio, why, ok := speedup(m.here.location(), from.location(), m.speeds...)
 		if !ok || ratio <= 0 {
-			return p, fmt.Sprintf("as it did on %s, for nothing tells how fast it is on %s", gpus(from.GPUs, from.GPU), gpus(m.here.GPUs, m.here.GPU))
+			return p, fmt.Sprintf("as measured on %s (speed on %s unknown)", gpus(from.GPUs, from.GPU), gpus(m.here.GPUs, m.here.GPU))
 		}
 		p.perUnit /= ratio
 		p.spread = math.Hypot(p.spread, 0.2) // what hardware promises is not what programs get
-		return p, fmt.Sprintf("reckoned from %s %s", gpus(from.GPUs, from.GPU), why)
+		return p, fmt.Sprintf("scaled from %s, %s", gpus(from.GPUs, from.GPU), why)
 	}
 	return m.mean()
 }
@@ -145,24 +146,24 @@ func (m *maker) pace() (pace, string) {
 // how fast it was when.
 func (m *maker) mean() (pace, string) {
 	done, at := m.v.done()
-	worked := ran(m.in, at)
+	worked := runSeconds(m.in, at)
 	for i := range m.in.Runs {
 		if s := &m.in.Runs[i]; unix(s.From) < at {
 			worked -= s.Setup
 		}
 	}
-	if done <= 0 || worked < firstWait {
+	if done <= 0 || worked < minFirstInterval {
 		return pace{}, ""
 	}
-	return pace{perUnit: worked / done, interval: worked, points: 1}, "in the mean of all its runs"
+	return pace{perUnit: worked / done, interval: worked, points: 1}, "averaged over all its runs"
 }
 
-// take enters what was answered, in units that take so many seconds.
-func (m *maker) take(a *Answer, perUnit float64) {
+// enterAnswer enters an answer in units of work into the forecast.
+func (m *maker) enterAnswer(a *Answer, perUnit float64) {
 	m.f.Guess, m.f.Records, m.f.Covered, m.f.Checked = a.Guess, a.Records, a.Covered, a.Checked
 	m.f.Basis = basisOf(a)
-	for _, s := range a.Says {
-		say := job.MethodSay{Method: s.Method, Remaining: min(s.Left*perUnit, longest), Weight: s.Weight, Error: s.Error}
+	for _, s := range a.Estimates {
+		say := job.MethodSay{Method: s.Method, Remaining: min(s.Left*perUnit, maxSeconds), Weight: s.Weight, Error: s.Error}
 		if math.IsInf(s.Left, 1) {
 			say.Remaining = -1
 		}
@@ -170,21 +171,21 @@ func (m *maker) take(a *Answer, perUnit float64) {
 	}
 }
 
-// basisOf returns what an answer goes by: what counts at least a tenth.
+// basisOf returns what an answer is based on: methods with a weight of at least a tenth.
 func basisOf(a *Answer) job.Basis {
 	var steps, own, past float64
-	for _, s := range a.Says {
+	for _, s := range a.Estimates {
 		switch s.Method {
-		case MethodSteps:
+		case calibrate.MethodSteps:
 			steps += s.Weight
-		case MethodCurve:
+		case calibrate.MethodCurve:
 			own += s.Weight
 		default:
 			past += s.Weight
 		}
 	}
 	switch {
-	case a.Fall || steps >= 0.5:
+	case a.Misses || steps >= 0.5:
 		return job.BasisSteps
 	case own >= 0.1 && past >= 0.1:
 		return job.BasisBoth
@@ -194,9 +195,9 @@ func basisOf(a *Answer) job.Basis {
 	return job.BasisCurve
 }
 
-// whole adds up the whole job: the wait before it runs, what it will have cost, and how
+// complete adds up the whole job: the wait before it runs, what it will have cost, and how
 // it would fare elsewhere.
-func (m *maker) whole() {
+func (m *maker) complete() {
 	in, f := m.in, m.f
 	known := f.Basis != job.BasisNone
 	if in.running() == nil {
@@ -204,25 +205,25 @@ func (m *maker) whole() {
 		if wait == (job.Band{}) && len(in.Runs) == 0 {
 			wait, _ = in.Library.wait(&m.features, in.Job.ID)
 		}
-		f.Wait = add(wait, m.start)
+		f.Wait = calibrate.Add(wait, m.start)
 	} else if known {
-		f.Remaining = add(f.Remaining, m.start)
+		f.Remaining = calibrate.Add(f.Remaining, m.start)
 	}
-	f.Remaining, f.Wait = sound(f.Remaining, longest), sound(f.Wait, longest)
+	f.Remaining, f.Wait = calibrate.Clamp(f.Remaining, maxSeconds), calibrate.Clamp(f.Wait, maxSeconds)
 	if !known {
 		return
 	}
 	if in.Hourly > 0 || in.Spent > 0 {
 		paid := f.Remaining
 		if in.running() == nil {
-			paid = add(paid, m.start)
+			paid = calibrate.Add(paid, m.start)
 		}
-		f.Cost = scale(paid, in.Hourly/3600)
+		f.Cost = calibrate.Scale(paid, in.Hourly/3600)
 		f.Cost.Low, f.Cost.Mid, f.Cost.High = f.Cost.Low+in.Spent, f.Cost.Mid+in.Spent, f.Cost.High+in.Spent
-		f.Cost = sound(f.Cost, math.MaxFloat64)
+		f.Cost = calibrate.Clamp(f.Cost, math.MaxFloat64)
 	}
 	if f.Basis != job.BasisExpect {
-		f.Elsewhere = elsewhere(in, f, m.here.where(), m.restart(), m.speeds...)
+		f.Elsewhere = elsewhere(in, f, m.here.location(), m.restart(), m.speeds...)
 	}
 }
 

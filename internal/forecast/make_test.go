@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/forecast/curve"
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/id"
@@ -91,11 +92,11 @@ func TestNothingKnownIsSaid(t *testing.T) {
 		in   *Input
 		says string
 	}{
-		"a program that tells nothing":        {quiet, "Its program has told nothing of its progress, and no job like it has ended."},
-		"a job that waits":                    {waiting, "It has not run, and no job like it has ended."},
-		"an expectation that has passed":      {late, "the 1 min that its researcher expects have passed."},
-		"neither a target nor a total":        {aimless, "Its program does not say how much it has to do, it has no target"},
-		"a target of which nothing was heard": {deaf, "accuracy, the metric of its target, was not heard yet."},
+		"a program that tells nothing":        {quiet, "Its program has reported no progress, and no similar job has finished."},
+		"a job that waits":                    {waiting, "It has not run, and no similar job has finished."},
+		"an expectation that has passed":      {late, "the expected 1 min have passed."},
+		"neither a target nor a total":        {aimless, "Its program does not report how much work it has, it has no target"},
+		"a target of which nothing was heard": {deaf, "The target metric accuracy has not been reported yet."},
 	} {
 		f := Make(tt.in)
 		if f.Basis != job.BasisNone || f.Remaining != (job.Band{}) || f.Cost != (job.Band{}) {
@@ -108,7 +109,7 @@ func TestNothingKnownIsSaid(t *testing.T) {
 func TestDeclaredStepsTimesStepTime(t *testing.T) {
 	t.Parallel()
 	in := trained(100)
-	in.Told = Told{Total: 1000, Done: 200, At: after(100), Source: "tqdm"}
+	in.Progress = Progress{Total: 1000, Done: 200, At: after(100), Source: "tqdm"}
 	in.Hourly, in.Spent = 3.6, 1
 	f := Make(in)
 	if f.Basis != job.BasisSteps || !f.Guess {
@@ -118,17 +119,18 @@ func TestDeclaredStepsTimesStepTime(t *testing.T) {
 	near(t, "what is done", f.Done, 0.2, 0.01)
 	near(t, "the cost", f.Cost.Mid, 1.4, 0.01)
 	near(t, "the width", f.Remaining.High/f.Remaining.Low, 2, 0.01)
-	wants(t, f, "200 of 1000 steps are done.", "That is what the program says.", "Each takes 0.5 s on 2 A100.", "The interval is a guess until 20 jobs like it have ended; none has so far.")
+	wants(t, f, "200 of 1000 steps done.", "Based on the amount of work that the program declares.", "One step takes 0.5 s on 2× A100.",
+		"The interval is a guess until 20 similar jobs have finished (0 so far).")
 }
 
 func TestUnitsOfTheProgramsOwnAreTakenForWork(t *testing.T) {
 	t.Parallel()
 	in := trained(100)
 	// 64 samples a step; it has to do 64,000.
-	in.Told = Told{Total: 64000, Done: 12800, At: after(100), Marks: []metric.Point{{Step: 6400, At: unix(after(50))}}}
+	in.Progress = Progress{Total: 64000, Done: 12800, At: after(100), Marks: []metric.Point{{Step: 6400, At: unix(after(50))}}}
 	f := Make(in)
 	near(t, "what remains", f.Remaining.Mid, 400, 0.01)
-	wants(t, f, "12,800 of 64,000 units are done.")
+	wants(t, f, "12,800 of 64,000 units done.")
 }
 
 func TestWorkIsNotStepsWhenTheBatchGrows(t *testing.T) {
@@ -136,17 +138,17 @@ func TestWorkIsNotStepsWhenTheBatchGrows(t *testing.T) {
 	in := trained(100) // 200 steps of 64 samples
 	in.Runs[0].To = after(100)
 	in.Runs = append(in.Runs, Stretch{Epoch: 2, GPU: "A100", GPUs: 8, From: after(100)})
-	in.Told.Marks = []metric.Point{{Step: 6400, At: unix(after(50))}, {Step: 12800, At: unix(after(100))}}
+	in.Progress.Marks = []metric.Point{{Step: 6400, At: unix(after(50))}, {Step: 12800, At: unix(after(100))}}
 	for step := 210.0; step <= 300; step += 10 { // 256 samples each, as long as before
 		at := after(step * 0.5)
 		in.Series[0].Add(2, metric.Point{Step: step, At: unix(at), Value: 10 / (1 + step/100)})
-		in.Told.Marks = append(in.Told.Marks, metric.Point{Step: 12800 + 256*(step-200), At: unix(at)})
+		in.Progress.Marks = append(in.Progress.Marks, metric.Point{Step: 12800 + 256*(step-200), At: unix(at)})
 	}
 	in.Now = after(150)
-	in.Told.Done, in.Told.At, in.Told.Total = 12800+25600, in.Now, 64000
+	in.Progress.Done, in.Progress.At, in.Progress.Total = 12800+25600, in.Now, 64000
 	f := Make(in)
 	near(t, "what remains", f.Remaining.Mid, 25600.0/256*0.5, 0.05)
-	v := look(in)
+	v := newView(in)
 	near(t, "the work at step 100", v.curve.X[9], 6400, 0.01)
 	near(t, "the work at step 300", v.curve.X[len(v.curve.X)-1], 38400, 0.01)
 }
@@ -155,16 +157,16 @@ func TestProgressWithoutMetricsIsEnough(t *testing.T) {
 	t.Parallel()
 	in := trained(0)
 	in.Series, in.Now = nil, after(100)
-	in.Told = Told{Total: 50, Done: 10, At: after(100)}
+	in.Progress = Progress{Total: 50, Done: 10, At: after(100)}
 	f := Make(in)
 	near(t, "with one mark, what remains", f.Remaining.Mid, 320, 0.01) // it is taken to have loaded for 20 s
 	in.Runs[0].Setup = 60
 	if f := Make(in); f.Basis != job.BasisNone {
 		t.Errorf("one mark after 40 s, of which loading may be half, makes %+v; want nothing yet", f.Remaining)
 	}
-	in.Told.Marks = []metric.Point{{Step: 2, At: unix(after(68))}, {Step: 6, At: unix(after(84))}}
+	in.Progress.Marks = []metric.Point{{Step: 2, At: unix(after(68))}, {Step: 6, At: unix(after(84))}}
 	near(t, "with more marks, what remains", Make(in).Remaining.Mid, 160, 0.01)
-	in.Told.Total = 0
+	in.Progress.Total = 0
 	in.Speed = job.NewSpeed(50, 0, 0)
 	near(t, "with the total of the job file, what remains", Make(in).Remaining.Mid, 160, 0.01)
 }
@@ -176,10 +178,10 @@ func TestOneWordAfterARestartIsTimedByAllRuns(t *testing.T) {
 	in.Runs[0].To, in.Runs[0].Setup = after(70), 20
 	in.Runs = append(in.Runs, Stretch{Epoch: 2, GPU: "A100", GPUs: 2, From: after(1000), Setup: 20})
 	in.Now = after(1070)
-	in.Told = Told{Total: 50, Done: 10, At: after(1070)}
+	in.Progress = Progress{Total: 50, Done: 10, At: after(1070)}
 	f := Make(in) // 100 s for 10 units
 	near(t, "what remains", f.Remaining.Mid, 400, 0.3)
-	wants(t, f, "Each takes 10 s on 2 A100, in the mean of all its runs.")
+	wants(t, f, "takes 10 s on 2× A100, averaged over all its runs.")
 }
 
 func TestTheCurveAloneComesToTheTarget(t *testing.T) {
@@ -193,7 +195,7 @@ func TestTheCurveAloneComesToTheTarget(t *testing.T) {
 	if f.Remaining.Low > 250 || f.Remaining.High < 250 {
 		t.Errorf("250 s are left; the forecast says %+v", f.Remaining)
 	}
-	wants(t, f, "It should come to loss at most 1 after about", "by its own curve of loss (40 points) alone")
+	wants(t, f, "Expected to reach loss at most 1 after about", "Based only on its own loss curve (40 points); no similar job has finished yet.")
 }
 
 func TestPastJobsComeToTheTarget(t *testing.T) {
@@ -206,8 +208,8 @@ func TestPastJobsComeToTheTarget(t *testing.T) {
 		t.Errorf("basis %q: %s", f.Basis, f.Why)
 	}
 	near(t, "what remains", f.Remaining.Mid, 350, 0.15)
-	wants(t, f, "finished jobs like it (j")
-	if len(f.Methods) != 2 || f.Methods[0].Method != MethodMatch || f.Methods[0].Weight < 0.8 {
+	wants(t, f, "similar jobs (j")
+	if len(f.Methods) != 2 || f.Methods[0].Method != calibrate.MethodMatch || f.Methods[0].Weight < 0.8 {
 		t.Errorf("methods: %+v", f.Methods)
 	}
 }
@@ -216,13 +218,13 @@ func TestTheProgramsEndBoundsTheTarget(t *testing.T) {
 	t.Parallel()
 	in := trained(200)
 	in.Job.Spec.Target = atMost("loss", 0.2) // step 4900
-	in.Told = Told{Total: 600, Done: 400, At: after(200)}
+	in.Progress = Progress{Total: 600, Done: 400, At: after(200)}
 	f := Make(in)
 	if f.Never < 0.8 || f.Basis != job.BasisSteps {
 		t.Errorf("never %g, basis %q", f.Never, f.Basis)
 	}
 	near(t, "what remains", f.Remaining.Mid, 100, 0.01)
-	wants(t, f, "It will probably not come to loss at most 0.2 before the program ends by itself; 400 of 600 steps are done.")
+	wants(t, f, "It will probably not reach loss at most 0.2 before the program ends; 400 of 600 steps done.")
 
 	in.Job.Spec.Target = atMost("loss", 1.9) // step 426
 	f = Make(in)
@@ -235,10 +237,10 @@ func TestAfterTheTargetTheProgramGoesOn(t *testing.T) {
 	t.Parallel()
 	in := trained(200)
 	in.Job.Spec.Target = atMost("loss", 3)
-	in.Told = Told{Total: 1000, Done: 400, At: after(200)}
+	in.Progress = Progress{Total: 1000, Done: 400, At: after(200)}
 	f := Make(in)
 	near(t, "what remains", f.Remaining.Mid, 300, 0.01)
-	wants(t, f, "The target of loss at most 3 is reached; the program goes on: 400 of 1000 steps are done.")
+	wants(t, f, "Target loss at most 3 reached; the program continues: 400 of 1000 steps done.")
 	if f.Never != 0 {
 		t.Errorf("never %g", f.Never)
 	}
@@ -247,7 +249,7 @@ func TestAfterTheTargetTheProgramGoesOn(t *testing.T) {
 func TestAProgramThatGoesOnBeyondItsTotalIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	in := trained(200)
-	in.Told = Told{Total: 300, Done: 300, At: after(150)}
+	in.Progress = Progress{Total: 300, Done: 300, At: after(150)}
 	if f := Make(in); f.Basis != job.BasisNone {
 		t.Errorf("400 of 300 steps are done: %s", f.Why)
 	}
@@ -266,7 +268,7 @@ func TestTheStepTimeIsThatOfThePresentAllocation(t *testing.T) {
 			s.Add(2, metric.Point{Step: step, At: unix(after(1040 + (step-200)/8)), Value: 10 / (1 + step/100)})
 		}
 		in.Now = after(1040 + float64(points)*10/8)
-		in.Told = Told{Total: 1000, Done: 200 + 10*float64(points), At: in.Now}
+		in.Progress = Progress{Total: 1000, Done: 200 + 10*float64(points), At: in.Now}
 		return in
 	}
 	f := Make(moved(20))
@@ -278,11 +280,11 @@ func TestTheStepTimeIsThatOfThePresentAllocation(t *testing.T) {
 	f = Make(in)
 	// 800 steps at 0.125 s by the number of GPUs, bounded to twice as many as were seen: 0.25 s.
 	near(t, "by TFLOPS before anything was seen here", f.Remaining.Mid, 200, 0.02)
-	wants(t, f, "reckoned from 2 A100 by TFLOPS alone; no faster than on 4")
+	wants(t, f, "scaled from 2× A100, based on TFLOPS only; no faster than on 4")
 	in.Speed = job.NewSpeed(1000, 0, 0, job.Rate{GPU: "A100", GPUs: 2, PerSecond: 2}, job.Rate{GPU: "A100", GPUs: 8, PerSecond: 7})
 	f = Make(in)
 	near(t, "by what was told before anything was seen here", f.Remaining.Mid, 800*0.5/3.5, 0.02)
-	wants(t, f, "by speeds told on 2 and 8 A100")
+	wants(t, f, "based on speeds declared on 2 and 8× A100")
 	// The run is being restored: that is still to come.
 	in.Now = after(1010)
 	f = Make(in)
@@ -294,7 +296,7 @@ func TestAPreemptedJobWaitsAndThenGoesOn(t *testing.T) {
 	in := trained(100)
 	in.Runs[0].To, in.Runs[0].Setup = after(100), 20
 	in.Now = after(160)
-	in.Told = Told{Total: 1000, Done: 200, At: after(100)}
+	in.Progress = Progress{Total: 1000, Done: 200, At: after(100)}
 	in.Wait = job.Band{Low: 50, Mid: 100, High: 300}
 	in.Hourly = 3600
 	f := Make(in)
@@ -323,7 +325,7 @@ func TestAWaitingJobIsForecastByWhatIsKnownBefore(t *testing.T) {
 	}
 	near(t, "by its namesakes", f.Remaining.Mid, 450, 0.05)
 	near(t, "its wait and start", f.Wait.Mid, 150, 0.001)
-	wants(t, f, "5 jobs of the same name took 7 min 30 s in the middle.")
+	wants(t, f, "5 jobs with the same name took 7 min 30 s (median).")
 
 	f = Make(func() *Input { in := fresh(); in.Library = NewLibrary(finished(24, 1), nil); return in }())
 	if f.Guess || f.Remaining.Low >= f.Remaining.Mid || f.Records != 24 {
@@ -335,7 +337,7 @@ func TestAWaitingJobIsForecastByWhatIsKnownBefore(t *testing.T) {
 	f = Make(in)
 	near(t, "by the speed of the job file", f.Remaining.Mid, 250, 0.001)
 	near(t, "its start", f.Wait.Mid, 10, 0.001)
-	wants(t, f, "1000 of 1000 units are left, and by the speed that was told one takes 0.25 s on 2 A100.")
+	wants(t, f, "1000 of 1000 units left; at the declared speed one takes 0.25 s on 2× A100.")
 
 	in = fresh()
 	in.Job.Spec.Expect = job.Duration(6 * time.Hour)
@@ -343,17 +345,17 @@ func TestAWaitingJobIsForecastByWhatIsKnownBefore(t *testing.T) {
 	if f.Basis != job.BasisExpect || !f.Guess || len(f.Methods) != 1 || f.Methods[0].Weight != 1 {
 		t.Errorf("by what is expected: %+v", f)
 	}
-	wants(t, f, "Nothing but the researcher's own expectation of 6 h is known.")
+	wants(t, f, "Only the researcher's own estimate is known: 6 h (`expect`).")
 }
 
 func TestTheExpectationIsShownBesideOthers(t *testing.T) {
 	t.Parallel()
 	in := trained(100)
-	in.Told = Told{Total: 1000, Done: 200, At: after(100)}
+	in.Progress = Progress{Total: 1000, Done: 200, At: after(100)}
 	in.Job.Spec.Expect = job.Duration(time.Hour)
 	f := Make(in)
 	last := f.Methods[len(f.Methods)-1]
-	if f.Basis != job.BasisSteps || last.Method != MethodExpect || last.Weight != 0 || last.Remaining != 3500 {
+	if f.Basis != job.BasisSteps || last.Method != calibrate.MethodExpect || last.Weight != 0 || last.Remaining != 3500 {
 		t.Errorf("methods: %+v", f.Methods)
 	}
 }
@@ -398,13 +400,13 @@ func TestASparseMetricIsTimedByADenserOne(t *testing.T) {
 	}
 	in.Series = append(in.Series, val)
 	in.Job.Spec.Target = atMost("val_loss", 1)
-	v := look(in)
+	v := newView(in)
 	if len(v.marks) != 80 || len(v.curve.X) != 3 {
 		t.Errorf("%d marks, %d points", len(v.marks), len(v.curve.X))
 	}
 	epochs := metric.Series{Name: "val_loss", Points: []metric.Point{{Step: 1, At: unix(after(100)), Value: 3}, {Step: 2, At: unix(after(200)), Value: 2}}}
 	in.Series[1] = epochs
-	if v := look(in); len(v.marks) != 2 {
+	if v := newView(in); len(v.marks) != 2 {
 		t.Errorf("epochs are timed by steps: %d marks", len(v.marks))
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"trainyard/internal/job"
 	"trainyard/internal/metric"
+	"trainyard/internal/quantile"
 )
 
 // The codes of notices. Each has a second one for when it holds no longer.
@@ -18,7 +19,7 @@ const (
 	Reachable = "target_likely"      // it may, after all
 	NotNumber = "metric_not_number"  // a loss is NaN or infinite
 	Number    = "metric_number"      // it is a number again
-	Stalled   = "progress_stalled"   // nothing was heard for long
+	Stalled   = "progress_stalled"   // nothing was reported for long
 	Moving    = "progress_continues" // something was
 )
 
@@ -28,41 +29,40 @@ type Notice struct {
 	Text string // a sentence with the figures
 }
 
-// Watch is what forecasts of a job are held against.
+// Watch is what the forecast of a job is compared with.
 type Watch struct {
 	Now       time.Time
 	Submitted time.Time
 	Expect    time.Duration // from submission; 0 if nothing is expected
 	Deadline  time.Time     // zero if there is none
-	Save      time.Duration // that a checkpoint takes, in which nothing is heard; 0 if that is not declared
+	Save      time.Duration // that a checkpoint takes, during which nothing is reported; 0 if not declared
 	Running   time.Time     // since when the program works; zero if it does not
 	Series    []metric.Series
 }
 
 const (
-	// A forecast has slipped when the job ends this part of the time it has too late, and is on time
-	// again when it ends as much before: in between nothing is said.
-	slack = 0.05
-	// How likely a target must be missed to say so, and how likely no longer to take it back.
-	missed, likely = 0.8, 0.5
-	// A program has stalled when nothing was heard for so many of its usual intervals, and for so long.
-	silences = 10
-	silence  = 60.0 // seconds
+	// A forecast has slipped when the job finishes late by this fraction of its time, and is on time again when it
+	// finishes early by as much: hysteresis, so that notices do not alternate.
+	lateTolerance = 0.05
+	// Probabilities of missing the target above which a notice is sent, and below which it is withdrawn.
+	missedProbability, likelyProbability = 0.8, 0.5
+	// A program has stalled when it reported nothing for this many of its usual intervals, and for minSilence.
+	silentIntervals = 10
+	minSilence      = 60.0 // seconds
 )
 
-// Compare returns what is worth telling about a new forecast, after the one before it,
-// which may be nil. Each thing is told once, and again when it is over: what stands is kept in
-// the new forecast's Said, which Compare sets.
+// Compare returns the notices about a new forecast, given the one before it, which may be nil. Each is sent once, and
+// withdrawn once when it no longer applies: the active ones are kept in the new forecast's Said, which Compare sets.
 func Compare(before, now *job.Forecast, w Watch) []Notice {
 	now.Said = nil
 	if before != nil {
 		now.Said = slices.Clone(before.Said)
 	}
 	n := notices{f: now}
-	n.slip(&w)
-	n.miss()
-	n.bad(&w)
-	n.stall(&w)
+	n.checkLateness(&w)
+	n.checkTarget()
+	n.checkFinite(&w)
+	n.checkProgress(&w)
 	return n.all
 }
 
@@ -72,8 +72,8 @@ type notices struct {
 	all []Notice
 }
 
-// turn tells that something has begun or is over, unless that was told before.
-func (n *notices) turn(on bool, code string, format string, args ...any) {
+// toggle sends or withdraws a notice, unless that was done before.
+func (n *notices) toggle(on bool, code string, format string, args ...any) {
 	key := code
 	if !on {
 		key = beginning[code]
@@ -93,36 +93,38 @@ func (n *notices) turn(on bool, code string, format string, args ...any) {
 // beginning is, for the end of something, the code of its beginning.
 var beginning = map[string]string{OnTime: Slipped, Reachable: Misses, Number: NotNumber, Moving: Stalled}
 
-// slip tells whether the job will be late.
-func (n *notices) slip(w *Watch) {
+// checkLateness tells whether the job will be late.
+func (n *notices) checkLateness(w *Watch) {
 	limit, what := w.Deadline, "its deadline"
 	if due := w.Submitted.Add(w.Expect); w.Expect > 0 && (limit.IsZero() || due.Before(limit)) {
-		limit, what = due, fmt.Sprintf("the %s that were expected", span(w.Expect.Seconds()))
+		limit, what = due, fmt.Sprintf("the expected %s", span(w.Expect.Seconds()))
 	}
 	if limit.IsZero() || n.f.Basis == job.BasisNone || n.f.Basis == job.BasisExpect {
 		return
 	}
 	late := n.f.End().Sub(limit).Seconds()
-	margin := slack * limit.Sub(w.Submitted).Seconds()
+	margin := lateTolerance * limit.Sub(w.Submitted).Seconds()
 	early, latest := n.f.Ends()
 	switch {
 	case late > margin:
-		n.turn(true, Slipped, "It will be done %s later than %s: in %s, between %s and %s.", span(late), what,
+		n.toggle(true, Slipped, "Expected to finish %s later than %s: in %s (80 %% prediction interval: %s to %s).", span(late), what,
 			span(until(w.Now, n.f.End())), span(until(w.Now, early)), span(until(w.Now, latest)))
 	case late < -margin:
-		n.turn(false, OnTime, "It will be done within %s again: in %s, %s before the end of it.", what, span(until(w.Now, n.f.End())), span(-late))
+		n.toggle(false, OnTime, "Expected to finish within %s again: in %s, %s early.",
+			what, span(until(w.Now, n.f.End())), span(-late))
 	}
 }
 
 func until(now, then time.Time) float64 { return max(then.Sub(now).Seconds(), 0) }
 
-// miss tells whether the target will be reached.
-func (n *notices) miss() {
+// checkTarget tells whether the target will be reached.
+func (n *notices) checkTarget() {
 	switch percent := math.Floor(100 * n.f.Never); {
-	case n.f.Never >= missed:
-		n.turn(true, Misses, "It will probably not reach its target: %s comes to it too late or not at all with a probability of %.0f %%.", n.metric(), percent)
-	case n.f.Never < likely:
-		n.turn(false, Reachable, "It may reach its target after all: that %s does not is down to %.0f %%.", n.metric(), percent)
+	case n.f.Never >= missedProbability:
+		n.toggle(true, Misses, "It will probably not reach its target: the probability that %s gets there too late or never is %.0f %%.",
+			n.metric(), percent)
+	case n.f.Never < likelyProbability:
+		n.toggle(false, Reachable, "It may reach its target after all: the probability that %s does not is down to %.0f %%.", n.metric(), percent)
 	}
 }
 
@@ -133,55 +135,55 @@ func (n *notices) metric() string {
 	return n.f.Metric
 }
 
-// bad tells whether the metric that the forecast goes by, or any loss, is no number.
-func (n *notices) bad(w *Watch) {
+// checkFinite reports whether the metric of the forecast, or any loss, is NaN or infinite.
+func (n *notices) checkFinite(w *Watch) {
 	for i := range w.Series {
 		s := &w.Series[i]
-		if s.Bad == 0 || s.Name != n.f.Metric && lossLike(s.Name) == 0 {
+		if s.NonFinite == 0 || s.Name != n.f.Metric && lossLike(s.Name) == 0 {
 			continue
 		}
 		last := ""
 		if p, ok := s.Last(); ok {
-			last = fmt.Sprintf("; the last that was one is %s at step %s", number(p.Value), number(p.Step))
+			last = fmt.Sprintf("; last finite value %s at step %s", number(p.Value), number(p.Step))
 		}
-		n.turn(true, NotNumber, "%s is NaN or infinite (%d %s)%s.", s.Name, s.Bad, plural(s.Bad, "value"), last)
+		n.toggle(true, NotNumber, "%s is NaN or infinite (%d %s)%s.", s.Name, s.NonFinite, plural(s.NonFinite, "value"), last)
 		return
 	}
-	n.turn(false, Number, "Its losses are numbers again.")
+	n.toggle(false, Number, "Its losses are finite again.")
 }
 
-// stall tells whether the program still gets on. One that never told anything is not
-// expected to, and one that tells no numbers does tell.
-func (n *notices) stall(w *Watch) {
-	heard, usual := 0.0, 0.0
+// checkProgress reports whether the program still makes progress. One that never reported anything is not expected to, and
+// one that reports NaN does report.
+func (n *notices) checkProgress(w *Watch) {
+	reported, usual := 0.0, 0.0
 	for i := range w.Series {
 		s := &w.Series[i]
-		if s.Bad > 0 {
+		if s.NonFinite > 0 {
 			return
 		}
 		p, ok := s.Last()
 		if !ok {
 			continue
 		}
-		heard = max(heard, p.At)
+		reported = max(reported, p.At)
 		if every := interval(s); usual == 0 || every < usual {
 			usual = every
 		}
 	}
-	if heard == 0 || w.Running.IsZero() {
-		n.turn(false, Moving, "It does not run, so that nothing is expected of it.")
+	if reported == 0 || w.Running.IsZero() {
+		n.toggle(false, Moving, "It is not running, so no progress is expected.")
 		return
 	}
-	quiet := unix(w.Now) - max(heard, unix(w.Running))
-	if bound := max(silence, silences*usual, w.Save.Seconds()); quiet > bound {
-		n.turn(true, Stalled, "No progress for %s: nothing was heard from the program, which tells something every %s.", span(quiet), span(usual))
+	quiet := unix(w.Now) - max(reported, unix(w.Running))
+	if bound := max(minSilence, silentIntervals*usual, w.Save.Seconds()); quiet > bound {
+		n.toggle(true, Stalled, "No progress for %s: the program usually reports every %s.", span(quiet), span(usual))
 		return
 	}
-	n.turn(false, Moving, "It makes progress again.")
+	n.toggle(false, Moving, "It makes progress again.")
 }
 
-// interval returns the seconds between points of a series as they were heard: the middle of
-// those kept, less what was thinned out.
+// interval returns the median seconds between points of a series as reported: that of the points kept, corrected for
+// downsampling.
 func interval(s *metric.Series) float64 {
 	if len(s.Points) < 2 {
 		return 0
@@ -190,6 +192,6 @@ func interval(s *metric.Series) float64 {
 	for i := 1; i < len(s.Points); i++ {
 		gaps = append(gaps, max(s.Points[i].At-s.Points[i-1].At, 0))
 	}
-	thinned := float64(len(s.Points)) / float64(max(s.Heard, len(s.Points)))
-	return median(gaps) * thinned
+	thinned := float64(len(s.Points)) / float64(max(s.Count, len(s.Points)))
+	return quantile.Median(gaps) * thinned
 }

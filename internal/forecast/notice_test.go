@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -39,7 +40,7 @@ func TestALateJobIsToldOfOnce(t *testing.T) {
 			t.Errorf("forecast %d, of %g s: %s", i, tt.ends, diff)
 		}
 		if tt.ends == 1101 {
-			want := "It will be done 1 min 41 s later than the 33 min 20 s that were expected: in 18 min 21 s, between 14 min 41 s and 27 min 32 s."
+			want := "Expected to finish 1 min 41 s later than the expected 33 min 20 s: in 18 min 21 s (80 % prediction interval: 14 min 41 s to 27 min 32 s)."
 			if got[0].Text != want {
 				t.Errorf("it says %q, want %q", got[0].Text, want)
 			}
@@ -51,7 +52,7 @@ func TestALateJobIsToldOfOnce(t *testing.T) {
 func TestTheEarlierOfDeadlineAndExpectationCounts(t *testing.T) {
 	t.Parallel()
 	w := Watch{Now: noon, Submitted: noon, Expect: time.Hour, Deadline: after(600)}
-	if got := Compare(nil, ending(1000), w); len(got) != 1 || got[0].Text[:50] != "It will be done 6 min 40 s later than its deadline"[:50] {
+	if got := Compare(nil, ending(1000), w); len(got) != 1 || !strings.HasPrefix(got[0].Text, "Expected to finish 6 min 40 s later than its deadline: ") {
 		t.Errorf("%+v", got)
 	}
 	if got := Compare(nil, ending(1000), Watch{Now: noon, Submitted: noon}); got != nil {
@@ -82,18 +83,18 @@ func TestATargetOutOfReachIsToldOfOnce(t *testing.T) {
 
 func TestALossThatIsNoNumberIsTold(t *testing.T) {
 	t.Parallel()
-	s := metric.Series{Name: "train_loss", Points: []metric.Point{{Step: 12000, Value: 2.5, At: unix(noon)}}, Heard: 1, Bad: 3}
-	w := Watch{Now: noon, Running: noon, Series: []metric.Series{{Name: "grad_norm", Bad: 1}, s}}
+	s := metric.Series{Name: "train_loss", Points: []metric.Point{{Step: 12000, Value: 2.5, At: unix(noon)}}, Count: 1, NonFinite: 3}
+	w := Watch{Now: noon, Running: noon, Series: []metric.Series{{Name: "grad_norm", NonFinite: 1}, s}}
 	first := ending(10)
 	got := Compare(nil, first, w)
-	if len(got) != 1 || got[0] != (Notice{NotNumber, "train_loss is NaN or infinite (3 values); the last that was one is 2.5 at step 12,000."}) {
+	if len(got) != 1 || got[0] != (Notice{NotNumber, "train_loss is NaN or infinite (3 values); last finite value 2.5 at step 12,000."}) {
 		t.Errorf("%+v", got)
 	}
 	second := ending(10)
 	if got := Compare(first, second, w); got != nil {
 		t.Errorf("told twice: %+v", got)
 	}
-	w.Series[1].Bad = 0
+	w.Series[1].NonFinite = 0
 	if got := codes(Compare(second, ending(10), w)); !cmp.Equal(got, []string{Number}) {
 		t.Errorf("after it: %v", got)
 	}
@@ -101,8 +102,8 @@ func TestALossThatIsNoNumberIsTold(t *testing.T) {
 
 func TestSilenceIsToldOfByWhatIsUsual(t *testing.T) {
 	t.Parallel()
-	every := func(seconds float64, n, heard int) []metric.Series {
-		s := metric.Series{Name: "loss", Heard: heard}
+	every := func(seconds float64, n, reported int) []metric.Series {
+		s := metric.Series{Name: "loss", Count: reported}
 		for i := range n {
 			s.Points = append(s.Points, metric.Point{Step: float64(i + 1), At: unix(noon) - seconds*float64(n-1-i), Value: 1})
 		}
@@ -129,7 +130,7 @@ func TestSilenceIsToldOfByWhatIsUsual(t *testing.T) {
 	w := Watch{Now: after(61), Running: after(-100), Series: every(1, 50, 50)}
 	f := ending(10)
 	got := Compare(nil, f, w)
-	if got[0].Text != "No progress for 1 min 1 s: nothing was heard from the program, which tells something every 1 s." {
+	if got[0].Text != "No progress for 1 min 1 s: the program usually reports every 1 s." {
 		t.Errorf("%q", got[0].Text)
 	}
 	w.Now = after(1)

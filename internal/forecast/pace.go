@@ -6,20 +6,21 @@ import (
 	"time"
 
 	"trainyard/internal/metric"
+	"trainyard/internal/quantile"
 )
 
-// pace is how fast a job gets on.
+// pace is how fast a job is.
 type pace struct {
 	perUnit  float64 // seconds that a unit of work takes; 0 if that is not known
-	spread   float64 // how far that may be off, as a logarithm: one deviation
+	spread   float64 // standard error of its logarithm
 	interval float64 // seconds from one point to the next
-	points   int     // that it was measured by
+	points   int     // in the measurement
 }
 
 // The window that a pace is measured in.
 const (
-	windowLeast = 17 // points, if there are as many
-	blocksMost  = 8
+	minWindow = 17 // points, if there are as many
+	maxBlocks = 8
 )
 
 // measure returns the pace of points that one stretch of running has brought, by the
@@ -31,12 +32,12 @@ func measure(points []metric.Point) pace {
 	if len(points) < 2 {
 		return pace{points: len(points)}
 	}
-	window := points[max(0, min(len(points)/2, len(points)-windowLeast)):]
-	blocks := cut(window)
+	window := points[max(0, min(len(points)/2, len(points)-minWindow)):]
+	blocks := blockTimes(window)
 	if len(blocks) == 0 {
 		return pace{points: len(points)}
 	}
-	middle := median(blocks)
+	middle := quantile.Median(blocks)
 	if worst := slices.Max(blocks); len(blocks) >= 4 && worst > 2*middle {
 		rest := slices.Clone(blocks)
 		rest = slices.Delete(rest, slices.Index(rest, worst), slices.Index(rest, worst)+1)
@@ -56,11 +57,11 @@ func measure(points []metric.Point) pace {
 	return p
 }
 
-// cut returns the seconds that a unit took in each of at most blocksMost stretches of
+// blockTimes returns the seconds that a unit took in each of at most blocksMost stretches of
 // about equal work. Stretches in which time stood still are joined to the next.
-func cut(window []metric.Point) []float64 {
+func blockTimes(window []metric.Point) []float64 {
 	first, last := window[0], window[len(window)-1]
-	width := (last.Step - first.Step) / float64(min(blocksMost, len(window)-1))
+	width := (last.Step - first.Step) / float64(min(maxBlocks, len(window)-1))
 	if width <= 0 {
 		return nil
 	}
@@ -78,8 +79,8 @@ func cut(window []metric.Point) []float64 {
 	return blocks
 }
 
-// during returns the points of a stretch: those heard in it.
-func during(points []metric.Point, s *Stretch) []metric.Point {
+// pointsDuring returns the points reported during a stretch.
+func pointsDuring(points []metric.Point, s *Stretch) []metric.Point {
 	from := unix(s.From)
 	at := slices.IndexFunc(points, func(p metric.Point) bool { return p.At >= from })
 	if at < 0 {
@@ -97,34 +98,34 @@ func during(points []metric.Point, s *Stretch) []metric.Point {
 	return points[:end]
 }
 
-// paces returns the pace of each stretch by the points heard in it.
+// paces returns the pace of each stretch by the points reported during it.
 func paces(points []metric.Point, runs []Stretch) []pace {
 	all := make([]pace, len(runs))
 	for i := range runs {
-		heard := during(points, &runs[i])
-		if i == 0 && len(heard) == 1 && heard[0].Step > 0 {
-			all[i] = sinceStart(heard[0], unix(runs[0].From)+runs[0].Setup)
+		reported := pointsDuring(points, &runs[i])
+		if i == 0 && len(reported) == 1 && reported[0].Step > 0 {
+			all[i] = sinceStart(reported[0], unix(runs[0].From)+runs[0].Setup)
 			continue
 		}
-		all[i] = measure(heard)
+		all[i] = measure(reported)
 	}
 	return all
 }
 
 // A program imports and loads before it works.
 const (
-	loads     = 20.0 // seconds that this takes as a rule
-	firstWait = 60.0 // seconds after which a single point counts; before that the second is waited for
+	startupSeconds   = 20.0 // seconds that this takes as a rule
+	minFirstInterval = 60.0 // seconds after which a single point counts; before that the second is waited for
 )
 
-// sinceStart returns the pace of a program of which a single point was heard. It began with no work
-// done, but how much of its time went into loading nobody knows: between nothing and half.
+// sinceStart returns the pace of a program that has reported a single point. It began with no work done, but how much of its
+// time went into loading is unknown: between nothing and half.
 func sinceStart(p metric.Point, began float64) pace {
 	took := p.At - began
-	if took < firstWait {
+	if took < minFirstInterval {
 		return pace{points: 1}
 	}
-	began += min(loads, took/2)
+	began += min(startupSeconds, took/2)
 	out := measure([]metric.Point{{At: began}, p})
 	out.spread = math.Log(took / (p.At - began))
 	return out
@@ -132,24 +133,6 @@ func sinceStart(p metric.Point, began float64) pace {
 
 // unix returns a time as points have it.
 func unix(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
-
-// median returns the middle of values, which stay in their order.
-func median(values []float64) float64 {
-	if len(values) == 0 {
-		return math.NaN()
-	}
-	return quantile(slices.Sorted(slices.Values(values)), 0.5)
-}
-
-// quantile returns a quantile of sorted values, between two of them by the line.
-func quantile(sorted []float64, q float64) float64 {
-	at := q * float64(len(sorted)-1)
-	low := int(at)
-	if low+1 >= len(sorted) {
-		return sorted[len(sorted)-1]
-	}
-	return sorted[low] + (at-float64(low))*(sorted[low+1]-sorted[low])
-}
 
 func sum(values []float64) float64 {
 	s := 0.0

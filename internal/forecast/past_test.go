@@ -9,7 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"trainyard/internal/forecast/calibrate"
+	"trainyard/internal/forecast/duration"
 	"trainyard/internal/forecast/history"
+	"trainyard/internal/forecast/match"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/metric"
@@ -73,14 +76,14 @@ func TestWaitsBetweenRunsAreNoRunTime(t *testing.T) {
 
 // durations are finished jobs whose length follows from what they are.
 func durations(n int) []history.Past {
-	chance := rand.New(rand.NewPCG(3, 4))
+	rng := rand.New(rand.NewPCG(3, 4))
 	var past []history.Past
 	for i := range n {
-		size := math.Exp(5 * chance.Float64())
+		size := math.Exp(5 * rng.Float64())
 		f := history.Features{Name: fmt.Sprint("run", i), Owner: fmt.Sprint("u", i%10), Task: []string{"vision", "language"}[i%2], Model: "net", Params: 1e6 * size, GPU: "A100", TFLOPS: 312, GPUs: float64(int(1) << (i % 4))}
 		past = append(past, history.Past{
 			Job: id.Job(fmt.Sprint("d", i)), Group: f.Owner, Features: f, Finished: noon.Add(time.Duration(i-n) * time.Hour), Start: 20, Wait: 60,
-			Seconds: 600 * size / f.GPUs * float64(1+i%2) * math.Exp(0.1*chance.NormFloat64()),
+			Seconds: 600 * size / f.GPUs * float64(1+i%2) * math.Exp(0.1*rng.NormFloat64()),
 		})
 	}
 	return past
@@ -89,7 +92,7 @@ func durations(n int) []history.Past {
 func TestAJobIsForecastByWhatWasLearnedOfDurations(t *testing.T) {
 	t.Parallel()
 	past := durations(120)
-	model, err := history.Train(past, 1)
+	model, err := duration.Train(past, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +110,7 @@ func TestAJobIsForecastByWhatWasLearnedOfDurations(t *testing.T) {
 		t.Errorf("it takes about 6000 s; %+v remain", f.Remaining)
 	}
 	near(t, "its wait and start", f.Wait.Mid, 80, 0.001)
-	wants(t, f, "Jobs of its kind take", "as learned from 120 that have ended.")
+	wants(t, f, "Similar jobs take", "as learned from 120 finished jobs.")
 
 	// It runs and tells nothing: what has passed is taken off, but never all.
 	in.Runs = []Stretch{{GPU: "A100", GPUs: 4, Nodes: 1, From: noon}}
@@ -127,10 +130,10 @@ func TestAJobIsForecastByWhatWasLearnedOfDurations(t *testing.T) {
 	later := durations(121)[120]
 	later.Finished = noon.Add(time.Hour)
 	s := Score(&later, in.Library, nil)
-	if len(s.Marks) != len(Parts) || s.Marks[0].Class != ClassBefore {
+	if len(s.Marks) != len(calibrate.ReplayPoints) || s.Marks[0].Class != calibrate.ClassBefore {
 		t.Fatalf("%+v", s)
 	}
-	if e := math.Abs(s.Marks[0].Logs[MethodDuration]); e > 1.5 {
+	if e := math.Abs(s.Marks[0].Residuals[calibrate.MethodDuration]); e > 1.5 {
 		t.Errorf("off by e to the %g", e)
 	}
 }
@@ -140,9 +143,9 @@ func TestWordsForPeople(t *testing.T) {
 	for got, want := range map[string]string{
 		span(0.25): "0.25 s", span(7): "7 s", span(61): "1 min 1 s", span(120): "2 min", span(5400): "1 h 30 min", span(90000): "1 d 1 h",
 		number(0.35): "0.35", number(1000): "1000", number(12345.6): "12,346", number(-1234567): "-1,234,567", number(1e15): "1e+15",
-		gpus(0, ""): "no GPU", gpus(1, ""): "1 GPU", gpus(2, ""): "2 GPUs", gpus(2, "A100"): "2 A100",
-		names(nil): "", names([]history.Like{{Job: "j1"}, {Job: "j2"}}): " (j1, j2)",
-		names([]history.Like{{Job: "j1"}, {Job: "j2"}, {Job: "j3"}, {Job: "j4"}}): " (j1, j2, j3 …)",
+		gpus(0, ""): "no GPU", gpus(1, ""): "1 GPU", gpus(2, ""): "2 GPUs", gpus(2, "A100"): "2× A100",
+		names(nil): "", names([]match.Neighbour{{Job: "j1"}, {Job: "j2"}}): " (j1, j2)",
+		names([]match.Neighbour{{Job: "j1"}, {Job: "j2"}, {Job: "j3"}, {Job: "j4"}}): " (j1, j2, j3 …)",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"trainyard/internal/forecast/history"
+	"trainyard/internal/forecast/match"
 )
 
 // number writes a number for people: at most four digits that matter, thousands apart.
@@ -38,15 +38,15 @@ func span(seconds float64) string {
 	case seconds < 60:
 		return fmt.Sprintf("%.0f s", seconds)
 	case seconds < 3600:
-		return two(int64(math.Round(seconds)), 60, "min", "s")
+		return twoUnits(int64(math.Round(seconds)), 60, "min", "s")
 	case seconds < 86400:
-		return two(int64(math.Round(seconds/60)), 60, "h", "min")
+		return twoUnits(int64(math.Round(seconds/60)), 60, "h", "min")
 	}
-	return two(int64(math.Round(seconds/3600)), 24, "d", "h")
+	return twoUnits(int64(math.Round(seconds/3600)), 24, "d", "h")
 }
 
-// two writes an amount in a great and a small unit, without the small one if it is zero.
-func two(amount, great int64, greatName, smallName string) string {
+// twoUnits writes an amount in a great and a small unit, without the small one if it is zero.
+func twoUnits(amount, great int64, greatName, smallName string) string {
 	text := fmt.Sprintf("%d %s", amount/great, greatName)
 	if rest := amount % great; rest > 0 {
 		text += fmt.Sprintf(" %d %s", rest, smallName)
@@ -54,7 +54,7 @@ func two(amount, great int64, greatName, smallName string) string {
 	return text
 }
 
-// gpus names an allocation: "2 A100".
+// gpus names an allocation: "2× A100".
 func gpus(n int, model string) string {
 	switch {
 	case n == 0:
@@ -64,11 +64,11 @@ func gpus(n int, model string) string {
 	case model == "":
 		return fmt.Sprintf("%d GPUs", n)
 	}
-	return fmt.Sprintf("%d %s", n, model)
+	return fmt.Sprintf("%d× %s", n, model)
 }
 
 // names lists the jobs that a job was compared with, the first three by name.
-func names(like []history.Like) string {
+func names(like []match.Neighbour) string {
 	var list []string
 	for i := range like[:min(len(like), 3)] {
 		if name := string(like[i].Job); name != "" {

@@ -1,7 +1,6 @@
-// Package metric is what a program measures of itself while it trains: points of named
-// metrics, as they are heard, put in order and thinned out so that a curve of any
-// length keeps its shape and takes bounded room. The agent gathers them, the server
-// keeps them, forecast reads them.
+// Package metric describes the training metrics of a job: series of points, kept in order of steps and downsampled so
+// that a curve of any length keeps its shape in bounded memory. The agent collects them, the server stores them,
+// package forecast reads them. The package parses no output and stores nothing.
 package metric
 
 import (
@@ -13,16 +12,16 @@ import (
 
 // The limits on what is kept of a job.
 const (
-	MaxName   = 128  // bytes of a metric's name
-	MaxSeries = 64   // metrics of a job
-	MaxPoints = 1024 // points of a metric before it is thinned out
-	kept      = MaxPoints / 2
+	MaxName    = 128  // bytes of a metric's name
+	MaxSeries  = 64   // metrics of a job
+	MaxPoints  = 1024 // points of a metric before it is downsampled
+	keptPoints = MaxPoints / 2
 )
 
 // Point is one value of a metric.
 type Point struct {
-	Step  float64 // as the program counts; its how-manieth value if the program counts nothing
-	At    float64 // when it was heard, in seconds of Unix time
+	Step  float64 // as the program counts; the index of the value if it does not count
+	At    float64 // when it was received, in seconds of Unix time
 	Value float64
 }
 
@@ -39,32 +38,32 @@ func (p *Point) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Fate is what became of a point that was added.
-type Fate int
+// Outcome is what Add did with a point.
+type Outcome int
 
-// The fates.
+// The outcomes.
 const (
-	Taken     Fate = iota
-	Duplicate      // the same step and value were there
-	Replaced       // the step was there with another value
-	Rewound        // a later run began again before the last step, so that what came after is gone
-	Bad            // no number: NaN or infinite
-	Stale          // from a run that a later one has overtaken
+	Added     Outcome = iota
+	Duplicate         // the same step and value were there
+	Replaced          // the step was there with another value
+	Rewound           // a later run resumed before the last step, so that later points were dropped
+	NonFinite         // NaN or infinite: counted, not kept
+	Stale             // from an earlier run than the newest
 )
 
 // Series is all that is kept of one metric of a job, over all its runs. Points are in
 // order of steps. Its zero value is an empty series; it may be written as JSON.
 type Series struct {
 	Name   string  `json:"name"`
-	Source string  `json:"source"` // where it was heard: "stdout (tqdm)"
+	Source string  `json:"source"` // for example "stdout (tqdm)"
 	Points []Point `json:"points"`
 	Epoch  int     `json:"epoch"` // of the run that the newest point is from
 	// From is the lowest step of that run: points before it are of earlier runs.
-	From   float64 `json:"from,omitempty"`
-	Bad    int     `json:"bad,omitempty"`    // values that were no numbers since the last that was
-	BadAll int     `json:"badall,omitempty"` // and in all
-	BadAt  float64 `json:"badat,omitempty"`  // when the newest of them was heard
-	Heard  int     `json:"heard"`            // points, those thinned out too
+	From           float64 `json:"from,omitempty"`
+	NonFinite      int     `json:"bad,omitempty"`    // NaN or infinite values since the last finite one
+	NonFiniteTotal int     `json:"badall,omitempty"` // over all runs
+	NonFiniteAt    float64 `json:"badat,omitempty"`  // time of the newest
+	Count          int     `json:"heard"`            // points, including those removed by downsampling
 }
 
 // Last returns the newest point, and false if there is none.
@@ -75,45 +74,45 @@ func (s *Series) Last() (Point, bool) {
 	return s.Points[len(s.Points)-1], true
 }
 
-// Heed says where the points of a run come from that are added next. Two sources may
-// count in different ways, so what another source has told of the same run is dropped.
-func (s *Series) Heed(epoch int, source string) {
+// SetSource sets the source of the points that are added next. Two sources may count steps in different ways, so
+// points of another source of the same run are dropped.
+func (s *Series) SetSource(epoch int, source string) {
 	if epoch < s.Epoch || source == s.Source {
 		return
 	}
 	if epoch == s.Epoch && s.Source != "" {
 		s.Points = s.Points[:s.find(s.From)]
-		s.From, s.Bad, s.BadAt = math.MaxFloat64, 0, 0
+		s.From, s.NonFinite, s.NonFiniteAt = math.MaxFloat64, 0, 0
 	}
 	s.Source = source
 }
 
-// Add takes a point that a run of an epoch has measured. Hearing it again
-// changes nothing, and points may come in any order within a run.
-func (s *Series) Add(epoch int, p Point) Fate {
+// Add adds a point of the run of an epoch. Adding it again changes nothing, and points may come in any order within
+// a run.
+func (s *Series) Add(epoch int, p Point) Outcome {
 	if epoch < s.Epoch {
 		return Stale
 	}
 	if math.IsNaN(p.Step) || math.IsInf(p.Step, 0) || math.IsNaN(p.At) || math.IsInf(p.At, 0) {
-		return Bad
+		return NonFinite
 	}
 	if epoch > s.Epoch {
-		s.Epoch, s.From, s.Bad, s.BadAt = epoch, math.MaxFloat64, 0, 0
+		s.Epoch, s.From, s.NonFinite, s.NonFiniteAt = epoch, math.MaxFloat64, 0, 0
 	}
 	if math.IsNaN(p.Value) || math.IsInf(p.Value, 0) {
-		if p.At > s.BadAt { // else it is told again
-			s.Bad++
-			s.BadAll++
-			s.BadAt = p.At
+		if p.At > s.NonFiniteAt { // else it is a repetition
+			s.NonFinite++
+			s.NonFiniteTotal++
+			s.NonFiniteAt = p.At
 		}
-		return Bad
+		return NonFinite
 	}
-	if p.At >= s.BadAt {
-		s.Bad = 0
+	if p.At >= s.NonFiniteAt {
+		s.NonFinite = 0
 	}
-	fate := Taken
+	outcome := Added
 	if p.Step < s.From && s.rewind(p.Step) {
-		fate = Rewound
+		outcome = Rewound
 	}
 	at := s.find(p.Step)
 	if at < len(s.Points) && s.Points[at].Step == p.Step {
@@ -124,14 +123,14 @@ func (s *Series) Add(epoch int, p Point) Fate {
 		return Replaced
 	}
 	s.Points = slices.Insert(s.Points, at, p)
-	s.Heard++
+	s.Count++
 	if len(s.Points) > MaxPoints {
-		s.Points = Thin(s.Points, kept)
+		s.Points = Downsample(s.Points, keptPoints)
 	}
-	return fate
+	return outcome
 }
 
-// rewind makes step the first of the run: what earlier runs did from there on is done anew.
+// rewind makes step the first of the run: what earlier runs did from there on is done again.
 func (s *Series) rewind(step float64) bool {
 	from, to := s.find(step), s.find(s.From)
 	s.From = step
@@ -145,17 +144,17 @@ func (s *Series) find(step float64) int {
 	return at
 }
 
-// Thin returns at most n of the points, first and last among them, chosen so that
-// the line through them keeps its shape: of each stretch of steps the point that makes
-// the largest triangle with the one chosen before it and the middle of the stretch that
-// follows. Stretches are shorter at the beginning, where curves bend most.
-func Thin(points []Point, n int) []Point {
+// Downsample returns at most n of the points, first and last among them, chosen so that the line through them keeps
+// its shape: the largest-triangle-three-buckets algorithm (Steinarsson, "Downsampling Time Series for Visual
+// Representation"). Of each bucket of steps it keeps the point that makes the largest triangle with the one kept
+// before it and the mean of the next bucket. Buckets are narrower at the beginning, where curves bend most.
+func Downsample(points []Point, n int) []Point {
 	if len(points) <= n || n < 3 {
 		return slices.Clone(points)
 	}
 	first, last := points[0], points[len(points)-1]
 	width := last.Step - first.Step
-	bounds := make([]int, 0, n-1) // where stretches begin; the last is the end
+	bounds := make([]int, 0, n-1) // where buckets begin; the last is the end
 	at := 1
 	for k := range n - 2 {
 		bounds = append(bounds, at)
@@ -172,19 +171,19 @@ func Thin(points []Point, n int) []Point {
 		if from == to {
 			continue
 		}
-		out = append(out, largest(out[len(out)-1], points[from:to], middle(points, bounds, k+1)))
+		out = append(out, largestTriangle(out[len(out)-1], points[from:to], bucketMean(points, bounds, k+1)))
 	}
 	return append(out, last)
 }
 
-// middle returns the mean of the next stretch that has points, or the last point.
-func middle(points []Point, bounds []int, k int) Point {
+// bucketMean returns the mean of the next bucket that has points, or the last point.
+func bucketMean(points []Point, bounds []int, k int) Point {
 	for ; k+1 < len(bounds); k++ {
-		if stretch := points[bounds[k]:bounds[k+1]]; len(stretch) > 0 {
+		if bucket := points[bounds[k]:bounds[k+1]]; len(bucket) > 0 {
 			var m Point
-			for _, p := range stretch {
-				m.Step += p.Step / float64(len(stretch))
-				m.Value += p.Value / float64(len(stretch))
+			for _, p := range bucket {
+				m.Step += p.Step / float64(len(bucket))
+				m.Value += p.Value / float64(len(bucket))
 			}
 			return m
 		}
@@ -192,10 +191,10 @@ func middle(points []Point, bounds []int, k int) Point {
 	return points[len(points)-1]
 }
 
-// largest returns the point of a stretch that makes the largest triangle with a and c.
-func largest(a Point, stretch []Point, c Point) Point {
-	best, area := stretch[0], -1.0
-	for _, p := range stretch {
+// largestTriangle returns the point of a bucket that makes the largest triangle with a and c.
+func largestTriangle(a Point, bucket []Point, c Point) Point {
+	best, area := bucket[0], -1.0
+	for _, p := range bucket {
 		if t := math.Abs((a.Step-c.Step)*(p.Value-a.Value) - (a.Step-p.Step)*(c.Value-a.Value)); t > area {
 			best, area = p, t
 		}

@@ -37,21 +37,21 @@ func TestFatesOfPoints(t *testing.T) {
 		name  string
 		epoch int
 		point Point
-		want  Fate
+		want  Outcome
 		steps []float64
 	}{
-		{"a later step", 2, at(4, 1), Taken, []float64{1, 2, 3, 4}},
-		{"a step between two", 2, at(2.5, 1), Taken, []float64{1, 2, 2.5, 3}},
+		{"a later step", 2, at(4, 1), Added, []float64{1, 2, 3, 4}},
+		{"a step between two", 2, at(2.5, 1), Added, []float64{1, 2, 2.5, 3}},
 		{"the same again", 2, at(2, 20), Duplicate, []float64{1, 2, 3}},
 		{"the same step with another value", 2, at(2, 21), Replaced, []float64{1, 2, 3}},
 		{"an earlier run", 1, at(9, 1), Stale, []float64{1, 2, 3}},
-		{"a later run that goes on", 3, at(4, 1), Taken, []float64{1, 2, 3, 4}},
+		{"a later run that goes on", 3, at(4, 1), Added, []float64{1, 2, 3, 4}},
 		{"a later run that begins before the last step", 3, at(2, 1), Rewound, []float64{1, 2}},
 		{"a later run that begins anew", 3, at(0, 1), Rewound, []float64{0}},
-		{"NaN", 2, Point{4, 40, nan}, Bad, []float64{1, 2, 3}},
-		{"infinite", 2, Point{4, 40, inf}, Bad, []float64{1, 2, 3}},
-		{"a step that is no number", 2, Point{nan, 40, 1}, Bad, []float64{1, 2, 3}},
-		{"a time that is no number", 2, Point{4, inf, 1}, Bad, []float64{1, 2, 3}},
+		{"NaN", 2, Point{4, 40, nan}, NonFinite, []float64{1, 2, 3}},
+		{"infinite", 2, Point{4, 40, inf}, NonFinite, []float64{1, 2, 3}},
+		{"a step that is no number", 2, Point{nan, 40, 1}, NonFinite, []float64{1, 2, 3}},
+		{"a time that is no number", 2, Point{4, inf, 1}, NonFinite, []float64{1, 2, 3}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -73,35 +73,35 @@ func TestValuesThatAreNoNumbersAreCountedOnce(t *testing.T) {
 	s.Add(1, bad)
 	s.Add(1, bad)
 	s.Add(1, at(1, 10)) // told again
-	if s.Bad != 1 || s.BadAll != 1 {
-		t.Errorf("told twice it counts %d, %d in all", s.Bad, s.BadAll)
+	if s.NonFinite != 1 || s.NonFiniteTotal != 1 {
+		t.Errorf("told twice it counts %d, %d in all", s.NonFinite, s.NonFiniteTotal)
 	}
 	s.Add(1, Point{3, 30, math.Inf(-1)})
-	if s.Bad != 2 || s.BadAll != 2 {
-		t.Errorf("after another: %d, %d in all", s.Bad, s.BadAll)
+	if s.NonFinite != 2 || s.NonFiniteTotal != 2 {
+		t.Errorf("after another: %d, %d in all", s.NonFinite, s.NonFiniteTotal)
 	}
 	s.Add(1, at(4, 5))
 	s.Add(1, bad)
-	if s.Bad != 0 || s.BadAll != 2 {
-		t.Errorf("after a number: %d, %d in all", s.Bad, s.BadAll)
+	if s.NonFinite != 0 || s.NonFiniteTotal != 2 {
+		t.Errorf("after a number: %d, %d in all", s.NonFinite, s.NonFiniteTotal)
 	}
 }
 
 func TestAnotherSourceBeginsTheRunAnew(t *testing.T) {
 	t.Parallel()
 	s := &Series{}
-	s.Heed(1, "a")
+	s.SetSource(1, "a")
 	s.Add(1, at(1, 1))
 	s.Add(1, at(5, 1))
-	s.Heed(2, "a")
+	s.SetSource(2, "a")
 	s.Add(2, at(4, 2))
 	s.Add(2, at(6, 2))
-	s.Heed(2, "a") // the same as before
+	s.SetSource(2, "a") // the same as before
 	if diff := cmp.Diff([]float64{1, 4, 6}, steps(s)); diff != "" {
 		t.Fatal(diff)
 	}
-	s.Heed(1, "late") // of an earlier run
-	s.Heed(2, "b")
+	s.SetSource(1, "late") // of an earlier run
+	s.SetSource(2, "b")
 	if diff := cmp.Diff([]float64{1}, steps(s)); diff != "" || s.Source != "b" {
 		t.Errorf("what the other source told is still there: %s, source %s", diff, s.Source)
 	}
@@ -110,7 +110,7 @@ func TestAnotherSourceBeginsTheRunAnew(t *testing.T) {
 	if diff := cmp.Diff([]float64{1, 30, 40}, steps(s)); diff != "" {
 		t.Error(diff)
 	}
-	s.Heed(3, "c")
+	s.SetSource(3, "c")
 	if diff := cmp.Diff([]float64{1, 30, 40}, steps(s)); diff != "" {
 		t.Errorf("a new run has told nothing yet: %s", diff)
 	}
@@ -205,8 +205,8 @@ func TestASeriesOfAnyLengthTakesBoundedRoom(t *testing.T) {
 			t.Fatalf("%d points are kept", len(s.Points))
 		}
 	}
-	if s.Heard != n || s.Points[0].Step != 0 || s.Points[len(s.Points)-1].Step != n-1 {
-		t.Errorf("heard %d, from %g to %g", s.Heard, s.Points[0].Step, s.Points[len(s.Points)-1].Step)
+	if s.Count != n || s.Points[0].Step != 0 || s.Points[len(s.Points)-1].Step != n-1 {
+		t.Errorf("heard %d, from %g to %g", s.Count, s.Points[0].Step, s.Points[len(s.Points)-1].Step)
 	}
 }
 
@@ -222,7 +222,7 @@ func TestThinKeepsTheEndsAndTheOrder(t *testing.T) {
 			points[i] = at(step, rapid.Float64Range(-1e3, 1e3).Draw(t, "value"))
 		}
 		most := rapid.IntRange(3, 100).Draw(t, "most")
-		got := Thin(points, most)
+		got := Downsample(points, most)
 		if len(got) > most && len(got) != n || got[0] != points[0] || got[len(got)-1] != points[n-1] {
 			t.Fatalf("%d of %d points, at most %d", len(got), n, most)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"trainyard/internal/clock"
+	"trainyard/internal/quantile"
 )
 
 // load says how hard and how long to push.
@@ -58,12 +58,7 @@ func (l load) push(ctx context.Context, clk clock.Clock, client func(i int) func
 
 // percentile returns the smallest sample that is not below p percent of them.
 func percentile(samples []time.Duration, p float64) time.Duration {
-	if len(samples) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(samples))
-	rank := int(math.Ceil(p / 100 * float64(len(sorted))))
-	return sorted[max(rank, 1)-1]
+	return quantile.NearestRank(slices.Sorted(slices.Values(samples)), p/100)
 }
 
 // bell tells when a job's first line runs: the job opens a named pipe and

@@ -9,6 +9,7 @@ import (
 
 	"trainyard/internal/api"
 	foresight "trainyard/internal/forecast"
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
@@ -181,7 +182,7 @@ func TestTheYardLearnsFromJobsThatEnded(t *testing.T) {
 	short := func(seed int, pause float64) id.Job {
 		return s.train(t, "job.yaml", "python3", fmt.Sprintf("--epochs 20 --steps 4 --seed %d --pause %g", seed, pause))
 	}
-	const ended = foresight.Enough + 4
+	const ended = calibrate.MinJobs + 4
 	for seed := range ended {
 		short(seed+1, 0.02)
 	}
@@ -194,7 +195,7 @@ func TestTheYardLearnsFromJobsThatEnded(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		return record.Scored >= ended
 	})
-	if record.Jobs != ended || record.Wanted != foresight.Enough || record.CoveredOf == 0 || len(record.Methods) == 0 {
+	if record.Jobs != ended || record.Wanted != calibrate.MinJobs || record.CoveredOf == 0 || len(record.Methods) == 0 {
 		t.Errorf("the record is %+v", record)
 	}
 	s.await(t, "a model has been trained", func() bool {
@@ -204,7 +205,7 @@ func TestTheYardLearnsFromJobsThatEnded(t *testing.T) {
 		}
 		return record.Model != nil
 	})
-	if m := record.Model; m.Records < foresight.Enough || m.Version < 1 || len(m.Validation) == 0 {
+	if m := record.Model; m.Records < calibrate.MinJobs || m.Version < 1 || len(m.Validation) == 0 {
 		t.Errorf("the model is %+v", m)
 	}
 
@@ -217,7 +218,7 @@ func TestTheYardLearnsFromJobsThatEnded(t *testing.T) {
 		}
 		return f.Basis == job.BasisSteps && len(f.Methods) > 0
 	})
-	if f.Guess || f.Covered <= 0 || f.Records < foresight.Enough || !(f.Remaining.Low < f.Remaining.Mid && f.Remaining.Mid < f.Remaining.High) {
+	if f.Guess || f.Covered <= 0 || f.Records < calibrate.MinJobs || !(f.Remaining.Low < f.Remaining.Mid && f.Remaining.Mid < f.Remaining.High) {
 		t.Errorf("with %d jobs behind it the forecast is %+v", ended, f.Forecast)
 	}
 	s.succeed(t, "kill", string(running))

@@ -92,10 +92,10 @@ func (g *Gatherer) add(from *origin, v reading.Value, step reading.Number, at fl
 	}
 	p := metric.Point{Step: step.Value, At: at, Value: v.Value}
 	switch s.Add(g.run.Epoch, p) {
-	case metric.Taken, metric.Replaced, metric.Rewound:
+	case metric.Added, metric.Replaced, metric.Rewound:
 		s.bad = nil
 		s.queue(p)
-	case metric.Bad:
+	case metric.NonFinite:
 		s.bad = &p
 	case metric.Duplicate, metric.Stale:
 	}
@@ -109,7 +109,7 @@ func (s *series) queue(p metric.Point) {
 	}
 	if s.fresh = append(s.fresh, p); len(s.fresh) >= 2*maxFresh {
 		sortPoints(s.fresh)
-		s.fresh = metric.Thin(s.fresh, maxFresh)
+		s.fresh = metric.Downsample(s.fresh, maxFresh)
 	}
 }
 
@@ -131,7 +131,7 @@ func (g *Gatherer) choose(from *origin, v reading.Value) *series {
 	case s.origin.trust > from.trust:
 		return nil
 	case s.origin.trust < from.trust:
-		s.Heed(g.run.Epoch, from.label)
+		s.SetSource(g.run.Epoch, from.label)
 		s.origin, s.nth, s.fresh, s.bad = from, 0, nil, nil
 		return s
 	}
@@ -156,7 +156,7 @@ func (g *Gatherer) begin(from *origin, name string) *series {
 		return nil
 	}
 	s := &series{Series: metric.Series{Name: name}, origin: from}
-	s.Heed(g.run.Epoch, from.label)
+	s.SetSource(g.run.Epoch, from.label)
 	g.series[name] = s
 	g.order = append(g.order, name)
 	return s

@@ -94,7 +94,7 @@ func TestJSONOfPythonInFiles(t *testing.T) {
 	p.poll()
 	p.expect("loss", "1=5 3=4 from trainer_state.json")
 	p.expect("acc", "1=0.5 from JSON lines (metrics.jsonl)")
-	if s := p.g.Series("val_loss"); s == nil || s.Bad != 1 {
+	if s := p.g.Series("val_loss"); s == nil || s.NonFinite != 1 {
 		t.Errorf("a value that is no number: %+v", s)
 	}
 }
@@ -124,8 +124,8 @@ func TestWhatIsNoNumberDoesNotTakeACurveOver(t *testing.T) {
 	p.write("told.jsonl", "{\"step\": 3, \"metrics\": {\"loss\": \"NaN\"}}\n")
 	p.poll()
 	p.expect("loss", "1=5 2=4 from output (lines)")
-	if s := p.g.Series("loss"); s.Bad != 1 {
-		t.Errorf("it was no number %d times", s.Bad)
+	if s := p.g.Series("loss"); s.NonFinite != 1 {
+		t.Errorf("it was no number %d times", s.NonFinite)
 	}
 	p.add("told.jsonl", "{\"step\": 30, \"metrics\": {\"loss\": 3}}\n")
 	p.poll()

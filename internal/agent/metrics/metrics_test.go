@@ -162,7 +162,7 @@ func TestWhatTheSDKTells(t *testing.T) {
 	if at := p.g.Series("loss").Points[0].At; at != 1794744001.5 {
 		t.Errorf("heard at %f", at)
 	}
-	if s := p.g.Series("acc"); s == nil || s.Bad != 1 {
+	if s := p.g.Series("acc"); s == nil || s.NonFinite != 1 {
 		t.Errorf("what is no number: %+v", s)
 	}
 	p.add("told.jsonl", `ss": 0.25}}`+"\n")
@@ -245,7 +245,7 @@ func TestATorrentIsSampled(t *testing.T) {
 	}
 	p.poll()
 	s := p.g.Series("loss")
-	if s == nil || s.Heard < 1000 || s.Heard > lines/4 {
+	if s == nil || s.Count < 1000 || s.Count > lines/4 {
 		t.Fatalf("heard %+v", s)
 	}
 	for _, point := range s.Points {
@@ -486,7 +486,7 @@ func TestALongFileOfTheSDKIsReadToItsEnd(t *testing.T) {
 	}
 	p.add("told.jsonl", text.String())
 	p.pollEnded(true)
-	if s := p.g.Series("loss"); s == nil || s.Heard != 100_000 {
+	if s := p.g.Series("loss"); s == nil || s.Count != 100_000 {
 		t.Errorf("heard %+v", s)
 	}
 }

@@ -1,10 +1,8 @@
-// Package forecasts holds the commands about when jobs will be done, and about what
-// their programs measure of themselves: forecast and metrics, and what job and jobs show of both.
+// Package forecasts holds the commands forecast and metrics, and the forecast section that job and jobs show.
 //
-// It is as thin as all commands: what the yard expects comes through api and is put into
-// words, tables and a plot. It works nothing out but how much of a forecast has passed
-// since it was made. The package cli adds the commands to its root and gives them its
-// console and its way to the yard.
+// It is as thin as all commands: forecasts and metrics come through api and are written as sentences, tables
+// and a plot. It computes nothing but how much of a forecast has passed since it was made. Package
+// cli adds the commands to its root and gives them its console and its connection to the server.
 package forecasts
 
 import (
@@ -40,7 +38,7 @@ func (f *Forecasts) Commands() []*cobra.Command { return []*cobra.Command{f.fore
 
 // Options is what is shown of a job's forecast.
 type Options struct {
-	Metric  string // whose curve is drawn; "" for the one that the forecast goes by
+	Metric  string // whose curve is drawn; "" for that of the forecast
 	NoPlot  bool
 	Methods bool // with what each method says
 }
@@ -48,8 +46,8 @@ type Options struct {
 // Flags gives a command the flags that choose.
 func (o *Options) Flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&o.Metric, "metric", "", "draw the curve of this `metric`")
-	flags.BoolVar(&o.NoPlot, "no-plot", false, "draw no curve")
+	flags.StringVar(&o.Metric, "metric", "", "plot the curve of this `metric`")
+	flags.BoolVar(&o.NoPlot, "no-plot", false, "do not plot the curve")
 	cmd.MarkFlagsMutuallyExclusive("metric", "no-plot")
 }
 
@@ -57,14 +55,15 @@ func (f *Forecasts) forecast() *cobra.Command {
 	o := Options{Methods: true}
 	cmd := &cobra.Command{
 		Use:   "forecast [JOB]",
-		Short: "Say when a job will be done, or how good forecasts have been",
-		Long: `Say when a job will be done, what that goes by, what each method says, and draw the
-curve of its metric with how it is expected to go on.
+		Short: "Show when a job will finish, or how accurate forecasts have been",
+		Long: `Show the estimated finish of a job with its prediction interval, what the estimate is
+based on and what each method estimates, and plot the curve of its metric with its expected
+course.
 
-Without a job: how good the yard's forecasts have been so far. Every method is tried
-on every job that has ended, as if it were still running; its word counts by
-how well it did, and the interval is as wide as it was wrong. Until enough jobs have
-ended, intervals are guesses and marked with "~".`,
+Without a job, show how accurate forecasts have been so far. Every method is replayed on
+every finished job as if the job were still running. Its weight follows from its error,
+and the prediction interval from the errors of the weighted mean. Until enough jobs have
+finished, intervals are guesses and marked with "~".`,
 		Example: `  trainyard forecast
   trainyard forecast j7
   trainyard forecast j7 --metric train_loss
@@ -74,7 +73,7 @@ ended, intervals are guesses and marked with "~".`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				if o.Metric != "" || o.NoPlot {
-					return exit.Usagef(cmd, "say of which job a curve shall be drawn")
+					return exit.Usagef(cmd, "--metric and --no-plot need a job")
 				}
 				return f.call(func(c *api.Client) error { return f.showRecord(cmd.Context(), c) })
 			}

@@ -19,23 +19,23 @@ func (f *Forecasts) importTable() *cobra.Command {
 	format := "csv"
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Let forecasts go by jobs that ran before this yard was there",
-		Long: `Let forecasts go by jobs that ran before this yard was there. FILE is a table with a
-header line and one job in each line, plain or compressed with gzip; "-" is standard input.
+		Short: "Import past jobs as forecast history",
+		Long: `Import past jobs as forecast history. FILE is a table with a header line and one job per
+line, plain or compressed with gzip; "-" is standard input.
 
-Columns of the format csv, in any order; only seconds is required:
+Columns of the csv format, in any order; only seconds is required:
   seconds    how long the job ran
-  job        a name that tells it from the others
+  job        a unique name
   finished   when it ended, as 2026-03-01 or 2026-03-01T12:00:00Z
-  group      jobs with the same are not independent of each other
+  group      jobs of one group are not independent of each other
   wait       seconds from submission to start
   name, owner, command, task, model, params, framework, metric, target, batch, rate,
   amount, gpu, tflops, gpus, nodes
              as in a job file; empty means unknown
-  hyper.X    a further hyper-parameter X
+  hyper.X    a further numeric hyperparameter X
 
-The format mlperf takes the table of runs of MLPerf Training. Importing a table again
-replaces what it brought before. Only an admin may.`,
+The mlperf format is the table of MLPerf Training runs. Importing a table again replaces
+its jobs. Requires the admin role.`,
 		Example: `  trainyard forecast import old-jobs.csv
   trainyard forecast import runs.csv.gz --format mlperf`,
 		Args: exit.Args(1, 1, "file"),
@@ -50,9 +50,9 @@ replaces what it brought before. Only an admin may.`,
 					return err
 				}
 				return f.Show(reply, nil, func() error {
-					words := fmt.Sprintf("%d jobs read, all remembered", reply.Read)
+					words := fmt.Sprintf("%d jobs imported", reply.Read)
 					if reply.Kept < reply.Read {
-						words = fmt.Sprintf("%d jobs read, the newest %d remembered", reply.Read, reply.Kept)
+						words = fmt.Sprintf("%d jobs read, the newest %d imported", reply.Read, reply.Kept)
 					}
 					_, err := fmt.Fprintln(cmd.OutOrStdout(), words)
 					return err
@@ -60,7 +60,7 @@ replaces what it brought before. Only an admin may.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&format, "format", format, "csv or mlperf")
+	cmd.Flags().StringVar(&format, "format", format, "`format` of the table: csv or mlperf")
 	f.OutputFlag(cmd)
 	return cmd
 }
@@ -77,10 +77,10 @@ func readTable(in io.Reader, path string) ([]byte, error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(in, maxTable+1))
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "bad_file", "%s cannot be read: %v", path, err).WithCause(err)
+		return nil, fault.New(fault.Invalid, "bad_file", "cannot read %s: %v", path, err).WithCause(err)
 	}
 	if len(text) > maxTable {
-		return nil, fault.New(fault.Invalid, "too_large", "%s has more than %d MB", path, maxTable>>20).WithRemedy("keep the newest jobs, or compress it")
+		return nil, fault.New(fault.Invalid, "too_large", "%s is larger than %d MB", path, maxTable>>20).WithRemedy("keep the newest jobs, or compress it")
 	}
 	return text, nil
 }

@@ -32,10 +32,10 @@ func (f *Forecasts) metrics() *cobra.Command {
 	points := mostPoints
 	cmd := &cobra.Command{
 		Use:   "metrics JOB [METRIC]",
-		Short: "Show what a job's program measures of itself",
-		Long: `List the metrics of a job and where each was heard, or show the curve of one: as a
-plot on a terminal, else as text with commas (step,time,value). Long curves are thinned
-out so that they keep their shape.`,
+		Short: "Show the metrics of a job",
+		Long: `List the metrics of a job and the source of each, or show the curve of one: as a plot on a
+terminal, else as CSV (step,time,value). Long curves are downsampled so that they keep
+their shape.`,
 		Example: `  trainyard metrics j7
   trainyard metrics j7 val_loss
   trainyard metrics j7 val_loss -o csv > val_loss.csv
@@ -48,12 +48,13 @@ out so that they keep their shape.`,
 			}
 			if len(args) == 1 {
 				if f.Output == formatPlot || f.Output == formatCSV || cmd.Flags().Changed("points") {
-					return exit.Usagef(cmd, "say which metric")
+					return exit.Usagef(cmd, "--points and this output format need a METRIC")
 				}
 				return f.call(func(c *api.Client) error { return f.listMetrics(cmd.Context(), c, id.Job(args[0])) })
 			}
 			if !cmd.Flags().Changed("output") {
-				if f.Output = formatCSV; f.OnTerminal(f.Stdout) {
+				f.Output = formatCSV
+				if f.OnTerminal(f.Stdout) {
 					f.Output = formatPlot
 				}
 			}
@@ -61,7 +62,7 @@ out so that they keep their shape.`,
 		},
 	}
 	f.OutputFlag(cmd, formatPlot, formatCSV)
-	cmd.Flags().IntVar(&points, "points", mostPoints, "at most so `many` points of a curve")
+	cmd.Flags().IntVar(&points, "points", mostPoints, "downsample the curve to at most `n` points")
 	return cmd
 }
 
@@ -73,7 +74,7 @@ func (f *Forecasts) listMetrics(ctx context.Context, c *api.Client, j id.Job) er
 	}
 	return f.Show(list, nil, func() error {
 		now := f.now()
-		t := f.NewTable("METRIC", "VALUE", "STEP", "TARGET", "HEARD", "LAST", "SOURCE")
+		t := f.NewTable("METRIC", "VALUE", "STEP", "TARGET", "POINTS", "LAST", "SOURCE")
 		for i := range list.Metrics {
 			m := &list.Metrics[i]
 			value, step, goal := table.Cell{Text: number(m.Value)}, table.Amount(m.Step), ""
@@ -89,8 +90,8 @@ func (f *Forecasts) listMetrics(ctx context.Context, c *api.Client, j id.Job) er
 			t.Cells(table.Cell{Text: m.Name}, value, table.Cell{Text: step}, table.Cell{Text: goal},
 				table.Cell{Text: table.Amount(float64(m.Heard))}, table.Cell{Text: heardAgo(m.At, now)}, table.Cell{Text: m.Source})
 		}
-		return f.WriteTable(t, fmt.Sprintf("%s has measured nothing yet", j),
-			fmt.Sprintf("trainyard logs -f %s       lines such as \"step=100 loss=2.3\" are heard", j), fmt.Sprintf("trainyard forecast %s      what is known without", j))
+		return f.WriteTable(t, fmt.Sprintf("%s has reported no metrics yet", j),
+			fmt.Sprintf("trainyard logs -f %s       output lines such as \"step=100 loss=2.3\" are parsed", j), fmt.Sprintf("trainyard forecast %s      the forecast without metrics", j))
 	})
 }
 
@@ -182,7 +183,8 @@ func (f *Forecasts) curve(ctx context.Context, c *api.Client, j *api.JobDetail, 
 		if err != nil {
 			return nil, err
 		}
-		if name = choose(list.Metrics); name == "" {
+		name = choose(list.Metrics)
+		if name == "" {
 			return nil, nil //nolint:nilnil // nothing was measured, which is no mistake
 		}
 	}

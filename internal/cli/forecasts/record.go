@@ -8,7 +8,7 @@ import (
 	"trainyard/internal/cli/table"
 )
 
-// showRecord shows how good forecasts have been.
+// showRecord shows how accurate forecasts have been.
 func (f *Forecasts) showRecord(ctx context.Context, c *api.Client) error {
 	r, err := c.ForecastRecord(ctx)
 	if err != nil {
@@ -19,7 +19,7 @@ func (f *Forecasts) showRecord(ctx context.Context, c *api.Client) error {
 			return err
 		}
 		if t := f.accuracyTable(r.Methods); t.Len() > 0 {
-			if err := f.write("\nMedian error of the time that was left, by how far jobs were (of how many forecasts; none: it saw no end)\n"); err != nil {
+			if err := f.write("\nMedian error of remaining time by job progress (n = forecasts; none = no estimate)\n"); err != nil {
 				return err
 			}
 			if err := t.Write(f.Stdout); err != nil {
@@ -30,19 +30,20 @@ func (f *Forecasts) showRecord(ctx context.Context, c *api.Client) error {
 	})
 }
 
-// summary says in words what stands behind forecasts.
+// summary says how many finished jobs forecasts are based on, and their coverage.
 func summary(r *api.ForecastRecord) string {
-	text := fmt.Sprintf("Remembered: %s that ended well; forecasts of %d of them could be checked.\n", table.Count(r.Jobs, "job"), r.Scored)
+	text := fmt.Sprintf("History: %s that succeeded; forecasts of %d of them were checked.\n", table.Count(r.Jobs, "job"), r.Scored)
 	if r.Scored < r.Wanted {
 		return fmt.Sprintf("No history yet: %d of %d finished jobs; until then intervals are guesses, marked with \"~\".\n", r.Scored, r.Wanted) + text
 	}
 	if r.CoveredOf > 0 {
-		text += fmt.Sprintf("In %s of %s the job ended within the interval that is to hold in 80%%.\n", table.Percent(r.Covered), table.Count(r.CoveredOf, "forecast"))
+		text += fmt.Sprintf("Coverage of the 80%% prediction interval: %s of %s.\n",
+			table.Percent(r.Covered), table.Count(r.CoveredOf, "forecast"))
 	}
 	return text
 }
 
-// accuracyTable has a line for each method and a column for each quarter of the way.
+// accuracyTable has a row for each method and a column for each quarter of job progress.
 func (f *Forecasts) accuracyTable(methods []api.MethodAccuracy) *table.Table {
 	head := []string{"ALL", "0-25%", "25-50%", "50-75%", "75-100%"} // by number of the quarter
 	t := f.NewTable(append([]string{"METHOD"}, head...)...)
@@ -59,34 +60,35 @@ func (f *Forecasts) accuracyTable(methods []api.MethodAccuracy) *table.Table {
 	return t
 }
 
-// errorOf writes how wrong a method was: "12% of 140", and how often it saw no end.
+// errorOf writes how wrong a method was: "12% (n=140)", and how often it gave no estimate.
 func errorOf(e *api.Accuracy) string {
-	text := fmt.Sprintf("%s of %d", table.Percent(e.Median), e.Count)
 	switch {
 	case e.Failed >= e.Count:
-		return fmt.Sprintf("none of %d", e.Count)
+		return fmt.Sprintf("none (n=%d)", e.Count)
 	case e.Failed > 0:
-		text += fmt.Sprintf(", %d none", e.Failed)
+		return fmt.Sprintf("%s (n=%d, %d none)", table.Percent(e.Median), e.Count, e.Failed)
 	}
-	return text
+	return fmt.Sprintf("%s (n=%d)", table.Percent(e.Median), e.Count)
 }
 
-// model says what was learned of how long jobs take.
+// model describes the duration model.
 func (f *Forecasts) model(r *api.ForecastRecord) error {
 	m := r.Model
 	if m == nil {
 		if r.NoModel == "" {
 			return nil
 		}
-		return f.write("\nNo model of how long jobs take: %s\n", table.Plain(r.NoModel))
+		return f.write("\nNo duration model: %s\n", table.Plain(r.NoModel))
 	}
-	if err := f.write("\nModel %d of how long jobs take, learned %s from %s (%.12s)\n", m.Version, table.Ago(m.Trained, f.now()), table.Count(m.Records, "job"), table.Plain(m.Digest)); err != nil {
+	err := f.write("\nDuration model %d, trained %s on %s (%.12s)\n",
+		m.Version, table.Ago(m.Trained, f.now()), table.Count(m.Records, "job"), table.Plain(m.Digest))
+	if err != nil {
 		return err
 	}
 	if len(m.Validation) == 0 {
 		return nil
 	}
-	t := f.NewTable("LEARNER", "MEDIAN ERROR", "4 OF 5 WITHIN", "WITHIN 25%", "COUNTS")
+	t := f.NewTable("LEARNER", "MEDIAN ERROR", "P80 ERROR", "WITHIN 25%", "WEIGHT")
 	for _, v := range m.Validation {
 		t.Row(v.Learner, table.Percent(v.Median), table.Percent(v.P80), table.Percent(v.Within25), table.Percent(v.Weight))
 	}

@@ -28,7 +28,7 @@ func wishesOf(j *api.JobDetail) wishes {
 	return w
 }
 
-// section writes what is expected of a job below a heading, nothing if it has ended or nobody can tell.
+// section writes the forecast of a job below a heading, nothing if the job has ended or there is none.
 func (f *Forecasts) section(j *api.JobDetail, head string, methods bool) error {
 	made := j.Forecast
 	if made == nil || j.State.Final() {
@@ -61,58 +61,61 @@ func (f *Forecasts) section(j *api.JobDetail, head string, methods bool) error {
 func (f *Forecasts) times(j *api.JobDetail, w *wishes, now time.Time) []console.Field {
 	made := j.Forecast
 	rest := left(&j.Job, now)
-	sure := " in four of five cases"
+	label := "80% prediction interval: "
 	if made.Guess {
-		sure = ", a guess"
+		label = "guess: "
 	}
-	takes := console.Field{Name: "Takes", Value: length(rest.Mid) + interval(rest, sure, length)}
+	takes := console.Field{Name: "Duration", Value: length(rest.Mid) + interval(rest, label, length)}
 	if made.Guess && rest.Low == rest.High {
-		takes.Value += " (a guess)"
+		takes.Value += " (guess)"
 	}
-	starts, end := "", f.ends(made, now)
+	starts := ""
+	end := f.ends(made, now)
 	switch {
 	case runs(j.State):
 		takes.Name = "Remaining"
 		if rest.Mid < 1 {
-			takes.Value = anyMoment + ", at the latest in " + length(rest.High)
+			takes.Value = anyMoment + ", in " + length(rest.High) + " at the latest"
 		}
 	case j.Started != nil:
-		takes.Name = "Still takes"
+		takes.Name = "Remaining"
 	}
 	if !runs(j.State) {
 		if made.Wait == (job.Band{}) {
-			end = length(rest.Mid) + " after its start; when that is nobody can tell"
+			end = length(rest.Mid) + " after it starts (start time unknown)"
 		} else {
 			starts = "in " + length(made.Wait.Mid) + interval(made.Wait, "", length)
 		}
 	}
 	if never(made) {
-		takes.Value, end = "no end in sight: more likely than not it does not reach its target", ""
+		takes.Value = "unknown: it will probably not reach its target"
 		takes.Color = table.Red
+		end = ""
 	}
-	fields := []console.Field{{Name: "Starts", Value: starts}, takes, {Name: "End", Value: end}}
+	fields := []console.Field{{Name: "Estimated start", Value: starts}, takes, {Name: "Estimated finish", Value: end}}
 	if !never(made) {
 		fields = append(fields, late(made, j, w))
 	}
 	return append(fields, cost(made, j.Budget))
 }
 
-// late says whether a job will be done in time, if somebody said when that is.
+// late says whether a job will finish on time, if it has a deadline or an expected duration.
 func late(made *api.Forecast, j *api.JobDetail, w *wishes) console.Field {
-	field, at := console.Field{Name: "In time"}, due(&j.Job, w.Expect)
+	field := console.Field{Name: "On time"}
+	at := due(&j.Job, w.Expect)
 	if at.IsZero() {
 		return field
 	}
 	than := "its deadline"
 	if j.Deadline == nil || at.Before(*j.Deadline) {
-		than = "expected (" + w.Expect.String() + " after it was submitted)"
+		than = "expected (" + w.Expect.String() + " after submission)"
 	}
-	expected, perhaps := lateness(made, at)
+	expected, worst := lateness(made, at)
 	switch {
 	case expected > 0:
 		field.Value, field.Color = "no: "+table.Duration(expected)+" later than "+than, table.Red
-	case perhaps > 0:
-		field.Value, field.Color = "perhaps: at worst "+table.Duration(perhaps)+" later than "+than, table.Yellow
+	case worst > 0:
+		field.Value, field.Color = "maybe: up to "+table.Duration(worst)+" later than "+than, table.Yellow
 	default:
 		field.Value, field.Color = "yes: "+table.Duration(at.Sub(made.End))+" earlier than "+than, table.Green
 	}
@@ -129,16 +132,16 @@ func cost(made *api.Forecast, budget job.Money) console.Field {
 	if budget <= 0 {
 		return field
 	}
-	switch most := float64(budget) / 1e6; {
-	case b.Mid > most:
-		field.Value, field.Color = field.Value+", more than its budget of "+budget.String(), table.Red
-	case b.High > most:
-		field.Value, field.Color = field.Value+", perhaps more than its budget of "+budget.String(), table.Yellow
+	switch limit := float64(budget) / 1e6; {
+	case b.Mid > limit:
+		field.Value, field.Color = field.Value+", exceeds its budget of "+budget.String(), table.Red
+	case b.High > limit:
+		field.Value, field.Color = field.Value+", may exceed its budget of "+budget.String(), table.Yellow
 	}
 	return field
 }
 
-// grounds says what a forecast goes by and how far it can be trusted.
+// grounds says what a forecast is based on and how accurate such forecasts are.
 func (f *Forecasts) grounds(j *api.JobDetail, w *wishes) []console.Field {
 	made := j.Forecast
 	var path []string
@@ -147,27 +150,33 @@ func (f *Forecasts) grounds(j *api.JobDetail, w *wishes) []console.Field {
 	}
 	done := ""
 	if made.Done > 0 {
-		done = table.Percent(made.Done) + " of its way"
+		done = table.Percent(made.Done)
 	}
-	heard := made.Metric
-	if heard != "" && made.Source != "" {
-		heard += ", heard from " + made.Source
+	metric := made.Metric
+	if metric != "" && made.Source != "" {
+		metric += ", from " + made.Source
 	}
 	return []console.Field{
-		{Name: "Done", Value: done}, target(made, w.Target), {Name: "Metric", Value: heard},
-		{Name: "Basis", Value: orElse(made.Why, basis[made.Basis]), Wrap: true}, {Name: "Accuracy", Value: accuracy(made)},
-		{Name: "After", Value: strings.Join(path, ", ")},
+		{Name: "Done", Value: done},
+		target(made, w.Target),
+		{Name: "Metric", Value: metric},
+		{Name: "Basis", Value: orElse(made.Why, basis[made.Basis]), Wrap: true},
+		{Name: "Accuracy", Value: accuracy(made)},
+		{Name: "Critical path", Value: strings.Join(path, ", ")},
 	}
 }
 
-// basis is what a forecast goes by, in words.
+// basis is what a forecast is based on, in words.
 var basis = map[job.Basis]string{
-	job.BasisNone: "nothing", job.BasisSteps: "the steps that it says it has to do", job.BasisCurve: "its curve",
-	job.BasisHistory: "jobs like it that have ended", job.BasisBoth: "its curve, and jobs like it that have ended",
-	job.BasisExpect: "what its owner expects",
+	job.BasisNone:    "nothing",
+	job.BasisSteps:   "the amount of work that its program declares",
+	job.BasisCurve:   "its own curve",
+	job.BasisHistory: "similar jobs that have finished",
+	job.BasisBoth:    "its own curve and similar jobs that have finished",
+	job.BasisExpect:  "its owner's estimate (expect)",
 }
 
-// target says what a job is to reach, and how likely it does not.
+// target says what a job is to reach, and the probability that it does not.
 func target(made *api.Forecast, t *job.Target) console.Field {
 	field := console.Field{Name: "Target"}
 	switch {
@@ -184,7 +193,7 @@ func target(made *api.Forecast, t *job.Target) console.Field {
 	if field.Value != "" {
 		field.Value += ": "
 	}
-	field.Value += table.Percent(made.Never) + " likely that it is not reached"
+	field.Value += table.Percent(made.Never) + " probability of missing it"
 	switch {
 	case made.Never >= likelyNever:
 		field.Color = table.Red
@@ -194,19 +203,19 @@ func target(made *api.Forecast, t *job.Target) console.Field {
 	return field
 }
 
-// accuracy says how forecasts like this one have done; nothing of a guess, whose interval
-// has not been put to the test.
+// accuracy says how often such intervals were right; nothing for a guess, which has not been checked.
 func accuracy(made *api.Forecast) string {
 	if made.Guess || made.Records == 0 {
 		return ""
 	}
 	if made.Checked == 0 {
-		return fmt.Sprintf("by %s of finished jobs; no interval like this has been put to the test yet", table.Count(made.Records, "forecast"))
+		return fmt.Sprintf("based on %s of finished jobs; no such interval has been checked yet", table.Count(made.Records, "forecast"))
 	}
-	return fmt.Sprintf("of %s like this %s held", table.Count(made.Checked, "interval"), table.Percent(made.Covered))
+	return fmt.Sprintf("%s of %s contained the actual finish",
+		table.Percent(made.Covered), table.Count(made.Checked, "such interval"))
 }
 
-// elsewhere says how a job would fare on other GPUs: "3h, $12.00 (by TFLOPS alone)".
+// elsewhere says how a job would fare on other GPUs: "3h, $12.00 (based on TFLOPS only)".
 func elsewhere(e *job.Elsewhere) string {
 	text := length(e.Remaining)
 	if e.Cost > 0 {
@@ -220,9 +229,10 @@ func elsewhere(e *job.Elsewhere) string {
 
 // methodTable lists what each method says.
 func (f *Forecasts) methodTable(made *api.Forecast) *table.Table {
-	t := f.NewTable("  METHOD", "REMAINING", "COUNTS", "USUAL ERROR")
+	t := f.NewTable("  METHOD", "REMAINING", "WEIGHT", "MEDIAN ERROR")
 	for _, m := range made.Methods {
-		rest, usual := "no end", ""
+		rest := "no estimate"
+		usual := ""
 		if m.Remaining >= 0 {
 			rest = length(m.Remaining)
 		}

@@ -32,13 +32,13 @@ func TestASectionSaysWhatIsKnown(t *testing.T) {
 		"an ended job":   {state: job.Succeeded, forecast: &job.Forecast{Remaining: hour, Basis: job.BasisCurve}},
 		"not known":      {state: job.Running, forecast: &job.Forecast{Why: "nothing was heard"}, want: "Forecast: nothing was heard\n"},
 		"not even why":   {state: job.Pending, forecast: &job.Forecast{}, want: "Forecast: nothing is known yet\n"},
-		"start unknown":  {state: job.Pending, forecast: &job.Forecast{Remaining: hour, Basis: job.BasisHistory}, want: "Forecast:\n  Takes:  1h (30m to 2h in four of five cases)\n  End:    1h after its start; when that is nobody can tell\n  Basis:  jobs like it that have ended\n"},
-		"once begun":     {state: job.Recovering, started: true, forecast: &job.Forecast{Remaining: hour, Wait: job.Band{Low: 60, Mid: 60, High: 60}, Basis: job.BasisBoth}, want: "Forecast:\n  Starts:       in 1m\n  Still takes:  1h (30m to 2h in four of five cases)\n  End:          today 13:01 UTC (12:31 to 14:01)\n  Basis:        its curve, and jobs like it that have ended\n"},
-		"time is up":     {state: job.Running, started: true, forecast: &job.Forecast{At: noon.Add(-time.Hour), Remaining: hour, Basis: job.BasisSteps}, want: "Forecast:\n  Remaining:  any moment, at the latest in 1h\n  End:        today 12:00 UTC (11:30 to 13:00)\n  Basis:      the steps that it says it has to do\n"},
-		"no end":         {state: job.Running, started: true, forecast: &job.Forecast{Remaining: hour, Never: 0.83, Basis: job.BasisCurve}, spec: `{"target":{"metric":"acc","at_least":0.9}}`, want: "Forecast:\n  Remaining:  no end in sight: more likely than not it does not reach its target\n  Target:     acc at least 0.9: 83% likely that it is not reached\n  Basis:      its curve\n"},
-		"ends by itself": {state: job.Running, started: true, forecast: &job.Forecast{Remaining: job.Band{Low: 60, Mid: 60, High: 60}, Never: 0.83, Basis: job.BasisSteps}, want: "Forecast:\n  Remaining:  1m\n  End:        today 12:01 UTC\n  Target:     83% likely that it is not reached\n  Basis:      the steps that it says it has to do\n"},
-		"a guess":        {state: job.Running, started: true, forecast: &job.Forecast{Remaining: job.Band{Low: 60, Mid: 60, High: 60}, Guess: true, Basis: job.BasisExpect}, want: "Forecast:\n  Remaining:  1m (a guess)\n  End:        today 12:01 UTC\n  Basis:      what its owner expects\n"},
-		"a newer spec":   {state: job.Running, started: true, forecast: &job.Forecast{Remaining: job.Band{Low: 60, Mid: 60, High: 60}, Basis: job.BasisCurve}, spec: `{"expect":{"p90":"1h"}}`, want: "Forecast:\n  Remaining:  1m\n  End:        today 12:01 UTC\n  Basis:      its curve\n"},
+		"start unknown":  {state: job.Pending, forecast: &job.Forecast{Remaining: hour, Basis: job.BasisHistory}, want: "Forecast:\n  Duration:          1h (80% prediction interval: 30m to 2h)\n  Estimated finish:  1h after it starts (start time unknown)\n  Basis:             similar jobs that have finished\n"},
+		"once begun":     {state: job.Recovering, started: true, forecast: &job.Forecast{Remaining: hour, Wait: job.Band{Low: 60, Mid: 60, High: 60}, Basis: job.BasisBoth}, want: "Forecast:\n  Estimated start:   in 1m\n  Remaining:         1h (80% prediction interval: 30m to 2h)\n  Estimated finish:  today 13:01 UTC (12:31 to 14:01)\n  Basis:             its own curve and similar jobs that have finished\n"},
+		"time is up":     {state: job.Running, started: true, forecast: &job.Forecast{At: noon.Add(-time.Hour), Remaining: hour, Basis: job.BasisSteps}, want: "Forecast:\n  Remaining:         any moment, in 1h at the latest\n  Estimated finish:  today 12:00 UTC (11:30 to 13:00)\n  Basis:             the amount of work that its program declares\n"},
+		"no end":         {state: job.Running, started: true, forecast: &job.Forecast{Remaining: hour, Never: 0.83, Basis: job.BasisCurve}, spec: `{"target":{"metric":"acc","at_least":0.9}}`, want: "Forecast:\n  Remaining:  unknown: it will probably not reach its target\n  Target:     acc at least 0.9: 83% probability of missing it\n  Basis:      its own curve\n"},
+		"ends by itself": {state: job.Running, started: true, forecast: &job.Forecast{Remaining: job.Band{Low: 60, Mid: 60, High: 60}, Never: 0.83, Basis: job.BasisSteps}, want: "Forecast:\n  Remaining:         1m\n  Estimated finish:  today 12:01 UTC\n  Target:            83% probability of missing it\n  Basis:             the amount of work that its program declares\n"},
+		"a guess":        {state: job.Running, started: true, forecast: &job.Forecast{Remaining: job.Band{Low: 60, Mid: 60, High: 60}, Guess: true, Basis: job.BasisExpect}, want: "Forecast:\n  Remaining:         1m (guess)\n  Estimated finish:  today 12:01 UTC\n  Basis:             its owner's estimate (expect)\n"},
+		"a newer spec":   {state: job.Running, started: true, forecast: &job.Forecast{Remaining: job.Band{Low: 60, Mid: 60, High: 60}, Basis: job.BasisCurve}, spec: `{"expect":{"p90":"1h"}}`, want: "Forecast:\n  Remaining:         1m\n  Estimated finish:  today 12:01 UTC\n  Basis:             its own curve\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -78,7 +78,7 @@ func TestLongReasonsGoOnInTheNextLine(t *testing.T) {
 			t.Errorf("%d characters: %q", len(line), line)
 		}
 	}
-	if want := "\n              It goes"; strings.Count(out.String(), "\n              ") < 2 {
+	if want := "\n                     It goes"; strings.Count(out.String(), "\n                     ") < 2 {
 		t.Errorf("lines are not indented as in %q:\n%s", want, &out)
 	}
 }

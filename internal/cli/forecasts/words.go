@@ -9,7 +9,7 @@ import (
 	"trainyard/internal/job"
 )
 
-// likelyNever is the chance from which on a target is said not to be reached.
+// likelyNever is the probability from which on a target is reported as out of reach.
 const likelyNever = 0.5
 
 // anyMoment is how long a job takes whose time is up.
@@ -91,7 +91,7 @@ func left(j *api.Job, now time.Time) job.Band {
 }
 
 // due returns when a job ought to be done: by its deadline or by what its owner expects,
-// whichever is earlier; zero if nobody said.
+// whichever is earlier; zero if there is neither.
 func due(j *api.Job, expect job.Duration) time.Time {
 	var at time.Time
 	if j.Deadline != nil {
@@ -120,13 +120,12 @@ func length(seconds float64) string {
 	return table.Duration(job.Seconds(seconds))
 }
 
-// interval writes the ends of a band, and a few words on them, behind what is in the middle.
-func interval(b job.Band, words string, write func(float64) string) string {
+// interval writes the ends of a band in parentheses after a label, nothing if they are the same.
+func interval(b job.Band, label string, write func(float64) string) string {
 	if b.Low == b.High {
 		return ""
 	}
-	text := write(b.Low) + " to " + write(b.High) + words
-	return " (" + text + ")"
+	return " (" + label + write(b.Low) + " to " + write(b.High) + ")"
 }
 
 // moment writes when something will be, by the clock of this machine: "today 14:10 CET".

@@ -39,11 +39,11 @@ func TestLatenessIsMeasuredByTheEarlierWish(t *testing.T) {
 	}{
 		"nobody said":         {0, 0, ""},
 		"in time":             {5 * time.Hour, 0, "yes: 3h earlier than its deadline"},
-		"perhaps":             {150 * time.Minute, 0, "perhaps: at worst 30m later than its deadline"},
+		"perhaps":             {150 * time.Minute, 0, "maybe: up to 30m later than its deadline"},
 		"late":                {time.Hour, 0, "no: 1h later than its deadline"},
-		"expected earlier":    {5 * time.Hour, 2 * time.Hour, "no: 1h later than expected (2h after it was submitted)"},
+		"expected earlier":    {5 * time.Hour, 2 * time.Hour, "no: 1h later than expected (2h after submission)"},
 		"expected later":      {time.Hour, 9 * time.Hour, "no: 1h later than its deadline"},
-		"expected and enough": {0, 9 * time.Hour, "yes: 6h earlier than expected (9h after it was submitted)"},
+		"expected and enough": {0, 9 * time.Hour, "yes: 6h earlier than expected (9h after submission)"},
 	} {
 		j := &api.JobDetail{Job: api.Job{Submitted: noon.Add(-time.Hour)}}
 		if tt.deadline > 0 {
@@ -78,9 +78,9 @@ func TestAccuracyIsNotClaimedForGuesses(t *testing.T) {
 	}{
 		"nothing":  {job.Forecast{}, ""},
 		"a guess":  {job.Forecast{Guess: true, Records: 7, Covered: 1}, ""},
-		"a record": {job.Forecast{Records: 143, Covered: 0.81, Checked: 512}, "of 512 intervals like this 81% held"},
-		"one":      {job.Forecast{Records: 1, Covered: 1, Checked: 1}, "of 1 interval like this 100% held"},
-		"untried":  {job.Forecast{Records: 30}, "by 30 forecasts of finished jobs; no interval like this has been put to the test yet"},
+		"a record": {job.Forecast{Records: 143, Covered: 0.81, Checked: 512}, "81% of 512 such intervals contained the actual finish"},
+		"one":      {job.Forecast{Records: 1, Covered: 1, Checked: 1}, "100% of 1 such interval contained the actual finish"},
+		"untried":  {job.Forecast{Records: 30}, "based on 30 forecasts of finished jobs; no such interval has been checked yet"},
 	} {
 		if got := accuracy(&api.Forecast{Forecast: tt.forecast}); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)

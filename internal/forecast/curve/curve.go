@@ -1,10 +1,9 @@
-// Package curve says from the error curve alone how much work a job still has
-// before it: nothing is known but the points so far, the goal, and that the
-// researcher believes the goal can be reached. forecast blends what its methods say
-// with what history says.
+// Package curve extrapolates the learning curve of a job: it estimates how much work is left until the metric reaches its
+// goal, from the points so far alone. It is one of the estimators of a forecast; package calibrate blends it with
+// those that use history.
 //
-// Work is what the program counts: samples, steps, or seconds if it counts nothing. It does
-// not change when a job gets more or other GPUs; time does.
+// Work is what the program counts: samples, steps, or seconds if it counts nothing. It does not change when a job gets
+// more or other GPUs; time does.
 package curve
 
 import "math"
@@ -39,12 +38,12 @@ func (g Goal) Met(v float64) bool {
 // Estimate is what a method says of a curve.
 type Estimate struct {
 	End   float64 // work at which the goal is reached; +Inf if the method sees no end
-	Never float64 // how likely the goal is never reached, or not by Total, 0 to 1
-	// Low and High bound the end in four of five cases by the method's own reckoning; 0 if it has none.
+	Never float64 // probability that the goal is not reached, or not by Total
+	// Low and High are the method's own 80 % interval of the end; 0 if it has none.
 	Low, High float64
 }
 
-// Fails reports whether the method could not say when the goal is reached.
+// Fails reports whether the method predicts no end.
 func (e Estimate) Fails() bool { return math.IsInf(e.End, 1) || math.IsNaN(e.End) }
 
 // Method is one way to continue a curve.

@@ -129,12 +129,12 @@ func TestJumpsAreNotSlopes(t *testing.T) {
 			}
 			return slow(x)
 		})
-		v := look(jumps)
-		if since := v.splice(); since != 30-(40-len(v.x)) {
+		v := newView(jumps)
+		if since := v.removeJumps(); since != 30-(40-len(v.x)) {
 			t.Errorf("%s is seen at point %d", name, since)
 		}
-		was := look(plain)
-		if since := was.splice(); since != 0 {
+		was := newView(plain)
+		if since := was.removeJumps(); since != 0 {
 			t.Errorf("there is a jump at %d of a smooth curve", since)
 		}
 		a, b := v.slope().fall, was.slope().fall

@@ -71,18 +71,18 @@ type problem struct {
 	low, high float64
 }
 
-// pose turns a curve into one whose error falls and says where it ends. Bound to end below the goal: the researcher
+// newProblem turns a curve into one whose error falls and says where it ends. Bound to end below the goal: the researcher
 // believes that the goal can be reached, and that is worth more than the choice of a family.
-func pose(c *Curve, bound bool) (problem, bool) {
+func newProblem(c *Curve, bound bool) (problem, bool) {
 	u, y := clean(c)
 	if len(u) < 3 {
 		return problem{}, false
 	}
 	p := problem{now: u[len(u)-1]}
-	u, y = thin(u, y, most)
+	u, y = thin(u, y, maxPoints)
 	v := &view{}
 	ends := slices.Clone(y)
-	v.turn(c.Goal, ends)
+	v.toError(c.Goal, ends)
 	logs := v.logs
 	for i := range ends {
 		if logs {
@@ -102,13 +102,13 @@ func pose(c *Curve, bound bool) (problem, bool) {
 	if !bound {
 		p.high = math.Inf(1)
 	}
-	p.weigh(logs)
+	p.setWeights(logs)
 	return p, true
 }
 
-// weigh has weights halve with each third of the points, and counts errors relative to the value
+// setWeights has weights halve with each third of the points, and counts errors relative to the value
 // where that has a floor.
-func (p *problem) weigh(relative bool) {
+func (p *problem) setWeights(relative bool) {
 	n := float64(len(p.u))
 	p.w = make([]float64, len(p.u))
 	for i := range p.w {
@@ -157,20 +157,20 @@ func (p *problem) end(s shape) float64 {
 	return end
 }
 
-// free is a family as published: it may end anywhere.
-func free(c *Curve, s shape) Estimate {
-	p, ok := pose(c, false)
+// unbounded is a family as published: it may end anywhere.
+func unbounded(c *Curve, s shape) Estimate {
+	p, ok := newProblem(c, false)
 	if !ok {
-		return nowhere()
+		return noEnd()
 	}
-	return at(p.now, p.end(s))
+	return endAt(p.now, p.end(s))
 }
 
 // bounded is a family that ends below the goal. One that is below it by now is met with the next points.
 func bounded(c *Curve, s shape) Estimate {
-	p, ok := pose(c, true)
+	p, ok := newProblem(c, true)
 	if !ok {
-		return nowhere()
+		return noEnd()
 	}
-	return at(p.now, max(1, p.end(s)))
+	return endAt(p.now, max(1, p.end(s)))
 }

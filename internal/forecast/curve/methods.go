@@ -3,6 +3,8 @@ package curve
 import (
 	"math"
 	"slices"
+
+	"trainyard/internal/quantile"
 )
 
 // horizon is how far methods look for the end: thirty times the work done.
@@ -16,8 +18,8 @@ func Methods() []Method {
 		{"poly2", func(c *Curve) Estimate { return polynomial(c, 2) }, 3},
 		{"poly3", func(c *Curve) Estimate { return polynomial(c, 3) }, 4},
 		{"regression", regression, 3},
-		{"slaq", func(c *Curve) Estimate { return free(c, hyperbola()) }, 3},
-		{"power", func(c *Curve) Estimate { return free(c, power()) }, 3},
+		{"slaq", func(c *Curve) Estimate { return unbounded(c, hyperbola()) }, 3},
+		{"power", func(c *Curve) Estimate { return unbounded(c, power()) }, 3},
 		{"families", families, 3},
 		{"line", line, 3},
 		{"mean", mean, 3},
@@ -36,19 +38,19 @@ func ByName(name string) (Method, bool) {
 	return all[i], true
 }
 
-// nowhere says that a method sees no end.
-func nowhere() Estimate { return Estimate{End: math.Inf(1)} }
+// noEnd says that a method sees no end.
+func noEnd() Estimate { return Estimate{End: math.Inf(1)} }
 
-// at says where a method sees the end, in units of work done.
-func at(now, u float64) Estimate {
+// endAt says where a method sees the end, in units of work done.
+func endAt(now, u float64) Estimate {
 	if !(u >= 1) || u > horizon {
-		return nowhere()
+		return noEnd()
 	}
 	return Estimate{End: now * u}
 }
 
-// scaled returns the points with work in units of what is done and values in units of the largest.
-func scaled(c *Curve) (u, y []float64, now, goal float64) {
+// normalized returns the points with work in units of what is done and values in units of the largest.
+func normalized(c *Curve) (u, y []float64, now, goal float64) {
 	u, y = clean(c)
 	if len(u) == 0 {
 		return nil, nil, 0, 0
@@ -70,7 +72,7 @@ func scaled(c *Curve) (u, y []float64, now, goal float64) {
 
 // polynomial is a polynomial in work by least squares, followed to where it first meets the goal.
 func polynomial(c *Curve, degree int) Estimate {
-	return follow(c, degree+1, func(u float64, row []float64) {
+	return extrapolate(c, degree+1, func(u float64, row []float64) {
 		row[0] = 1
 		for k := 1; k < len(row); k++ {
 			row[k] = row[k-1] * u
@@ -80,14 +82,14 @@ func polynomial(c *Curve, degree int) Estimate {
 
 // regression is the multiple regression on log work and on its inverse.
 func regression(c *Curve) Estimate {
-	return follow(c, 3, func(u float64, row []float64) { row[0], row[1], row[2] = 1, math.Log(u), 1/u })
+	return extrapolate(c, 3, func(u float64, row []float64) { row[0], row[1], row[2] = 1, math.Log(u), 1/u })
 }
 
-// follow fits a sum of terms by least squares and looks where it first meets the goal.
-func follow(c *Curve, terms int, fill func(u float64, row []float64)) Estimate {
-	u, y, now, goal := scaled(c)
+// extrapolate fits a sum of terms by least squares and looks where it first meets the goal.
+func extrapolate(c *Curve, terms int, fill func(u float64, row []float64)) Estimate {
+	u, y, now, goal := normalized(c)
 	if len(u) < terms {
-		return nowhere()
+		return noEnd()
 	}
 	row := make([]float64, terms)
 	m := newNormal(terms)
@@ -97,7 +99,7 @@ func follow(c *Curve, terms int, fill func(u float64, row []float64)) Estimate {
 	}
 	beta, ok := m.solve()
 	if !ok {
-		return nowhere()
+		return noEnd()
 	}
 	value := func(u float64) float64 {
 		fill(u, row)
@@ -112,7 +114,7 @@ func follow(c *Curve, terms int, fill func(u float64, row []float64)) Estimate {
 		return v <= goal && !c.Goal.Rising || v >= goal && c.Goal.Rising
 	}
 	if good(1) {
-		return at(now, 1)
+		return endAt(now, 1)
 	}
 	// Steps of half a percent: finer than any method's error.
 	for low := 1.0; low < horizon; {
@@ -125,11 +127,11 @@ func follow(c *Curve, terms int, fill func(u float64, row []float64)) Estimate {
 					low = mid
 				}
 			}
-			return at(now, high)
+			return endAt(now, high)
 		}
 		low = high
 	}
-	return nowhere()
+	return noEnd()
 }
 
 // normal are the normal equations of a small least-squares problem.
@@ -155,7 +157,7 @@ func (m *normal) add(row []float64, y float64) {
 	}
 }
 
-// solve is elimination with pivots. It reports false if the terms cannot be told apart.
+// solve is Gaussian elimination with partial pivoting. It returns false if the matrix is singular.
 func (m *normal) solve() ([]float64, bool) {
 	for i := range m.n {
 		p := i
@@ -188,20 +190,20 @@ func (m *normal) solve() ([]float64, bool) {
 
 // line is the straight line through the last third of the points.
 func line(c *Curve) Estimate {
-	u, y, now, goal := scaled(c)
-	return through(u, y, now, goal, func(u float64) float64 { return u }, func(v float64) float64 { return v })
+	u, y, now, goal := normalized(c)
+	return lineThroughTail(u, y, now, goal, func(u float64) float64 { return u }, func(v float64) float64 { return v })
 }
 
 // logline is the same over the logarithm of work.
 func logline(c *Curve) Estimate {
-	u, y, now, goal := scaled(c)
-	return through(u, y, now, goal, math.Log, math.Exp)
+	u, y, now, goal := normalized(c)
+	return lineThroughTail(u, y, now, goal, math.Log, math.Exp)
 }
 
-func through(u, y []float64, now, goal float64, f, back func(float64) float64) Estimate {
+func lineThroughTail(u, y []float64, now, goal float64, f, back func(float64) float64) Estimate {
 	n := len(u)
 	if n < 2 {
-		return nowhere()
+		return noEnd()
 	}
 	var k, sx, sy, sxx, sxy float64
 	for i := n - min(n, max(3, (n+2)/3)); i < n; i++ {
@@ -210,10 +212,10 @@ func through(u, y []float64, now, goal float64, f, back func(float64) float64) E
 	}
 	slope := (k*sxy - sx*sy) / (k*sxx - sx*sx)
 	if !((goal-y[n-1])*slope > 0) {
-		return nowhere()
+		return noEnd()
 	}
 	// The line may have passed the goal already though no point has: then it is met now.
-	return at(now, max(1, back((goal-(sy-slope*sx)/k)/slope)))
+	return endAt(now, max(1, back((goal-(sy-slope*sx)/k)/slope)))
 }
 
 // mean is the geometric mean of the line and of the hyperbola that ends below the goal; one alone where the
@@ -235,5 +237,5 @@ func families(c *Curve) Estimate {
 	for _, s := range []shape{power(), hyperbola(), exponential(), weibull(), logistic()} {
 		ends = append(ends, bounded(c, s).End)
 	}
-	return Estimate{End: median(ends)}
+	return Estimate{End: quantile.Median(ends)}
 }

@@ -3,49 +3,51 @@ package curve
 import (
 	"math"
 	"slices"
+
+	"trainyard/internal/quantile"
 )
 
 const (
-	most   = 96   // points that methods look at: more say nothing more about where a curve goes
-	warmup = 0.02 // part of the work that is left out at the start: there the curve has not found its course
-	enough = 10   // points that must be left for that
+	maxPoints = 96   // points that methods look at: more say nothing more about where a curve goes
+	warmup    = 0.02 // part of the work that is left out at the start: there the curve has not found its course
+	minPoints = 10   // points that must be left for that
 )
 
 // view is a curve as the methods want it: an error that falls, whatever the metric does, in logarithms
 // if it has a floor at 0, and work in units of what is done.
 type view struct {
-	x, e []float64               // log of work over work done, so 0 at the last; error, smoothed
-	goal float64                 // the error to come down to
-	step float64                 // log of work over work done at the point to come, if points keep coming at the same distance
-	now  float64                 // work at the last point
-	off  []float64               // how far the last points as reported lie beside the chord between their neighbours
-	mean float64                 // points that went into one of e
-	logs bool                    // the errors are logarithms
-	back func(e float64) float64 // the metric from the error
+	x, e           []float64               // log of work over work done, so 0 at the last; error, smoothed
+	goal           float64                 // the error to come down to
+	step           float64                 // log of work over work done at the point to come, if points keep coming at the same distance
+	done           float64                 // work at the last point
+	chordResiduals []float64               // how far the last points as reported lie beside the chord between their neighbours
+	pointsPerMean  float64                 // points that went into one of e
+	logs           bool                    // the errors are logarithms
+	toMetric       func(e float64) float64 // the metric from the error
 }
 
-// look prepares a curve: out of order and not finite left out, turned so that it falls, the first
+// newView prepares a curve: out of order and not finite left out, turned so that it falls, the first
 // part left out, thinned out, single outliers removed. It returns nil if nothing is left.
-func look(c *Curve) *view {
+func newView(c *Curve) *view {
 	x, y := clean(c)
 	n := len(x)
 	if n == 0 {
 		return nil
 	}
-	v := &view{now: x[n-1]}
+	v := &view{done: x[n-1]}
 	from := 0
-	for from < n-enough && x[from] < warmup*v.now {
+	for from < n-minPoints && x[from] < warmup*v.done {
 		from++
 	}
-	v.turn(c.Goal, y)
+	v.toError(c.Goal, y)
 	for i := range x {
-		x[i] = math.Log(x[i] / v.now)
+		x[i] = math.Log(x[i] / v.done)
 	}
 	x, y = x[from:], y[from:]
 	v.step = math.Log1p(gap(x))
-	v.off = offChord(x, y)
-	v.x, v.e = thin(x, y, most)
-	v.mean = float64(len(x)) / float64(len(v.x))
+	v.chordResiduals = chordResiduals(x, y)
+	v.x, v.e = thin(x, y, maxPoints)
+	v.pointsPerMean = float64(len(x)) / float64(len(v.x))
 	median3(v.e)
 	return v
 }
@@ -63,10 +65,10 @@ func clean(c *Curve) (x, y []float64) {
 	return x, y
 }
 
-// turn makes of the metric an error that falls, and of the goal what it has to come down to. Shares and
+// toError makes of the metric an error that falls, and of the goal what it has to come down to. Shares and
 // percentages that rise are measured from their own bound. An error above 0 is taken in logarithms: half the
 // error is as much of a step at 0.1 as at 10. Anything else is brought to a size at which sums do not overflow.
-func (v *view) turn(g Goal, y []float64) {
+func (v *view) toError(g Goal, y []float64) {
 	if !g.Set {
 		g.Value = y[len(y)-1]
 	}
@@ -87,7 +89,7 @@ func (v *view) turn(g Goal, y []float64) {
 		for i := range y {
 			y[i] = math.Log(bound + sign*y[i])
 		}
-		v.back = func(e float64) float64 { return (math.Exp(e) - bound) * sign }
+		v.toMetric = func(e float64) float64 { return (math.Exp(e) - bound) * sign }
 		return
 	}
 	size := max(math.Abs(low), math.Abs(high))
@@ -98,7 +100,7 @@ func (v *view) turn(g Goal, y []float64) {
 	for i := range y {
 		y[i] = sign * (y[i] / size)
 	}
-	v.back = func(e float64) float64 { return e * sign * size }
+	v.toMetric = func(e float64) float64 { return e * sign * size }
 }
 
 // gap returns the median distance between the last points, as a part of the work done. A
@@ -112,15 +114,15 @@ func gap(logs []float64) float64 {
 	for i := max(1, n-64); i < n; i++ {
 		d = append(d, math.Exp(logs[i])-math.Exp(logs[i-1]))
 	}
-	return median(d)
+	return quantile.Median(d)
 }
 
-// offChord returns how far points lie beside the chord between their neighbours, each as the
+// chordResiduals returns how far points lie beside the chord between their neighbours, each as the
 // deviation of a single point.
-func offChord(x, y []float64) []float64 {
+func chordResiduals(x, y []float64) []float64 {
 	n := len(x)
-	d := make([]float64, 0, min(n, most))
-	for i := max(2, n-most); i < n; i++ {
+	d := make([]float64, 0, min(n, maxPoints))
+	for i := max(2, n-maxPoints); i < n; i++ {
 		t := (x[i-1] - x[i-2]) / (x[i] - x[i-2])
 		off := y[i-1] - (1-t)*y[i-2] - t*y[i]
 		d = append(d, math.Abs(off)/math.Sqrt(1+t*t+(1-t)*(1-t)))
@@ -132,11 +134,11 @@ func offChord(x, y []float64) []float64 {
 // three points show none. A curve bends most at its beginning, and that is no noise: so
 // the noise of a stretch is told by that stretch alone, and a few points before it.
 func (v *view) noise(points int) float64 {
-	n := min(len(v.off), max(3, int(float64(points)*v.mean)-2))
+	n := min(len(v.chordResiduals), max(3, int(float64(points)*v.pointsPerMean)-2))
 	if n == 0 {
 		return 0
 	}
-	return 1.4826 * median(slices.Clone(v.off[len(v.off)-n:]))
+	return 1.4826 * quantile.Median(v.chordResiduals[len(v.chordResiduals)-n:])
 }
 
 // thin returns a curve with at most so many points: means over stretches of equal count.
@@ -170,20 +172,10 @@ func median3(y []float64) {
 	}
 }
 
-// median sorts its argument.
-func median(d []float64) float64 {
-	slices.Sort(d)
-	n := len(d)
-	if n%2 == 1 {
-		return d[n/2]
-	}
-	return d[n/2-1]/2 + d[n/2]/2
-}
-
-// splice finds jumps and takes them out: a lower learning rate, a restart from an older
+// removeJumps finds jumps and takes them out: a lower learning rate, a restart from an older
 // checkpoint, another batch size. What lay before one is moved to where it meets what came after, so that
 // a jump is not taken for a slope. It returns the first point after the last jump, 0 if there was none.
-func (v *view) splice() (since int) {
+func (v *view) removeJumps() (since int) {
 	n := len(v.e)
 	if n < 8 {
 		return 0
@@ -192,11 +184,11 @@ func (v *view) splice() (since int) {
 	for i := 1; i < n; i++ {
 		d[i] = v.e[i] - v.e[i-1]
 	}
-	usual := scatter(d[1:])
+	expected := robustStdDev(d[1:])
 	for i := 3; i < n-2; i++ {
 		around := max(math.Abs(d[i-2]), math.Abs(d[i-1]), math.Abs(d[i+1]), math.Abs(d[i+2]))
 		between := (d[i-1] + d[i+1]) / 2
-		if off := d[i] - between; math.Abs(off) > 5*usual && math.Abs(d[i]) > 3*around && stays(v.e, i, d[i]) {
+		if off := d[i] - between; math.Abs(off) > 5*expected && math.Abs(d[i]) > 3*around && persists(v.e, i, d[i]) {
 			for k := range i {
 				v.e[k] += off
 			}
@@ -206,19 +198,19 @@ func (v *view) splice() (since int) {
 	return since
 }
 
-// stays reports whether a step is still there in the medians of what lies before and after it.
-func stays(e []float64, i int, step float64) bool {
-	before := median(slices.Clone(e[max(0, i-3):i]))
-	after := median(slices.Clone(e[i:min(len(e), i+3)]))
+// persists reports whether a step is still there in the medians of what lies before and after it.
+func persists(e []float64, i int, step float64) bool {
+	before := quantile.Median(e[max(0, i-3):i])
+	after := quantile.Median(e[i:min(len(e), i+3)])
 	return (after-before)*step > 0 && math.Abs(after-before) > math.Abs(step)/2
 }
 
-// scatter is the median distance from the median, as a standard deviation.
-func scatter(d []float64) float64 {
+// robustStdDev is the median distance from the median, as a standard deviation.
+func robustStdDev(d []float64) float64 {
 	s := slices.Clone(d)
-	mid := median(s)
+	mid := quantile.Median(s)
 	for i := range s {
 		s[i] = math.Abs(s[i] - mid)
 	}
-	return 1.4826 * median(s)
+	return 1.4826 * quantile.Median(s)
 }

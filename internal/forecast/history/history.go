@@ -1,10 +1,12 @@
-// Package history says from the jobs that have ended how long another will take:
-// by laying the curve of a running job over the curves of its like, and by models
-// that have learned from what jobs were and how long they took. It says nothing about
-// jobs unlike all it has seen.
+// Package history describes jobs that have finished: what was known of each before it ran (Features), how
+// long it took and how its metric went (Past). Forecasts are made from these records: package match
+// compares curves, package duration learns how long jobs take, package importer reads records from
+// tables. The package only describes; it predicts nothing and stores nothing.
 package history
 
 import (
+	"cmp"
+	"encoding/json"
 	"time"
 
 	"trainyard/internal/forecast/curve"
@@ -45,4 +47,29 @@ type Past struct {
 	End      float64     `json:"end"`     // work at which it was done: on the axis of its curve
 	// At is how many seconds of running each point of the curve came at; empty if that is not known.
 	At []float64 `json:"at,omitempty"`
+}
+
+// Compare puts past jobs in order: the newest first.
+func Compare(a, b *Past) int {
+	if c := cmp.Or(
+		b.Finished.Compare(a.Finished), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Seconds, b.Seconds),
+	); c != 0 {
+		return c
+	}
+	// Two records of one name: whatever tells them apart. Marshal cannot fail for finite numbers, and
+	// others compare as equal.
+	x, errX := json.Marshal(a.Features)
+	y, errY := json.Marshal(b.Features)
+	if errX != nil || errY != nil {
+		return 0
+	}
+	return cmp.Compare(string(x), string(y))
+}
+
+// Kind names the sort of a job: its model, else its task.
+func Kind(f *Features) string {
+	if f.Model != "" {
+		return "model " + Normalize(f.Model)
+	}
+	return "task " + Normalize(f.Task)
 }

@@ -1,6 +1,6 @@
-// Package pipeline says when jobs that need each other will have ended: it plays their
-// forecasts through many times, each with other luck, and looks at what came of it. The
-// server shows that for a job file of several jobs.
+// Package pipeline estimates when jobs that depend on each other will finish, by Monte Carlo simulation: it samples
+// their forecasts many times and takes quantiles of the results. The server shows that for a job file of several
+// jobs. It makes no forecasts itself.
 package pipeline
 
 import (
@@ -13,9 +13,8 @@ import (
 	"trainyard/internal/job"
 )
 
-// draws is how often a pipeline is played through. The ends of the interval are then
-// off by about a percent of the jobs.
-const draws = 512
+// numDraws is the number of samples. The coverage of the interval is then off by about one percentage point.
+const numDraws = 512
 
 // Node is a job of a pipeline.
 type Node struct {
@@ -27,20 +26,18 @@ type Node struct {
 // Span is when a job of a pipeline will have ended.
 type Span struct {
 	Job id.Job
-	// End is in seconds from the forecasts; a tenth of the plays ended before it, a tenth after.
+	// End is in seconds from the forecasts: the 10 %, 50 % and 90 % quantiles.
 	End job.Band
-	// Path is what it waits for: the job, whichever of its needs most often ends last, and so on, in
-	// order of time.
+	// Path is the critical path, in order of time: the job, the dependency that most often ends last, and so on.
 	Path []id.Job
 	// Unknown is the first job on the way of which nothing is known; "" if all are.
 	Unknown id.Job
 }
 
-// Play plays through how jobs that need each other end, and returns that for each, in
-// the order of the nodes. A job's wait begins when all that it needs has ended. It
-// fails if jobs need each other in a circle.
-func Play(nodes []Node, seed uint64) ([]Span, error) {
-	p := plays{nodes: nodes, at: map[id.Job]int{}, ends: make([][]float64, len(nodes)), last: make([][]int, len(nodes)), spans: make([]Span, len(nodes))}
+// Simulate returns when each job finishes, in the order of the nodes. A job's wait begins when all its dependencies have
+// finished. It returns an error if the dependencies form a cycle.
+func Simulate(nodes []Node, seed uint64) ([]Span, error) {
+	p := simulation{nodes: nodes, at: map[id.Job]int{}, ends: make([][]float64, len(nodes)), lastNeed: make([][]int, len(nodes)), spans: make([]Span, len(nodes))}
 	for i := range nodes {
 		p.at[nodes[i].Job] = i
 	}
@@ -49,29 +46,29 @@ func Play(nodes []Node, seed uint64) ([]Span, error) {
 		return nil, err
 	}
 	for _, i := range order {
-		p.play(i, rand.New(rand.NewPCG(seed, uint64(i))))
+		p.simulate(i, rand.New(rand.NewPCG(seed, uint64(i))))
 	}
 	return p.spans, nil
 }
 
-// plays is a pipeline that is played through.
-type plays struct {
-	nodes []Node
-	at    map[id.Job]int
-	ends  [][]float64 // of each node, in every play
-	last  [][]int     // of each node: how often each of its needs ended last
-	spans []Span
+// simulation is a pipeline being simulated.
+type simulation struct {
+	nodes    []Node
+	at       map[id.Job]int
+	ends     [][]float64 // of each node, in every draw
+	lastNeed [][]int     // of each node: how often each of its needs ended last
+	spans    []Span
 }
 
 // order returns the nodes so that each comes after what it needs.
-func (p *plays) order() ([]int, error) {
+func (p *simulation) order() ([]int, error) {
 	var order []int
 	state := make([]int, len(p.nodes)) // 1 while its needs are looked at, 2 after that
 	var visit func(i int) error
 	visit = func(i int) error {
 		switch state[i] {
 		case 1:
-			return fault.New(fault.Invalid, "needs_circle", "job %s needs itself, by way of others", p.nodes[i].Job)
+			return fault.New(fault.Invalid, "needs_circle", "job %s depends on itself through other jobs", p.nodes[i].Job)
 		case 2:
 			return nil
 		}
@@ -95,12 +92,12 @@ func (p *plays) order() ([]int, error) {
 	return order, nil
 }
 
-// play draws the ends of a node whose needs have been played.
-func (p *plays) play(i int, chance *rand.Rand) {
+// simulate draws the ends of a node whose dependencies have been simulated.
+func (p *simulation) simulate(i int, rng *rand.Rand) {
 	n := &p.nodes[i]
 	s := &p.spans[i]
 	s.Job = n.Job
-	p.ends[i], p.last[i] = make([]float64, draws), make([]int, len(n.Needs))
+	p.ends[i], p.lastNeed[i] = make([]float64, numDraws), make([]int, len(n.Needs))
 	if n.Forecast == nil {
 		s.Path = []id.Job{n.Job}
 		return
@@ -108,7 +105,7 @@ func (p *plays) play(i int, chance *rand.Rand) {
 	if n.Forecast.Basis == job.BasisNone {
 		s.Unknown = n.Job
 	}
-	for d := range draws {
+	for d := range numDraws {
 		ready, last := 0.0, -1
 		for k, need := range n.Needs {
 			if at, ok := p.at[need]; ok && p.ends[at][d] > ready {
@@ -116,15 +113,15 @@ func (p *plays) play(i int, chance *rand.Rand) {
 			}
 		}
 		if last >= 0 {
-			p.last[i][last]++
+			p.lastNeed[i][last]++
 		}
-		p.ends[i][d] = ready + draw(n.Forecast.Wait, chance) + draw(n.Forecast.Remaining, chance)
+		p.ends[i][d] = ready + draw(n.Forecast.Wait, rng) + draw(n.Forecast.Remaining, rng)
 	}
-	p.conclude(i)
+	p.summarize(i)
 }
 
-// conclude works out the band and the path of a node.
-func (p *plays) conclude(i int) {
+// summarize works out the band and the path of a node.
+func (p *simulation) summarize(i int) {
 	n, s := &p.nodes[i], &p.spans[i]
 	for _, need := range n.Needs {
 		if at, ok := p.at[need]; ok && s.Unknown == "" {
@@ -132,8 +129,8 @@ func (p *plays) conclude(i int) {
 		}
 	}
 	most := -1
-	for k, times := range p.last[i] {
-		if times > 0 && (most < 0 || times > p.last[i][most]) {
+	for k, times := range p.lastNeed[i] {
+		if times > 0 && (most < 0 || times > p.lastNeed[i][most]) {
 			most = k
 		}
 	}
@@ -143,18 +140,17 @@ func (p *plays) conclude(i int) {
 	s.Path = append(s.Path, n.Job)
 	if s.Unknown == "" {
 		sorted := slices.Sorted(slices.Values(p.ends[i]))
-		s.End = job.Band{Low: sorted[draws/10], Mid: sorted[draws/2], High: sorted[draws-1-draws/10]}
+		s.End = job.Band{Low: sorted[numDraws/10], Mid: sorted[numDraws/2], High: sorted[numDraws-1-numDraws/10]}
 	}
 }
 
-// z90 is how many deviations from the middle nine tenths of a normal distribution end.
+// z90 is the 90 % quantile of the standard normal distribution.
 const z90 = 1.2815515655446004
 
-// draw returns an amount of a band by chance. The band's ends are where a tenth is below
-// and above; on either side of the middle the logarithm has a deviation of its own, and below
-// it the amount itself if the low end is zero.
-func draw(b job.Band, chance *rand.Rand) float64 {
-	z := chance.NormFloat64() / z90
+// draw samples an amount from the distribution that a band stands for: a two-piece log-normal, or normal below the median
+// if the low end is zero.
+func draw(b job.Band, rng *rand.Rand) float64 {
+	z := rng.NormFloat64() / z90
 	switch {
 	case b.Mid <= 0:
 		// Nothing is expected, something may come.

@@ -19,7 +19,7 @@ func run(b job.Band) *job.Forecast { return &job.Forecast{Basis: job.BasisSteps,
 
 func TestTheLongestPathDecides(t *testing.T) {
 	t.Parallel()
-	spans, err := Play([]Node{
+	spans, err := Simulate([]Node{
 		{Job: "report", Needs: []id.Job{"train", "eval"}, Forecast: run(band(10, 10, 10))},
 		{Job: "prepare", Forecast: nil},
 		{Job: "train", Needs: []id.Job{"prepare", "gone"}, Forecast: run(band(50, 100, 200))},
@@ -42,7 +42,7 @@ func TestTheLongestPathDecides(t *testing.T) {
 
 func TestOfTwoEqualPathsTheLaterIsLaterThanEither(t *testing.T) {
 	t.Parallel()
-	spans, err := Play([]Node{
+	spans, err := Simulate([]Node{
 		{Job: "a", Forecast: run(band(50, 100, 200))},
 		{Job: "b", Forecast: run(band(50, 100, 200))},
 		{Job: "c", Needs: []id.Job{"a", "b"}, Forecast: &job.Forecast{Basis: job.BasisSteps, Wait: band(0, 0, 0), Remaining: band(0, 0, 0)}},
@@ -57,7 +57,7 @@ func TestOfTwoEqualPathsTheLaterIsLaterThanEither(t *testing.T) {
 
 func TestWhatIsNotKnownIsNamed(t *testing.T) {
 	t.Parallel()
-	spans, err := Play([]Node{
+	spans, err := Simulate([]Node{
 		{Job: "a", Forecast: &job.Forecast{}},
 		{Job: "b", Needs: []id.Job{"a"}, Forecast: run(band(1, 2, 3))},
 		{Job: "c", Needs: []id.Job{"b"}, Forecast: run(band(1, 2, 3))},
@@ -75,7 +75,7 @@ func TestWhatIsNotKnownIsNamed(t *testing.T) {
 
 func TestACircleIsRefused(t *testing.T) {
 	t.Parallel()
-	_, err := Play([]Node{{Job: "a", Needs: []id.Job{"b"}}, {Job: "b", Needs: []id.Job{"a"}}}, 1)
+	_, err := Simulate([]Node{{Job: "a", Needs: []id.Job{"b"}}, {Job: "b", Needs: []id.Job{"a"}}}, 1)
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Code != "needs_circle" {
 		t.Errorf("a circle gives %v", err)
@@ -99,11 +99,11 @@ func TestNeedsNeverHastenAJob(t *testing.T) {
 			}
 		}
 		seed := rapid.Uint64().Draw(t, "seed")
-		spans, err := Play(nodes, seed)
+		spans, err := Simulate(nodes, seed)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, _ := Play(nodes, seed)
+		again, _ := Simulate(nodes, seed)
 		if diff := cmp.Diff(spans, again); diff != "" {
 			t.Fatalf("the same seed gives other spans: %s", diff)
 		}

@@ -11,26 +11,25 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// A yard may end many jobs a second, and each that becomes history is replayed: so many are
-// learned from at a time, and of more than so many that wait the oldest are let go. Of
-// all that have ended, so many may wait to be written.
+// A yard may end many jobs a second, and each that becomes history is replayed. So the number that is added at a time is
+// limited, as is the number that waits: the oldest are dropped.
 const (
-	learnEvery = 5 * time.Second
-	learnMost  = 50
-	learnLine  = 200
-	endedMost  = 50_000
+	learnEvery    = 5 * time.Second
+	maxLearn      = 50
+	maxLearnQueue = 200
+	maxEnded      = 50_000
 )
 
 // finish makes history of jobs that have ended well, when their last points have come, and
 // lets all go that have ended.
 func (f *Forecaster) finish(ctx context.Context) {
 	now := f.Clock.Now()
-	well := f.letGo(ctx, now)
-	if len(well) == 0 || f.ousted || f.resting(now) || !passed(f.learned, now, learnEvery) {
+	well := f.dropEnded(ctx, now)
+	if len(well) == 0 || f.fenced || f.resting(now) || !passed(f.lastLearned, now, learnEvery) {
 		return
 	}
-	f.learned = now
-	well = well[:min(len(well), learnMost)]
+	f.lastLearned = now
+	well = well[:min(len(well), maxLearn)]
 	var past []history.Past
 	for _, w := range well {
 		f.mu.Lock()
@@ -41,7 +40,7 @@ func (f *Forecaster) finish(ctx context.Context) {
 		}
 	}
 	if len(past) > 0 {
-		if err := f.school.learn(ctx, past); err != nil {
+		if err := f.trainer.learn(ctx, past); err != nil {
 			f.failed(ctx, "jobs that have ended", err)
 			return
 		}
@@ -53,16 +52,16 @@ func (f *Forecaster) finish(ctx context.Context) {
 	}
 }
 
-// letGo lets jobs go that have ended and are written, and returns those that can become
+// dropEnded lets jobs go that have ended and are written, and returns those that can become
 // history, the oldest first.
-func (f *Forecaster) letGo(ctx context.Context, now time.Time) []*watched {
-	var well, unwritten []*watched
+func (f *Forecaster) dropEnded(ctx context.Context, now time.Time) []*liveJob {
+	var well, unwritten []*liveJob
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for j, w := range f.jobs {
 		switch {
-		case w.over.IsZero() || !passed(w.over, now, settleAfter):
-		case len(w.dirty) > 0 || !w.recalled:
+		case w.endedAt.IsZero() || !passed(w.endedAt, now, settleAfter):
+		case len(w.dirty) > 0 || !w.loaded:
 			unwritten = append(unwritten, w)
 		case w.job.State == job.Succeeded:
 			well = append(well, w)
@@ -70,23 +69,23 @@ func (f *Forecaster) letGo(ctx context.Context, now time.Time) []*watched {
 			delete(f.jobs, j)
 		}
 	}
-	byEnd := func(a, b *watched) int {
+	byEnd := func(a, b *liveJob) int {
 		if c := a.job.Ended.Compare(b.job.Ended); c != 0 {
 			return c
 		}
 		return compareJobs(a.job.ID, b.job.ID)
 	}
 	slices.SortFunc(well, byEnd)
-	for len(well) > learnLine {
+	for len(well) > maxLearnQueue {
 		delete(f.jobs, well[0].job.ID)
 		well = well[1:]
 	}
-	if over := len(unwritten) - endedMost; over > 0 {
+	if over := len(unwritten) - maxEnded; over > 0 {
 		slices.SortFunc(unwritten, byEnd)
 		for _, w := range unwritten[:over] {
 			delete(f.jobs, w.job.ID)
 		}
-		f.Log.ErrorContext(ctx, "more jobs end than can be written; the last points of some are lost", "jobs", over)
+		f.Log.ErrorContext(ctx, "jobs end faster than they can be stored; the last points of some are lost", "jobs", over)
 	}
 	return well
 }

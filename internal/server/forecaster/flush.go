@@ -18,15 +18,15 @@ import (
 // many: with very many jobs each is written less often, and agents tell again what a
 // crash lost.
 const (
-	flushMost  = 100                    // documents of a transaction
-	flushBytes = 1 << 20                // and their text, unless it is one job's
-	flushFor   = 200 * time.Millisecond // of a pass
-	pauseMost  = 30 * time.Second       // between attempts while the store fails
+	maxFlush    = 100                    // documents of a transaction
+	flushBytes  = 1 << 20                // and their text, unless it is one job's
+	flushBudget = 200 * time.Millisecond // of a pass
+	maxPause    = 30 * time.Second       // between attempts while the store fails
 )
 
 // draft is what is to be written of a job, copied.
 type draft struct {
-	w        *watched
+	w        *liveJob
 	id       id.Job
 	series   []metric.Series
 	forecast *job.Forecast
@@ -38,11 +38,11 @@ type draft struct {
 // again after a restart.
 func (f *Forecaster) flush(ctx context.Context, all bool) {
 	began := f.Clock.Now()
-	if f.ousted || !all && f.resting(began) {
+	if f.fenced || !all && f.resting(began) {
 		return
 	}
 	waiting := f.unwritten(began, all)
-	for len(waiting) > 0 && (all || !passed(began, f.Clock.Now(), flushFor)) {
+	for len(waiting) > 0 && (all || !passed(began, f.Clock.Now(), flushBudget)) {
 		drafts, docs, n := f.nextDocuments(ctx, waiting)
 		waiting = waiting[n:]
 		if len(docs) == 0 {
@@ -60,42 +60,42 @@ func (f *Forecaster) flush(ctx context.Context, all bool) {
 // resting reports whether the store has just failed. Then it is left alone for a while.
 func (f *Forecaster) resting(now time.Time) bool {
 	left := f.resume.Sub(now)
-	return left > 0 && left <= pauseMost
+	return left > 0 && left <= maxPause
 }
 
 // failed logs that the store did not keep something, and leaves it alone for longer each time. When
 // another server has it, nothing is written any more: the loop finds out by itself and
 // ends this one.
 func (f *Forecaster) failed(ctx context.Context, what string, err error) {
-	f.pause = min(max(2*f.pause, passEvery), pauseMost)
+	f.pause = min(max(2*f.pause, passEvery), maxPause)
 	f.resume = f.Clock.Now().Add(f.pause)
 	if e := (*fault.Error)(nil); errors.As(err, &e) && e.Code == "not_writer" {
-		f.ousted = true
-		f.Log.ErrorContext(ctx, "another server has the store; no more forecasts are made", "error", err)
+		f.fenced = true
+		f.Log.ErrorContext(ctx, "another server has taken over the store; no more forecasts are made", "error", err)
 		return
 	}
 	if ctx.Err() == nil {
-		f.Log.ErrorContext(ctx, "the store failed, trying again", "keeping", what, "error", err, "wait", f.pause)
+		f.Log.ErrorContext(ctx, "the store failed, retrying", "keeping", what, "error", err, "wait", f.pause)
 	}
 }
 
 // unwritten lists the jobs of which something is to be written: those that have ended
 // first, then those of which nothing was written for longest.
-func (f *Forecaster) unwritten(now time.Time, all bool) []*watched {
-	var list []*watched
+func (f *Forecaster) unwritten(now time.Time, all bool) []*liveJob {
+	var list []*liveJob
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, w := range f.jobs {
-		ended := !w.over.IsZero() && passed(w.over, now, settleAfter)
-		if w.recalled && (w.said || len(w.dirty) > 0 && (all || ended || passed(w.flushed, now, flushEvery))) {
+		ended := !w.endedAt.IsZero() && passed(w.endedAt, now, settleAfter)
+		if w.loaded && (w.unsavedNotices || len(w.dirty) > 0 && (all || ended || passed(w.flushedAt, now, flushEvery))) {
 			list = append(list, w)
 		}
 	}
-	slices.SortFunc(list, func(a, b *watched) int {
-		if a.over.IsZero() != b.over.IsZero() {
-			return less(b.over.IsZero())
+	slices.SortFunc(list, func(a, b *liveJob) int {
+		if a.endedAt.IsZero() != b.endedAt.IsZero() {
+			return less(b.endedAt.IsZero())
 		}
-		if c := a.flushed.Compare(b.flushed); c != 0 {
+		if c := a.flushedAt.Compare(b.flushedAt); c != 0 {
 			return c
 		}
 		return compareJobs(a.job.ID, b.job.ID)
@@ -105,10 +105,10 @@ func (f *Forecaster) unwritten(now time.Time, all bool) []*watched {
 
 // nextDocuments makes up the documents of the next transaction, and says of how many jobs they
 // are. They are written out without the lock.
-func (f *Forecaster) nextDocuments(ctx context.Context, waiting []*watched) (drafts []draft, docs []store.Document, n int) {
+func (f *Forecaster) nextDocuments(ctx context.Context, waiting []*liveJob) (drafts []draft, docs []store.Document, n int) {
 	size := 0
 	for _, w := range waiting {
-		if len(docs) >= flushMost || size >= flushBytes {
+		if len(docs) >= maxFlush || size >= flushBytes {
 			break
 		}
 		n++
@@ -137,7 +137,7 @@ func (f *Forecaster) nextDocuments(ctx context.Context, waiting []*watched) (dra
 }
 
 // draft copies what is to be written of a job, which then counts as written.
-func (w *watched) draft(now time.Time) draft {
+func (w *liveJob) draft(now time.Time) draft {
 	d := draft{w: w, id: w.job.ID, forecast: w.forecast}
 	for _, name := range sortedKeys(w.dirty) {
 		s := *w.series[name]
@@ -145,7 +145,7 @@ func (w *watched) draft(now time.Time) draft {
 		d.series = append(d.series, s)
 	}
 	clear(w.dirty)
-	w.flushed, w.said = now, false
+	w.flushedAt, w.unsavedNotices = now, false
 	return d
 }
 
@@ -158,7 +158,7 @@ func (f *Forecaster) redo(drafts []draft) {
 		for k := range d.series {
 			d.w.dirty[d.series[k].Name] = true
 		}
-		d.w.said = d.w.said || d.forecast != nil
-		d.w.flushed = time.Time{}
+		d.w.unsavedNotices = d.w.unsavedNotices || d.forecast != nil
+		d.w.flushedAt = time.Time{}
 	}
 }

@@ -1,12 +1,10 @@
-// Package forecaster keeps what programs measure of themselves and says when their jobs
-// will be done.
+// Package forecaster stores the metrics of jobs and keeps their forecasts up to date.
 //
-// It stands beside the loop: agents hand it points, committed batches tell it what jobs do,
-// and every so often it asks package forecast about each live job and sends what that
-// says to the yardmaster, for policies and for the feed. Jobs that end well become
-// history: the next forecasts, their weights and their intervals go by it, and a model is
-// learned from it in the background. Curves and history are documents in the store; all
-// else can be worked out again after a restart.
+// It runs beside the loop: agents send it points, committed batches tell it the state of jobs, and at intervals it
+// asks package forecast about each live job and sends the forecast to the yardmaster, for policies and for the event
+// feed. Jobs that succeed become history: later forecasts are calibrated on it, and a duration model is trained on it
+// in the background. Curves and history are documents in the store; all else is computed again after a restart.
+// It decides nothing about jobs.
 package forecaster
 
 import (
@@ -49,48 +47,48 @@ type Edge struct {
 	Job      func(ctx context.Context, name string) (job.Job, error) // one that the caller may see
 }
 
-// How often things are done. A job with news is looked at again after fresh, one
-// without after stale, because time passes for it too.
+// Intervals and limits. The forecast of a job with new data is renewed after minInterval, that of others after
+// maxInterval, because time passes for them too.
 const (
-	passEvery   = time.Second
-	fresh       = 5 * time.Second
-	stale       = time.Minute
-	lineMost    = 10_000                 // jobs that wait to be looked at for the first time; the others are when someone asks
-	linePass    = 100                    // of those in a pass
-	passMost    = 500                    // forecasts in a pass
-	passFor     = 400 * time.Millisecond // that a pass makes forecasts at most, so that it leaves the others a core
-	flushEvery  = 30 * time.Second       // between writings of a job's curves
-	settleAfter = 20 * time.Second       // from a job's end until its last points have come
+	passEvery    = time.Second
+	minInterval  = 5 * time.Second
+	maxInterval  = time.Minute
+	maxQueue     = 10_000                 // jobs that wait to be looked at for the first time; the others are when someone asks
+	queuePerPass = 100                    // of those in a pass
+	maxPerPass   = 500                    // forecasts in a pass
+	passBudget   = 400 * time.Millisecond // that a pass makes forecasts at most, so that it leaves the others a core
+	flushEvery   = 30 * time.Second       // between writings of a job's curves
+	settleAfter  = 20 * time.Second       // from a job's end until its last points have come
 )
 
-// Forecaster watches live jobs.
+// Forecaster keeps the forecasts of live jobs up to date.
 type Forecaster struct {
 	Deps
-	school *school
-	ready  chan struct{} // closed when the jobs that were there before are known
+	trainer *trainer
+	ready   chan struct{} // closed when the jobs that were there before are known
 
 	// These belong to the goroutine of Run.
-	trouble trouble   // that was logged
-	learned time.Time // when jobs last became history
-	pause   time.Duration
-	resume  time.Time // when curves are written again after that failed
-	ousted  bool      // another server has the store
+	lastError   loggedError // that was logged
+	lastLearned time.Time   // when jobs last became history
+	pause       time.Duration
+	resume      time.Time // when curves are written again after that failed
+	fenced      bool      // another server has the store
 
-	mu     sync.Mutex
-	jobs   map[id.Job]*watched // that have had a run
-	line   []job.Job           // that have not, in order
-	lined  map[id.Job]bool     // those in line
-	nodes  map[id.Node]fleet.Node
-	leases map[id.Lease]fleet.Lease
-	tariff *fleet.Tariff // what nodes cost; nil if nobody told
-	offers []fleet.Offer
-	seen   *market
+	mu         sync.Mutex
+	jobs       map[id.Job]*liveJob // that have had a run
+	queue      []job.Job           // that have not, in order
+	queued     map[id.Job]bool     // those in line
+	nodes      map[id.Node]fleet.Node
+	leases     map[id.Lease]fleet.Lease
+	tariff     *fleet.Tariff // what nodes cost; nil if unknown
+	offers     []fleet.Offer
+	marketView *market
 }
 
 // New returns a forecaster that knows nothing yet.
 func New(d Deps) *Forecaster {
-	return &Forecaster{Deps: d, school: newSchool(d.Store, d.Clock, d.Log), ready: make(chan struct{}),
-		jobs: map[id.Job]*watched{}, lined: map[id.Job]bool{}, nodes: map[id.Node]fleet.Node{}, leases: map[id.Lease]fleet.Lease{}}
+	return &Forecaster{Deps: d, trainer: newTrainer(d.Store, d.Clock, d.Log), ready: make(chan struct{}),
+		jobs: map[id.Job]*liveJob{}, queued: map[id.Job]bool{}, nodes: map[id.Node]fleet.Node{}, leases: map[id.Lease]fleet.Lease{}}
 }
 
 // Follow takes in a committed batch. The loop waits for it, so it only takes notes.
@@ -116,7 +114,7 @@ func (f *Forecaster) Follow(b *yardmaster.Batch) {
 	}
 	for i := range b.Runs {
 		if w, ok := f.jobs[b.Runs[i].Job]; ok {
-			w.takeRun(b.Runs[i], f.allocation(&b.Runs[i]))
+			w.setRun(b.Runs[i], f.allocation(&b.Runs[i]))
 		}
 	}
 }
@@ -130,66 +128,66 @@ func (f *Forecaster) follow(j *job.Job) {
 	case !known && j.State.Final():
 		return
 	case !known && j.Epoch == 0:
-		if len(f.line) < lineMost && !f.lined[j.ID] {
-			f.line = append(f.line, *j)
-			f.lined[j.ID] = true
+		if len(f.queue) < maxQueue && !f.queued[j.ID] {
+			f.queue = append(f.queue, *j)
+			f.queued[j.ID] = true
 		}
 		return
 	case !known:
-		w = newWatched()
-		w.recalled = j.Epoch == 1 && f.isReady() // nothing can have been kept of it
+		w = newLiveJob()
+		w.loaded = j.Epoch == 1 && f.isReady() // nothing can have been kept of it
 		f.jobs[j.ID] = w
 	case j.Seq < w.job.Seq:
 		return
 	}
 	if w.job.State != j.State {
-		w.news = true
+		w.changed = true
 	}
 	w.job = *j
-	if j.State.Final() && w.over.IsZero() {
-		w.over = f.Clock.Now()
+	if j.State.Final() && w.endedAt.IsZero() {
+		w.endedAt = f.Clock.Now()
 	}
 }
 
 // Run makes forecasts until ctx ends.
 func (f *Forecaster) Run(ctx context.Context) {
-	if !f.begin(ctx) {
+	if !f.start(ctx) {
 		return
 	}
 	lessons := make(chan struct{})
 	go func() {
 		defer close(lessons)
-		f.school.run(ctx)
+		f.trainer.run(ctx)
 	}()
 	clock.Every(ctx, f.Clock, passEvery, func(time.Time) { f.pass(ctx) })
 	<-lessons
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	f.flush(last, true)
-	if n := len(f.unwritten(f.Clock.Now(), true)); n > 0 && !f.ousted {
-		f.Log.ErrorContext(ctx, "the newest points were not written in time; agents tell them again", "jobs", n)
+	if n := len(f.unwritten(f.Clock.Now(), true)); n > 0 && !f.fenced {
+		f.Log.ErrorContext(ctx, "the newest points were not stored in time; agents will send them again", "jobs", n)
 	}
 }
 
-// begin takes in what was there before, and reports whether there was time for that. Until
+// start takes in what was there before, and reports whether there was time for that. Until
 // the jobs are known no points are taken: those of a job that is not known would be lost, and
 // its agent would not tell them again.
-func (f *Forecaster) begin(ctx context.Context) bool {
-	for wait := passEvery; ; wait = min(2*wait, pauseMost) {
+func (f *Forecaster) start(ctx context.Context) bool {
+	for wait := passEvery; ; wait = min(2*wait, maxPause) {
 		err := f.survey(ctx)
 		if err == nil {
 			break
 		}
 		if ctx.Err() == nil {
-			f.Log.ErrorContext(ctx, "looking around the yard failed, trying again", "error", err)
+			f.Log.ErrorContext(ctx, "reading the state of the yard failed, retrying", "error", err)
 		}
 		if !clock.Sleep(ctx, wait) {
 			return false
 		}
 	}
 	close(f.ready)
-	if err := f.school.recall(ctx); err != nil && ctx.Err() == nil {
-		f.Log.ErrorContext(ctx, "reading the history of jobs failed; forecasts do without it", "error", err)
+	if err := f.trainer.load(ctx); err != nil && ctx.Err() == nil {
+		f.Log.ErrorContext(ctx, "reading the forecast history failed; forecasts are made without it", "error", err)
 	}
 	return ctx.Err() == nil
 }
@@ -203,21 +201,21 @@ func (f *Forecaster) isReady() bool {
 	}
 }
 
-// recall reads what was kept of jobs that were known before the server started. No forecast
+// loadAll reads what was kept of jobs that were known before the server started. No forecast
 // is made of them before, and nothing written: what was said of them would be said again,
 // and what was kept be lost.
-func (f *Forecaster) recall(ctx context.Context) error {
+func (f *Forecaster) loadAll(ctx context.Context) error {
 	var unread []id.Job
 	f.mu.Lock()
 	for j, w := range f.jobs {
-		if !w.recalled {
+		if !w.loaded {
 			unread = append(unread, j)
 		}
 	}
 	f.mu.Unlock()
 	slices.SortFunc(unread, compareJobs)
 	for _, j := range unread {
-		if err := f.recallJob(ctx, j); err != nil {
+		if err := f.loadJob(ctx, j); err != nil {
 			return fmt.Errorf("read what was kept of %s: %w", j, err)
 		}
 	}
@@ -254,7 +252,7 @@ func (f *Forecaster) survey(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	waiting, err := f.Store.Jobs(ctx, store.JobFilter{States: []job.State{job.Pending}, Limit: lineMost}) // some have been paused
+	waiting, err := f.Store.Jobs(ctx, store.JobFilter{States: []job.State{job.Pending}, Limit: maxQueue}) // some have been paused
 	if err != nil {
 		return err
 	}
@@ -273,21 +271,21 @@ func (f *Forecaster) survey(ctx context.Context) error {
 
 // due returns the jobs whose forecast is to be made again, the longest waiting first.
 func (f *Forecaster) due(now time.Time) []id.Job {
-	var list []*watched
+	var list []*liveJob
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, w := range f.jobs {
-		if w.recalled && w.over.IsZero() && (w.asked.IsZero() || passed(w.asked, now, stale) || w.news && passed(w.asked, now, fresh)) {
+		if w.loaded && w.endedAt.IsZero() && (w.forecastAt.IsZero() || passed(w.forecastAt, now, maxInterval) || w.changed && passed(w.forecastAt, now, minInterval)) {
 			list = append(list, w)
 		}
 	}
-	slices.SortFunc(list, func(a, b *watched) int {
-		if c := a.asked.Compare(b.asked); c != 0 {
+	slices.SortFunc(list, func(a, b *liveJob) int {
+		if c := a.forecastAt.Compare(b.forecastAt); c != 0 {
 			return c
 		}
 		return compareJobs(a.job.ID, b.job.ID)
 	})
-	jobs := make([]id.Job, min(len(list), passMost))
+	jobs := make([]id.Job, min(len(list), maxPerPass))
 	for i := range jobs {
 		jobs[i] = list[i].job.ID
 	}

@@ -22,26 +22,26 @@ const takeWait = 10 * time.Second
 // error the agent tells all of it again.
 func (f *Forecaster) Take(ctx context.Context, r *api.MetricsReport) error {
 	if !f.isReady() && clock.Wait(ctx, takeWait, f.ready) != clock.Woken {
-		return fault.New(fault.Unavailable, "starting", "the server has just started and does not know its jobs yet").WithRemedy("tell it again")
+		return fault.New(fault.Unavailable, "starting", "the server has just started and has not loaded its jobs yet").WithRemedy("try again")
 	}
-	var said []yardmaster.Foreseen
+	var updates []yardmaster.Foreseen
 	var from [][]note
 	f.mu.Lock()
 	for i := range r.Runs {
 		j, epoch, ok := r.Runs[i].Run.Split()
 		if w := f.jobs[j]; ok && w != nil {
-			if notices, notes := w.take(epoch, &r.Runs[i], f.Clock.Now()); len(notices) > 0 {
-				said, from = append(said, yardmaster.Foreseen{Job: j, Notices: notices}), append(from, notes)
+			if notices, notes := w.addReport(epoch, &r.Runs[i], f.Clock.Now()); len(notices) > 0 {
+				updates, from = append(updates, yardmaster.Foreseen{Job: j, Notices: notices}), append(from, notes)
 			}
 		}
 	}
 	f.mu.Unlock()
-	err := f.tell(ctx, said)
+	err := f.send(ctx, updates)
 	if err != nil {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		for i := range said {
-			if w := f.jobs[said[i].Job]; w != nil {
+		for i := range updates {
+			if w := f.jobs[updates[i].Job]; w != nil {
 				w.forget(from[i])
 			}
 		}
@@ -49,8 +49,8 @@ func (f *Forecaster) Take(ctx context.Context, r *api.MetricsReport) error {
 	return err
 }
 
-// take adds what a run has measured, and returns what the feed is to be told, and by which notes.
-func (w *watched) take(epoch int, r *api.RunMetrics, now time.Time) (said []yardmaster.Notice, from []note) {
+// addReport adds what a run has measured, and returns what the feed is to be told, and by which notes.
+func (w *liveJob) addReport(epoch int, r *api.RunMetrics, now time.Time) (updates []yardmaster.Notice, from []note) {
 	for i := range r.Series {
 		in := &r.Series[i]
 		name := strings.ReplaceAll(in.Name, "\x00", "\uFFFD") // as stores that take no NUL would write it
@@ -62,55 +62,55 @@ func (w *watched) take(epoch int, r *api.RunMetrics, now time.Time) (said []yard
 			s = &metric.Series{Name: name}
 			w.series[name] = s
 		}
-		s.Heed(epoch, in.Source)
+		s.SetSource(epoch, in.Source)
 		for _, p := range in.Points {
 			if fate := s.Add(epoch, p.Point()); fate != metric.Duplicate && fate != metric.Stale {
-				w.dirty[name], w.news = true, true
+				w.dirty[name], w.changed = true, true
 			}
 		}
 	}
-	if epoch >= w.toldBy {
-		w.toldBy = epoch
-		w.takeProgress(r, now)
+	if epoch >= w.progressEpoch {
+		w.progressEpoch = epoch
+		w.setProgress(r, now)
 	}
 	for _, n := range r.Notes {
 		key := note{n.Kind, n.At}
 		s, ok := sentence(&n)
-		if !ok || w.notes[key] || w.noted[n.Kind] >= maxNotes {
+		if !ok || w.notes[key] || w.noteCounts[n.Kind] >= maxNotes {
 			continue
 		}
 		w.notes[key] = true
-		w.noted[n.Kind]++
-		said, from = append(said, s), append(from, key)
+		w.noteCounts[n.Kind]++
+		updates, from = append(updates, s), append(from, key)
 	}
-	return said, from
+	return updates, from
 }
 
-const maxNotes = 1000 // of a job and a kind that are told
+const maxNotes = 1000 // of a job and a kind that are sent
 
-// forget makes notes be told when they come again.
-func (w *watched) forget(notes []note) {
+// forget makes notes be sent again when they are reported again.
+func (w *liveJob) forget(notes []note) {
 	for _, n := range notes {
 		delete(w.notes, n)
-		w.noted[n.kind]--
+		w.noteCounts[n.kind]--
 	}
 }
 
-// takeProgress remembers how far the program says it is.
-func (w *watched) takeProgress(r *api.RunMetrics, now time.Time) {
-	if r.Total != nil && usable(*r.Total) && *r.Total != w.told.Total { // 0 takes back what it said
-		w.told.Total, w.news = *r.Total, true
+// setProgress remembers how far the program says it is.
+func (w *liveJob) setProgress(r *api.RunMetrics, now time.Time) {
+	if r.Total != nil && usable(*r.Total) && *r.Total != w.progress.Total { // 0 withdraws it
+		w.progress.Total, w.changed = *r.Total, true
 	}
-	if r.Done == nil || !usable(*r.Done) || *r.Done == w.told.Done && !w.told.At.IsZero() {
+	if r.Done == nil || !usable(*r.Done) || *r.Done == w.progress.Done && !w.progress.At.IsZero() {
 		return
 	}
-	if *r.Done < w.told.Done { // it has begun again
-		w.told.Marks = nil
+	if *r.Done < w.progress.Done { // it has begun again
+		w.progress.Marks = nil
 	}
-	w.told.Done, w.told.At, w.news = *r.Done, now, true
-	w.told.Marks = append(w.told.Marks, metric.Point{Step: *r.Done, At: seconds(now)})
-	if len(w.told.Marks) > maxMarks {
-		w.told.Marks = metric.Thin(w.told.Marks, maxMarks/2)
+	w.progress.Done, w.progress.At, w.changed = *r.Done, now, true
+	w.progress.Marks = append(w.progress.Marks, metric.Point{Step: *r.Done, At: seconds(now)})
+	if len(w.progress.Marks) > maxMarks {
+		w.progress.Marks = metric.Downsample(w.progress.Marks, maxMarks/2)
 	}
 }
 
@@ -118,7 +118,7 @@ func usable(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) && f >=
 
 func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
 
-// sentence tells the feed what a program said of itself.
+// sentence writes an event that a program reported for the feed.
 func sentence(n *api.MetricNote) (yardmaster.Notice, bool) {
 	at := ""
 	if n.Step > 0 {
@@ -130,11 +130,11 @@ func sentence(n *api.MetricNote) (yardmaster.Notice, bool) {
 	}
 	switch n.Kind {
 	case "checkpoint_saved":
-		return yardmaster.Notice{Kind: "job.checkpoint_saved", Reason: "saved itself" + at + text}, true
+		return yardmaster.Notice{Kind: "job.checkpoint_saved", Reason: "checkpoint saved" + at + text}, true
 	case "checkpoint_restored":
-		return yardmaster.Notice{Kind: "job.checkpoint_restored", Reason: "went on from what it had saved" + at + text}, true
+		return yardmaster.Notice{Kind: "job.checkpoint_restored", Reason: "resumed from a checkpoint" + at + text}, true
 	case "target_reached":
-		return yardmaster.Notice{Kind: "job.target_reached", Reason: "its program says that the target is reached" + at + text}, true
+		return yardmaster.Notice{Kind: "job.target_reached", Reason: "target reached according to the program" + at + text}, true
 	}
 	return yardmaster.Notice{}, false
 }

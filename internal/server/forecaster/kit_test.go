@@ -116,7 +116,7 @@ func newBench(t testing.TB, dir string, c *handClock) *bench {
 			}
 			return b.err
 		}})
-	if !b.begin(t.Context()) {
+	if !b.start(t.Context()) {
 		t.Fatal("it did not begin")
 	}
 	return b

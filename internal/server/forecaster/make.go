@@ -16,37 +16,37 @@ import (
 
 // pass makes the forecasts that are due, writes what has changed, and lets jobs go that have ended.
 func (f *Forecaster) pass(ctx context.Context) {
-	if f.ousted {
+	if f.fenced {
 		return
 	}
-	err := errors.Join(f.recall(ctx), f.make(ctx, f.due(f.Clock.Now())), f.greet(ctx))
-	f.trouble.tell(ctx, f.Log, f.Clock.Now(), err)
+	err := errors.Join(f.loadAll(ctx), f.make(ctx, f.due(f.Clock.Now())), f.forecastQueue(ctx))
+	f.lastError.log(ctx, f.Log, f.Clock.Now(), err)
 	f.flush(ctx, false)
 	f.finish(ctx)
 }
 
-// trouble is an error that was logged. While it lasts it is not logged at each pass.
-type trouble struct {
+// loggedError is the error that was logged last. While it lasts it is not logged at each pass.
+type loggedError struct {
 	text string
 	at   time.Time
 }
 
-// tell logs an error that is another than before, or was last logged long ago.
-func (t *trouble) tell(ctx context.Context, log *slog.Logger, now time.Time, err error) {
+// log logs an error that is another than before, or was last logged long ago.
+func (t *loggedError) log(ctx context.Context, log *slog.Logger, now time.Time, err error) {
 	if err == nil || ctx.Err() != nil {
 		t.text = ""
 		return
 	}
-	if text := err.Error(); text != t.text || passed(t.at, now, pauseMost) {
+	if text := err.Error(); text != t.text || passed(t.at, now, maxPause) {
 		t.text, t.at = text, now
-		log.ErrorContext(ctx, "making forecasts failed, trying again", "error", err)
+		log.ErrorContext(ctx, "making forecasts failed, retrying", "error", err)
 	}
 }
 
-// made is a forecast of a job that nobody was told of yet.
-type made struct {
-	w      *watched
-	before []string // what was said of the job until then
+// pendingForecast is a forecast that was not sent yet.
+type pendingForecast struct {
+	w      *liveJob
+	before []string // active notices before it
 	yardmaster.Foreseen
 }
 
@@ -60,30 +60,31 @@ func (f *Forecaster) make(ctx context.Context, due []id.Job) error {
 		return err
 	}
 	began := f.Clock.Now()
-	var all []made
-	var said []yardmaster.Foreseen
+	var all []pendingForecast
+	var updates []yardmaster.Foreseen
 	for i, j := range due {
 		if m, ok := f.one(j, &stands[i]); ok {
-			all, said = append(all, m), append(said, m.Foreseen)
+			all, updates = append(all, m), append(updates, m.Foreseen)
 		}
-		if ctx.Err() != nil || passed(began, f.Clock.Now(), passFor) {
+		if ctx.Err() != nil || passed(began, f.Clock.Now(), passBudget) {
 			break // the others are the first of the next pass
 		}
 	}
-	err := f.tell(ctx, said)
+	err := f.send(ctx, updates)
 	if err != nil {
-		f.unsay(all)
+		f.restoreNotices(all)
 	}
 	return err
 }
 
-// unsay takes back what could not be told, so that it is told with the next forecast.
-func (f *Forecaster) unsay(all []made) {
+// restoreNotices withdraws notices that could not be sent, so that they are sent with the next forecast.
+func (f *Forecaster) restoreNotices(all []pendingForecast) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range all {
 		m := &all[i]
-		if m.w.news = true; len(m.Notices) > 0 && m.w.forecast == m.Forecast {
+		m.w.changed = true
+		if len(m.Notices) > 0 && m.w.forecast == m.Forecast {
 			again := *m.Forecast // others have the one that was made
 			again.Said = m.before
 			m.w.forecast = &again
@@ -91,30 +92,30 @@ func (f *Forecaster) unsay(all []made) {
 	}
 }
 
-func (f *Forecaster) tell(ctx context.Context, said []yardmaster.Foreseen) error {
-	if len(said) == 0 {
+func (f *Forecaster) send(ctx context.Context, updates []yardmaster.Foreseen) error {
+	if len(updates) == 0 {
 		return nil
 	}
-	_, err := f.Do(ctx, yardmaster.Foresee{Jobs: said})
+	_, err := f.Do(ctx, yardmaster.Foresee{Jobs: updates})
 	return err
 }
 
 // one makes the forecast of a job. It is made without the lock: points may come meanwhile.
-func (f *Forecaster) one(j id.Job, stand *yardmaster.Stand) (made, bool) {
+func (f *Forecaster) one(j id.Job, stand *yardmaster.Stand) (pendingForecast, bool) {
 	now := f.Clock.Now()
 	f.mu.Lock()
 	w, ok := f.jobs[j]
-	if !ok || !w.over.IsZero() {
+	if !ok || !w.endedAt.IsZero() {
 		f.mu.Unlock()
-		return made{}, false
+		return pendingForecast{}, false
 	}
 	in := f.input(w, stand, now)
 	before := w.forecast
-	w.asked, w.news = now, false
+	w.forecastAt, w.changed = now, false
 	f.mu.Unlock()
 
-	in.Library, in.Record = f.school.lessons()
-	out := made{w: w, Foreseen: yardmaster.Foreseen{Job: j, Forecast: forecast.Make(in)}}
+	in.Library, in.Record = f.trainer.current()
+	out := pendingForecast{w: w, Foreseen: yardmaster.Foreseen{Job: j, Forecast: forecast.Make(in)}}
 	for _, n := range forecast.Compare(before, out.Forecast, watch(in)) {
 		out.Notices = append(out.Notices, yardmaster.Notice{Kind: "job." + n.Code, Reason: n.Text})
 	}
@@ -124,23 +125,23 @@ func (f *Forecaster) one(j id.Job, stand *yardmaster.Stand) (made, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w.forecast = out.Forecast
-	w.said = w.said || len(out.Notices) > 0
+	w.unsavedNotices = w.unsavedNotices || len(out.Notices) > 0
 	return out, true
 }
 
 // input puts together what is known of a job. What may change is copied.
-func (f *Forecaster) input(w *watched, stand *yardmaster.Stand, now time.Time) *forecast.Input {
+func (f *Forecaster) input(w *liveJob, stand *yardmaster.Stand, now time.Time) *forecast.Input {
 	j := w.job
-	in := &forecast.Input{Job: &j, Now: now, Told: w.told, Speed: stand.Speed, Spent: stand.Cost}
-	in.Told.Marks = slices.Clone(w.told.Marks)
+	in := &forecast.Input{Job: &j, Now: now, Progress: w.progress, Speed: stand.Speed, Spent: stand.Cost}
+	in.Progress.Marks = slices.Clone(w.progress.Marks)
 	for i := range w.runs {
 		if r := &w.runs[i]; r.started {
 			in.Runs = append(in.Runs, r.Stretch)
 			in.Hourly = r.hourly
 		}
 	}
-	if p := stand.Progress; p != nil && in.Told.Total == 0 && p.Work > 0 && !p.At.IsZero() { // told by file, or in the job file
-		in.Told.Done, in.Told.Total, in.Told.At, in.Told.Source = p.Done, p.Work, p.At, "its progress file"
+	if p := stand.Progress; p != nil && in.Progress.Total == 0 && p.Work > 0 && !p.At.IsZero() { // from the progress file, or the job file
+		in.Progress.Done, in.Progress.Total, in.Progress.At, in.Progress.Source = p.Done, p.Work, p.At, "its progress file"
 	}
 	in.Series = w.curves()
 	f.surroundings(in, stand)
@@ -164,7 +165,7 @@ func (f *Forecaster) surroundings(in *forecast.Input, stand *yardmaster.Stand) {
 	}
 }
 
-// watch says what notices go by.
+// watch returns what notices are based on.
 func watch(in *forecast.Input) forecast.Watch {
 	w := forecast.Watch{Now: in.Now, Submitted: in.Job.Submitted, Expect: time.Duration(in.Job.Spec.Expect), Series: in.Series}
 	if d := in.Job.Spec.Deadline; d != nil {
@@ -181,7 +182,7 @@ func watch(in *forecast.Input) forecast.Watch {
 }
 
 // curves copies the metrics of a job, by name.
-func (w *watched) curves() []metric.Series {
+func (w *liveJob) curves() []metric.Series {
 	var list []metric.Series
 	for _, name := range sortedKeys(w.series) {
 		s := *w.series[name]

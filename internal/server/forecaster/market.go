@@ -10,8 +10,8 @@ import (
 	"trainyard/internal/job"
 )
 
-// market is what kinds of GPU the yard has or could hire, and what they cost. There are few
-// kinds however many nodes there are.
+// market is the kinds of GPU that the yard has or could provision, with prices. There are few kinds however many nodes there
+// are.
 type market struct {
 	made  time.Time
 	kinds []kind
@@ -30,8 +30,8 @@ const marketFor = 30 * time.Second
 
 // market looks at what there is, not too often. The caller has the lock.
 func (f *Forecaster) market(now time.Time) *market {
-	if f.seen != nil && now.Sub(f.seen.made) < marketFor {
-		return f.seen
+	if f.marketView != nil && now.Sub(f.marketView.made) < marketFor {
+		return f.marketView
 	}
 	type key struct {
 		model  string
@@ -43,7 +43,7 @@ func (f *Forecaster) market(now time.Time) *market {
 	for _, name := range sortedKeys(f.nodes) {
 		n := f.nodes[name]
 		if n.State != fleet.Ready || n.Lease != "" {
-			continue // a hired one goes back when its job has ended
+			continue // a provisioned one is released when its job has ended
 		}
 		k := kind{gpus: len(n.Inventory.GPUs), hourly: f.hourly(&n, 1)}
 		if k.gpus > 0 {
@@ -71,7 +71,7 @@ func (f *Forecaster) market(now time.Time) *market {
 		}
 		return a.gpus - b.gpus
 	})
-	f.seen = m
+	f.marketView = m
 	return m
 }
 

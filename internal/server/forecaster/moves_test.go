@@ -37,7 +37,7 @@ func TestRemainingTimeFollowsAJobToOtherGPUs(t *testing.T) {
 	}
 	remains := func(when string, low, high float64) {
 		t.Helper()
-		b.clock.move(fresh)
+		b.clock.move(minInterval)
 		b.pass(t.Context())
 		b.mu.Lock()
 		f := b.jobs["j1"].forecast

@@ -12,7 +12,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
-	"trainyard/internal/forecast"
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/forecast/curve"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -46,7 +46,7 @@ func (f *Forecaster) Routes(e Edge) {
 			if err := e.Allow(ctx, tenant.ReadNodes, ""); err != nil {
 				return nil, e.Fail(ctx, err)
 			}
-			return &body[api.ForecastRecord]{f.school.report()}, nil
+			return &body[api.ForecastRecord]{f.trainer.report()}, nil
 		})
 }
 
@@ -79,25 +79,26 @@ func answer[T any](e Edge, ask func(context.Context, *job.Job) (T, error)) func(
 
 func (f *Forecaster) getForecast(ctx context.Context, j *job.Job) (api.Forecast, error) {
 	if j.State.Final() {
-		return api.Forecast{}, fault.New(fault.Conflict, "job_state", "job %s has ended: it is %s", j.ID, j.Status())
+		return api.Forecast{}, fault.New(fault.Conflict, "job_state", "job %s has ended (%s)", j.ID, j.Status())
 	}
 	made, err := f.Forecast(ctx, j)
 	if err != nil {
 		return api.Forecast{}, err
 	}
 	if made == nil {
-		made = &job.Forecast{At: f.Clock.Now(), Why: "nothing has been heard of it yet"}
+		made = &job.Forecast{At: f.Clock.Now(), Why: "Nothing has been reported yet."}
 	}
 	out := *made
-	if out.Methods, err = f.beside(ctx, j, &out); err != nil {
+	out.Methods, err = f.methodEstimates(ctx, j, &out)
+	if err != nil {
 		return api.Forecast{}, err
 	}
 	return *api.NewForecast(&out), nil
 }
 
-// beside returns what the methods of a forecast say, and what the textbook's fits would say of the same
+// methodEstimates returns what the methods of a forecast say, and what the textbook's fits would say of the same
 // curve: for comparison, they count nothing.
-func (f *Forecaster) beside(ctx context.Context, j *job.Job, made *job.Forecast) ([]job.MethodSay, error) {
+func (f *Forecaster) methodEstimates(ctx context.Context, j *job.Job, made *job.Forecast) ([]job.MethodSay, error) {
 	all, err := f.seriesOf(ctx, j.ID)
 	if err != nil {
 		return nil, err
@@ -139,12 +140,13 @@ func (f *Forecaster) listMetrics(ctx context.Context, j *job.Job) (api.MetricLis
 }
 
 func toMetric(j *job.Job, s *metric.Series) api.Metric {
-	out := api.Metric{Name: s.Name, Source: s.Source, Heard: s.Heard, Bad: s.Bad}
+	out := api.Metric{Name: s.Name, Source: s.Source, Heard: s.Count, Bad: s.NonFinite}
 	if p, ok := s.Last(); ok {
 		out.Step, out.Value, out.At = p.Step, p.Value, p.At
 	}
 	if t := j.Spec.Target; t != nil && t.Metric == s.Name {
-		if out.Goal = t.AtMost; out.Goal == nil {
+		out.Goal = t.AtMost
+		if out.Goal == nil {
 			out.Goal = t.AtLeast
 		}
 	}
@@ -154,7 +156,7 @@ func toMetric(j *job.Job, s *metric.Series) api.Metric {
 // seriesOf returns the metrics of a job by name: those at hand, or those that were kept.
 func (f *Forecaster) seriesOf(ctx context.Context, j id.Job) ([]metric.Series, error) {
 	f.mu.Lock()
-	if w, ok := f.jobs[j]; ok && w.recalled {
+	if w, ok := f.jobs[j]; ok && w.loaded {
 		all := w.curves()
 		f.mu.Unlock()
 		return all, nil
@@ -190,15 +192,15 @@ func (f *Forecaster) getCurve(ctx context.Context, j *job.Job, in *curveInput) (
 		for i := range all {
 			names[i] = all[i].Name
 		}
-		missing := fault.New(fault.NotFound, "metric_not_found", "job %s has measured no %q", j.ID, in.Metric).WithField("metric")
+		missing := fault.New(fault.NotFound, "metric_not_found", "job %s has no metric %q", j.ID, in.Metric).WithField("metric")
 		if len(names) > 0 {
-			missing = missing.WithRemedy("ask for one of %q", names)
+			missing = missing.WithRemedy("choose one of %q", names)
 		}
 		return api.Curve{}, missing
 	}
 	s := &all[at]
 	out := api.Curve{Metric: toMetric(j, s), Points: []api.MetricPoint{}}
-	for _, p := range metric.Thin(s.Points, in.Points) {
+	for _, p := range metric.Downsample(s.Points, in.Points) {
 		out.Points = append(out.Points, api.WirePoint(p))
 	}
 	out.Fit = f.fit(j, s)
@@ -213,7 +215,7 @@ const fitPoints = 200
 func (f *Forecaster) fit(j *job.Job, s *metric.Series) *api.Fit {
 	f.mu.Lock()
 	w, ok := f.jobs[j.ID]
-	if !ok || w.forecast == nil || w.forecast.Metric != s.Name || !w.over.IsZero() {
+	if !ok || w.forecast == nil || w.forecast.Metric != s.Name || !w.endedAt.IsZero() {
 		f.mu.Unlock()
 		return nil
 	}
@@ -270,17 +272,17 @@ func goalOf(j *job.Job) curve.Goal {
 }
 
 // report says how good forecasts have been.
-func (s *school) report() api.ForecastRecord {
+func (s *trainer) report() api.ForecastRecord {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := api.ForecastRecord{Jobs: len(s.past), Scored: s.record.Jobs(), Wanted: forecast.Enough, NoModel: s.trouble, Methods: []api.MethodAccuracy{}}
+	out := api.ForecastRecord{Jobs: len(s.past), Scored: s.record.Jobs(), Wanted: calibrate.MinJobs, NoModel: s.noModelReason, Methods: []api.MethodAccuracy{}}
 	out.Covered, out.CoveredOf = s.record.Coverage()
 	for _, l := range s.record.Table() {
 		if n := len(out.Methods); n == 0 || out.Methods[n-1].Method != l.Method {
 			out.Methods = append(out.Methods, api.MethodAccuracy{Method: l.Method})
 		}
 		m := &out.Methods[len(out.Methods)-1]
-		m.Errors = append(m.Errors, api.Accuracy{Quarter: l.Quarter, Median: l.Median, P80: l.P80, Failed: l.Failed, Count: l.Forecast})
+		m.Errors = append(m.Errors, api.Accuracy{Quarter: l.Quarter, Median: l.Median, P80: l.P80, Failed: l.Failed, Count: l.Forecasts})
 	}
 	if m := s.model; m != nil {
 		out.Model = &api.DurationModel{Version: m.Version, Trained: m.Newest, Records: m.Records, Digest: m.Digest}

@@ -85,8 +85,8 @@ func TestWhateverIsToldTheAnswerCanBeWritten(t *testing.T) {
 			j.State, j.Seq, j.Ended = job.Succeeded, 100, b.clock.Now()
 			b.change([]job.Job{j}, job.Run{ID: r.Run, Job: j.ID, Epoch: 1, Seq: 2, State: job.RunEnded, Ordered: noon, Started: noon, Ended: j.Ended})
 			b.passes(40)
-			if b.watched() != 0 || len(b.school.past) != 1 || b.logged.n.Load() > 0 {
-				t.Errorf("%d jobs are left, %d are history, %d lines were logged", b.watched(), len(b.school.past), b.logged.n.Load())
+			if b.watched() != 0 || len(b.trainer.past) != 1 || b.logged.n.Load() > 0 {
+				t.Errorf("%d jobs are left, %d are history, %d lines were logged", b.watched(), len(b.trainer.past), b.logged.n.Load())
 			}
 		})
 	}
@@ -135,7 +135,7 @@ func TestAnEarlierRunChangesNothing(t *testing.T) {
 	tell(1, &before)
 	b.measures(j, 2, "loss", points(10, 20, noon))
 	b.measures(j, 1, "loss", points(0, 10, noon))
-	if told := b.jobs[j].told; told.Done != 50 || len(told.Marks) != 1 || b.kept(j)["loss"] != 10 {
+	if told := b.jobs[j].progress; told.Done != 50 || len(told.Marks) != 1 || b.kept(j)["loss"] != 10 {
 		t.Errorf("told is %+v, and %v points are kept", told, b.kept(j))
 	}
 }
@@ -180,8 +180,8 @@ func TestJobsThatEndByTheThousandAreLetGo(t *testing.T) {
 	for i := 0; i < 200 && b.watched() > 0; i++ {
 		b.passes(1)
 	}
-	if b.watched() > 0 || len(b.school.past) != learnLine {
-		t.Errorf("%d jobs are left, %d are history", b.watched(), len(b.school.past))
+	if b.watched() > 0 || len(b.trainer.past) != maxLearnQueue {
+		t.Errorf("%d jobs are left, %d are history", b.watched(), len(b.trainer.past))
 	}
 	if diff := cmp.Diff(map[string]int{"loss": 5}, b.kept("j1")); diff != "" {
 		t.Errorf("of one that was not learned from: %s", diff)
@@ -198,10 +198,10 @@ func TestTheModelIsTrainedAgainThoughHistoryIsFull(t *testing.T) {
 			Features: history.Features{Name: "tiny", Task: "vision", Model: "cnn", GPUs: 1}})
 	}
 	learn := func(want int, past []history.Past) {
-		b.must(b.school.learn(t.Context(), past))
-		b.must(b.school.train(t.Context()))
-		if got := b.school.model.Version; got != want || len(b.school.past) != 30 {
-			t.Errorf("version %d was learned from %d jobs, want %d", got, len(b.school.past), want)
+		b.must(b.trainer.learn(t.Context(), past))
+		b.must(b.trainer.train(t.Context()))
+		if got := b.trainer.model.Version; got != want || len(b.trainer.past) != 30 {
+			t.Errorf("version %d was learned from %d jobs, want %d", got, len(b.trainer.past), want)
 		}
 	}
 	learn(1, past)
@@ -212,9 +212,9 @@ func TestTheModelIsTrainedAgainThoughHistoryIsFull(t *testing.T) {
 func TestAJobThatCannotBeWrittenHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, t.TempDir(), &handClock{})
-	b.must(b.school.learn(t.Context(), []history.Past{{Job: "j1", Seconds: math.Inf(1), Finished: noon}, {Job: "j2", Seconds: 10, Finished: noon}}))
-	if len(b.school.past) != 1 || b.school.past[0].Job != "j2" || b.logged.n.Load() != 1 {
-		t.Errorf("history is %+v, and %d lines were logged", b.school.past, b.logged.n.Load())
+	b.must(b.trainer.learn(t.Context(), []history.Past{{Job: "j1", Seconds: math.Inf(1), Finished: noon}, {Job: "j2", Seconds: 10, Finished: noon}}))
+	if len(b.trainer.past) != 1 || b.trainer.past[0].Job != "j2" || b.logged.n.Load() != 1 {
+		t.Errorf("history is %+v, and %d lines were logged", b.trainer.past, b.logged.n.Load())
 	}
 }
 
@@ -258,18 +258,18 @@ func TestAllAtOnce(t *testing.T) {
 		if f, err := b.getForecast(ctx, j); err != nil || f.Why == "" {
 			t.Errorf("%+v, %v", f, err)
 		}
-		b.school.report()
+		b.trainer.report()
 	}
 	each(200, read)
 	each(200, read)
 	for k := range 2 {
 		each(5, func(i int) {
 			p := history.Past{Job: id.Job(fmt.Sprintf("j%d", 1000+10*k+i)), Group: "g", Seconds: 100, Finished: noon}
-			b.must(b.school.learn(ctx, []history.Past{p}))
+			b.must(b.trainer.learn(ctx, []history.Past{p}))
 		})
 	}
 	all.Wait()
-	if len(b.school.past) != 10 || b.watched() != n {
-		t.Errorf("%d jobs are history, want 10; %d are watched, want %d", len(b.school.past), b.watched(), n)
+	if len(b.trainer.past) != 10 || b.watched() != n {
+		t.Errorf("%d jobs are history, want 10; %d are watched, want %d", len(b.trainer.past), b.watched(), n)
 	}
 }

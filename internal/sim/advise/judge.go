@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/quantile"
 )
 
 // Verdict is what is thought of a change.
@@ -75,7 +76,7 @@ func (q *Question) judge(v *variant, base, b *bill) Advice {
 		Rent: cents((base.rent - b.rent) * scale), Never: b.left - base.left, Taken: b.taken,
 	}
 	was, is := both(base.completion, b.completion)
-	a.Mean, a.P95 = round(mean(is)-mean(was), 0), round(quantile(is, 0.95)-quantile(was, 0.95), 0)
+	a.Mean, a.P95 = round(mean(is)-mean(was), 0), round(quantile.NearestRank(is, 0.95)-quantile.NearestRank(was, 0.95), 0)
 	if v.hours > 0 {
 		a.Price, a.Priced = new(cents(v.price)), v.priced
 		worth := (base.total() - b.total() + v.price*v.hours) / v.hours
@@ -115,7 +116,7 @@ type comparison struct {
 
 // slower reports whether jobs end noticeably later.
 func (c *comparison) slower(a *Advice) bool {
-	return a.Mean > max(slowerMean*mean(c.was), leastWait) || a.P95 > max(slowerP95*quantile(c.was, 0.95), 5*leastWait)
+	return a.Mean > max(slowerMean*mean(c.was), leastWait) || a.P95 > max(slowerP95*quantile.NearestRank(c.was, 0.95), 5*leastWait)
 }
 
 // faster reports whether jobs end noticeably sooner.
@@ -188,14 +189,6 @@ func mean(list []float64) float64 {
 	return sum / float64(len(list))
 }
 
-// quantile returns the value of a sorted list below which a share lies.
-func quantile(list []float64, share float64) float64 {
-	if len(list) == 0 {
-		return 0
-	}
-	return list[min(max(int(math.Ceil(share*float64(len(list))))-1, 0), len(list)-1)]
-}
-
 // resamples is how many months are put together.
 const resamples = 2000
 
@@ -234,7 +227,7 @@ func (q *Question) sure(base, b *bill, scale float64) (s Sure, low, high float64
 	}
 	slices.Sort(sums)
 	s.Chance = float64(won) / resamples
-	return s, cents(quantile(sums, 0.1) * scale), cents(quantile(sums, 0.9) * scale)
+	return s, cents(quantile.NearestRank(sums, 0.1) * scale), cents(quantile.NearestRank(sums, 0.9) * scale)
 }
 
 // tiny is money that is nothing but rounding.

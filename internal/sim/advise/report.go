@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"trainyard/internal/humanize"
+	"trainyard/internal/quantile"
 )
 
 // Report is what is advised for a period.
@@ -59,7 +60,7 @@ func newReport(q *Question, w *workload, b *bill) *Report {
 	slices.Sort(took)
 	r := &Report{
 		From: h.From, To: h.To, Policy: h.Policy, Jobs: h.counted(), Trust: trust(h, b), LeftOut: slices.Clone(h.LeftOut), Gaps: slices.Clone(h.Gaps),
-		Base: Figures{Cost: cents(b.total() * scale), Rent: cents(b.rent * scale), OnDemand: round(b.hours*scale, 1), Mean: round(mean(took), 0), P95: round(quantile(took, 0.95), 0)},
+		Base: Figures{Cost: cents(b.total() * scale), Rent: cents(b.rent * scale), OnDemand: round(b.hours*scale, 1), Mean: round(mean(took), 0), P95: round(quantile.NearestRank(took, 0.95), 0)},
 	}
 	if b.left > 0 {
 		r.Gaps = append(r.Gaps, fmt.Sprintf("never done in the replay and not compared, because what they asked for is not there: %s", humanize.Count(b.left, "job")))

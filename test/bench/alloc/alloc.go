@@ -17,8 +17,9 @@ import (
 	"time"
 
 	"trainyard/internal/place/harvest"
-	"trainyard/internal/place/lp"
 	"trainyard/internal/place/knapsack"
+	"trainyard/internal/place/lp"
+	"trainyard/internal/quantile"
 	"trainyard/internal/sim/trace"
 	"trainyard/internal/solver"
 	"trainyard/test/bench/target"
@@ -126,8 +127,9 @@ func (b *bench) measure(tw io.Writer, s scale, instances, solved, repeat int) er
 		}
 	}
 	mean, ci := meanCI(ms)
-	b.out["p50_ms_"+s.key()], b.out["p99_ms_"+s.key()] = quantile(ms, 0.5), quantile(ms, 0.99)
-	b.table(tw, s.jobs, s.nodes, quantile(ms, 0.5), quantile(ms, 0.99), fmt.Sprintf("%.3g ± %.2g", mean, ci))
+	slices.Sort(ms)
+	b.out["p50_ms_"+s.key()], b.out["p99_ms_"+s.key()] = quantile.NearestRank(ms, 0.5), quantile.NearestRank(ms, 0.99)
+	b.table(tw, s.jobs, s.nodes, quantile.NearestRank(ms, 0.5), quantile.NearestRank(ms, 0.99), fmt.Sprintf("%.3g ± %.2g", mean, ci))
 	for _, p := range b.programs {
 		if err := b.solve(tw, p, s, best[:solved]); err != nil {
 			return err
@@ -162,7 +164,8 @@ func (b *bench) solve(tw io.Writer, p solver.Program, s scale, best []float64) e
 	}
 	b.out["optimum_mismatches"] += float64(wrong)
 	key := "solver_ms_" + s.key()
-	mid := quantile(ms, 0.5)
+	slices.Sort(ms)
+	mid := quantile.NearestRank(ms, 0.5)
 	b.out[p.Name+"_ms_"+s.key()] = mid
 	if fastest, known := b.out[key]; !known || mid < fastest {
 		b.out[key] = mid
@@ -243,12 +246,6 @@ func concave(r *rand.Rand) []knapsack.Choice {
 		points = append(points, knapsack.Choice{Count: n, Value: single * float64(n) / (1 + serial*float64(n-1))})
 	}
 	return points
-}
-
-// quantile returns the value below which a share of the list lies.
-func quantile(list []float64, share float64) float64 {
-	sorted := slices.Sorted(slices.Values(list))
-	return sorted[min(len(sorted)-1, int(math.Ceil(share*float64(len(sorted))))-1)]
 }
 
 // meanCI returns the mean and half of its 95 % confidence interval.

@@ -10,17 +10,19 @@ import (
 	"path/filepath"
 	"slices"
 
+	"trainyard/internal/forecast/duration"
 	"trainyard/internal/forecast/history"
+	"trainyard/internal/forecast/importer"
 )
 
 // durationFolds is into how many parts organisations are dealt for durations.
 const durationFolds = 4
 
-// guessed is how long a job was said to take before its first point.
-type guessed struct {
-	err     float64 // relative
-	held    bool
-	refused bool
+// durationPrediction is how long a job was said to take before its first point.
+type durationPrediction struct {
+	relativeError float64 // relative
+	covered       bool
+	refused       bool
 }
 
 // reportDurations measures what is said of the whole duration of MLPerf runs before they begin, by models
@@ -39,20 +41,20 @@ func reportDurations(w io.Writer, dir string, figures map[string]float64) error 
 		return err
 	}
 	var errs []float64
-	var held, refused int
+	var covered, refused int
 	for _, g := range list {
 		switch {
 		case g.refused:
 			refused++
 			continue
-		case g.held:
-			held++
+		case g.covered:
+			covered++
 		}
-		errs = append(errs, 100*g.err)
+		errs = append(errs, 100*g.relativeError)
 	}
-	figures["duration_err"], figures["duration_err_p80"] = quantile(errs, 0.5), quantile(errs, 0.8)
+	figures["duration_err"], figures["duration_err_p80"] = quantileOf(errs, 0.5), quantileOf(errs, 0.8)
 	figures["duration_refused_pct"] = 100 * float64(refused) / float64(len(list))
-	figures["duration_coverage80"] = 100 * float64(held) / float64(max(len(errs), 1))
+	figures["duration_coverage80"] = 100 * float64(covered) / float64(max(len(errs), 1))
 	_, err = fmt.Fprintf(w, "Duration before the first point, %d configurations of organisations not seen: error %.1f %% (80th percentile %.0f), coverage %.1f %%, refused %.1f %%\n",
 		len(list), figures["duration_err"], figures["duration_err_p80"], figures["duration_coverage80"], figures["duration_refused_pct"])
 	return err
@@ -64,39 +66,39 @@ func readDurations(path string) (past []history.Past, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	return history.ReadMLPerf(file)
+	return importer.ReadMLPerf(file)
 }
 
 // durations asks for each organisation what was learned from others.
-func durations(past []history.Past) ([]guessed, error) {
+func durations(past []history.Past) ([]durationPrediction, error) {
 	var groups []string
 	for i := range past {
 		groups = append(groups, past[i].Group)
 	}
 	slices.Sort(groups)
 	groups = slices.Compact(groups)
-	each := make([][]guessed, durationFolds)
+	each := make([][]durationPrediction, durationFolds)
 	errs := make([]error, durationFolds)
 	parallel(durationFolds, func(k int) {
-		var train, asked []history.Past
+		var train, test []history.Past
 		for i := range past {
 			if slices.Index(groups, past[i].Group)%durationFolds == k {
-				asked = append(asked, past[i])
+				test = append(test, past[i])
 			} else {
 				train = append(train, past[i])
 			}
 		}
-		model, err := history.Train(train, 1)
+		model, err := duration.Train(train, 1)
 		if err != nil {
 			errs[k] = err
 			return
 		}
-		for i := range asked {
-			d, err := model.Predict(asked[i].Features, 0)
-			each[k] = append(each[k], guessed{
-				err:     math.Abs(d.Mid-asked[i].Seconds) / asked[i].Seconds,
-				held:    d.Low <= asked[i].Seconds && asked[i].Seconds <= d.High,
-				refused: err != nil,
+		for i := range test {
+			d, err := model.Predict(test[i].Features, 0)
+			each[k] = append(each[k], durationPrediction{
+				relativeError: math.Abs(d.Mid-test[i].Seconds) / test[i].Seconds,
+				covered:       d.Low <= test[i].Seconds && test[i].Seconds <= d.High,
+				refused:       err != nil,
 			})
 		}
 	})

@@ -79,7 +79,7 @@ func (f *folder) index(dir string) error {
 	path := filepath.Join(dir, "index.csv")
 	err := table(path, []string{"curve", "group?", "target?", "direction?", "kind?", "system?", "source?"}, func(cells []string) error {
 		s := f.of(cells[0])
-		s.Group, s.shut = cells[1], cells[5]
+		s.Group, s.excludedSystem = cells[1], cells[5]
 		if kind := cells[4]; kind != "" {
 			s.Features = history.Features{Name: kind, Task: kind, Model: kind, Metric: "value"}
 			s.source = key(kind)
@@ -90,9 +90,9 @@ func (f *folder) index(dir string) error {
 		switch cells[3] {
 		case "":
 		case "falling":
-			s.told = true
+			s.directionKnown = true
 		case "rising":
-			s.told, s.Curve.Goal.Rising = true, true
+			s.directionKnown, s.Curve.Goal.Rising = true, true
 		default:
 			return fmt.Errorf("direction is %q; it is falling or rising", cells[3])
 		}
@@ -151,7 +151,7 @@ func (s *sample) settle() string {
 	if !s.Curve.Goal.Set {
 		s.Curve.Goal.Value, s.Curve.Goal.Set = s.Curve.Y[n-1], true
 	}
-	if !s.told {
+	if !s.directionKnown {
 		s.Curve.Goal.Rising = s.Curve.Goal.Value > s.Curve.Y[0]
 	}
 	if s.Group == "" {

@@ -3,14 +3,15 @@ package main
 import (
 	"fmt"
 	"hash/fnv"
-	"math"
 	"runtime"
 	"slices"
 	"sync"
 
 	"trainyard/internal/forecast"
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/id"
+	"trainyard/internal/quantile"
 )
 
 // folds is into how many parts groups are dealt.
@@ -19,15 +20,15 @@ const folds = 10
 // fold is one part of the groups, with all that may be known when its curves are foretold:
 // finished jobs of the other parts, and how well those were foretold from each other.
 type fold struct {
-	asked   []*sample
-	by      map[id.Job]*sample // those of the other parts
-	library *forecast.Library
-	record  *forecast.Record // of the blend
-	alone   *forecast.Record // of the same without history
+	test                 []*sample
+	trainingRuns         map[id.Job]*sample // those of the other parts
+	library              *forecast.Library
+	record               *calibrate.Record // of the blend
+	recordWithoutHistory *calibrate.Record // of the same without history
 }
 
-// deal divides groups into parts, in the order of their names. Groups never divide.
-func deal(list []sample) []*fold {
+// makeFolds divides groups into parts, in the order of their names. Groups never divide.
+func makeFolds(list []sample) []*fold {
 	names := make([]string, 0, len(list))
 	for i := range list {
 		names = append(names, list[i].Group)
@@ -44,16 +45,16 @@ func deal(list []sample) []*fold {
 	}
 	for i := range list {
 		f := out[part[list[i].Group]]
-		f.asked = append(f.asked, &list[i])
+		f.test = append(f.test, &list[i])
 	}
 	for k, f := range out {
-		f.learn(out, k)
+		f.train(out, k)
 	}
 	return out
 }
 
-// keep leaves one half of the groups to be asked about: first or second, as a hash of their name says; "" keeps all.
-func keep(parts []*fold, half string) error {
+// selectHalf leaves one half of the groups to be asked about: first or second, as a hash of their name says; "" keeps all.
+func selectHalf(parts []*fold, half string) error {
 	if half == "" {
 		return nil
 	}
@@ -63,7 +64,7 @@ func keep(parts []*fold, half string) error {
 		return fmt.Errorf("there is no half %q; there are first and second", half)
 	}
 	for _, f := range parts {
-		f.asked = slices.DeleteFunc(f.asked, func(s *sample) bool {
+		f.test = slices.DeleteFunc(f.test, func(s *sample) bool {
 			h := fnv.New32a()
 			_, _ = h.Write([]byte(s.Group)) // it cannot fail
 			return h.Sum32()%2 != want
@@ -72,42 +73,42 @@ func keep(parts []*fold, half string) error {
 	return nil
 }
 
-// learn prepares what the other parts teach.
-func (f *fold) learn(all []*fold, own int) {
-	f.by = map[id.Job]*sample{}
+// train prepares what the other parts teach.
+func (f *fold) train(all []*fold, own int) {
+	f.trainingRuns = map[id.Job]*sample{}
 	var others []*sample
 	var past []history.Past
 	for k, o := range all {
 		if k == own {
 			continue
 		}
-		for _, s := range o.asked {
+		for _, s := range o.test {
 			others = append(others, s)
-			f.by[s.Job] = s
+			f.trainingRuns[s.Job] = s
 			past = append(past, s.Past)
 		}
 	}
 	f.library = forecast.NewLibrary(past, nil)
-	scored := make([][2]forecast.Scored, len(others))
+	scored := make([][2]calibrate.JobScore, len(others))
 	parallel(len(others), func(i int) {
 		s := others[i]
 		scored[i][0] = forecast.Score(&s.Past, f.seen(s), nil)
 		scored[i][1] = forecast.Score(&s.Past, nil, nil)
 	})
-	blend, alone := make([]forecast.Scored, len(others)), make([]forecast.Scored, len(others))
+	blend, alone := make([]calibrate.JobScore, len(others)), make([]calibrate.JobScore, len(others))
 	for i := range scored {
 		blend[i], alone[i] = scored[i][0], scored[i][1]
 	}
-	f.record, f.alone = &forecast.Record{}, &forecast.Record{}
+	f.record, f.recordWithoutHistory = &calibrate.Record{}, &calibrate.Record{}
 	f.record.Add(blend...)
-	f.alone.Add(alone...)
+	f.recordWithoutHistory.Add(alone...)
 }
 
 // seen is the library without the curve's own group and without runs on its system.
 func (f *fold) seen(s *sample) *forecast.Library {
 	return f.library.Without(func(p *history.Past) bool {
-		o := f.by[p.Job]
-		return o.Group == s.Group || s.shut != "" && o.shut == s.shut
+		o := f.trainingRuns[p.Job]
+		return o.Group == s.Group || s.excludedSystem != "" && o.excludedSystem == s.excludedSystem
 	})
 }
 
@@ -129,14 +130,7 @@ func parallel(n int, f func(i int)) {
 	wait.Wait()
 }
 
-// quantile returns a quantile of values, NaN of none. It sorts them.
-func quantile(v []float64, p float64) float64 {
-	slices.Sort(v)
-	if len(v) == 0 {
-		return math.NaN()
-	}
-	at := p * float64(len(v)-1)
-	low := int(at)
-	high := min(low+1, len(v)-1)
-	return v[low] + (v[high]-v[low])*(at-float64(low))
+// quantileOf returns a quantile of values in any order, NaN of none.
+func quantileOf(values []float64, p float64) float64 {
+	return quantile.Linear(slices.Sorted(slices.Values(values)), p)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/forecast"
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/forecast/curve"
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/id"
@@ -55,7 +56,7 @@ func TestFolderIsReadInBothForms(t *testing.T) {
 	}
 	var got []short
 	for _, s := range list {
-		got = append(got, short{s.name, s.Group, s.shut, s.source, s.End, s.Curve.Goal, len(s.Curve.X)})
+		got = append(got, short{s.name, s.Group, s.excludedSystem, s.source, s.End, s.Curve.Goal, len(s.Curve.X)})
 	}
 	want := []short{
 		{"a", "lab", "box", "cnn", 4, curve.Goal{Value: 0.5, Set: true}, 4},
@@ -90,18 +91,18 @@ func TestFolderSaysWhatIsWrong(t *testing.T) {
 
 // familyOf makes up runs that are relatives: the same shape with other lengths, and some noise.
 func familyOf(groups, each int) []sample {
-	chance := rand.New(rand.NewPCG(3, 4))
+	rng := rand.New(rand.NewPCG(3, 4))
 	var list []sample
 	for g := range groups {
 		for k := range each {
-			s := sample{source: "made", name: fmt.Sprintf("g%d-%d", g, k), shut: fmt.Sprintf("box%d", g%3)}
+			s := sample{source: "made", name: fmt.Sprintf("g%d-%d", g, k), excludedSystem: fmt.Sprintf("box%d", g%3)}
 			s.Job, s.Group = id.Job(s.name), fmt.Sprintf("g%d", g)
 			s.Features = history.Features{Name: "made", Task: "made", Model: "made", Metric: "loss"}
 			s.Curve.Goal = curve.Goal{Value: 1, Set: true}
-			length := 1000 * math.Exp(chance.NormFloat64()/3)
+			length := 1000 * math.Exp(rng.NormFloat64()/3)
 			for i := 1; i <= 60; i++ {
 				x := float64(i) / 50
-				s.add(x*length, 3-2*math.Pow(x, 0.5+0.1*chance.Float64())+0.005*chance.NormFloat64())
+				s.add(x*length, 3-2*math.Pow(x, 0.5+0.1*rng.Float64())+0.005*rng.NormFloat64())
 			}
 			if s.finish() {
 				list = append(list, s)
@@ -113,10 +114,10 @@ func familyOf(groups, each int) []sample {
 
 func TestGroupsAndSystemsAreHidden(t *testing.T) {
 	list := familyOf(12, 3)
-	parts := deal(list)
+	parts := makeFolds(list)
 	where := map[string]int{}
 	for k, f := range parts {
-		for _, s := range f.asked {
+		for _, s := range f.test {
 			if before, ok := where[s.Group]; ok && before != k {
 				t.Fatalf("group %s is in part %d and in part %d", s.Group, before, k)
 			}
@@ -126,13 +127,13 @@ func TestGroupsAndSystemsAreHidden(t *testing.T) {
 				t.Fatalf("%s has too few points", s.name)
 			}
 			a := forecast.Ask(&forecast.Case{Job: s.Job, Curve: c, Features: s.Features}, f.seen(s), f.record)
-			for _, like := range a.Like {
-				o := f.by[like.Job]
-				if o == nil || o.Group == s.Group || o.shut == s.shut {
+			for _, like := range a.Similar {
+				o := f.trainingRuns[like.Job]
+				if o == nil || o.Group == s.Group || o.excludedSystem == s.excludedSystem {
 					t.Errorf("%s was shown %s", s.name, like.Job)
 				}
 			}
-			if len(a.Like) == 0 {
+			if len(a.Similar) == 0 {
 				t.Errorf("%s was shown nothing", s.name)
 			}
 		}
@@ -144,7 +145,7 @@ func TestGroupsAndSystemsAreHidden(t *testing.T) {
 
 func TestFiguresHaveTheirNames(t *testing.T) {
 	list := familyOf(10, 3)
-	figures, err := report(io.Discard, score(deal(list)), []string{"made"}, []string{"made"})
+	figures, err := report(io.Discard, score(makeFolds(list)), []string{"made"}, []string{"made"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,15 +174,15 @@ func TestFiguresHaveTheirNames(t *testing.T) {
 func TestSeparationOfChances(t *testing.T) {
 	for _, c := range []struct {
 		name        string
-		list        []hope
+		list        []goalCase
 		area, brier float64
 	}{
-		{"all right", []hope{{never: 0, reached: true}, {never: 1}}, 1, 0},
-		{"all wrong", []hope{{never: 1, reached: true}, {never: 0}}, 0, 1},
-		{"no idea", []hope{{never: 0.5, reached: true}, {never: 0.5}}, 0.5, 0.25},
-		{"three of four", []hope{{never: 0.1, reached: true}, {never: 0.6, reached: true}, {never: 0.4}, {never: 0.9}}, 0.75, (0.01 + 0.36 + 0.36 + 0.01) / 4},
+		{"all right", []goalCase{{missProbability: 0, reached: true}, {missProbability: 1}}, 1, 0},
+		{"all wrong", []goalCase{{missProbability: 1, reached: true}, {missProbability: 0}}, 0, 1},
+		{"no idea", []goalCase{{missProbability: 0.5, reached: true}, {missProbability: 0.5}}, 0.5, 0.25},
+		{"three of four", []goalCase{{missProbability: 0.1, reached: true}, {missProbability: 0.6, reached: true}, {missProbability: 0.4}, {missProbability: 0.9}}, 0.75, (0.01 + 0.36 + 0.36 + 0.01) / 4},
 	} {
-		area, brier := separation(c.list)
+		area, brier := aucAndBrier(c.list)
 		if math.Abs(area-c.area) > 1e-12 || math.Abs(brier-c.brier) > 1e-12 {
 			t.Errorf("%s: %v and %v, want %v and %v", c.name, area, brier, c.area, c.brier)
 		}
@@ -201,10 +202,10 @@ func TestNoHistoryOnPublicCurves(t *testing.T) {
 	if len(left) > 0 {
 		t.Skipf("the public curves are not here: %s", left[0])
 	}
-	var errs [len(forecast.Parts)][]float64
+	var errs [len(calibrate.ReplayPoints)][]float64
 	for i := range list {
 		s := &list[i]
-		for part, share := range forecast.Parts {
+		for part, share := range calibrate.ReplayPoints {
 			c, ok := s.until(share)
 			if !ok {
 				continue
@@ -217,8 +218,8 @@ func TestNoHistoryOnPublicCurves(t *testing.T) {
 		}
 	}
 	for part, most := range []float64{0.42, 0.25, 0.15, 0.08} {
-		if got := quantile(errs[part], 0.5); !(got <= most) {
-			t.Errorf("the median error at %v is %.3f, at most %.2f was promised", forecast.Parts[part], got, most)
+		if got := quantileOf(errs[part], 0.5); !(got <= most) {
+			t.Errorf("the median error at %v is %.3f, at most %.2f was promised", calibrate.ReplayPoints[part], got, most)
 		}
 	}
 }

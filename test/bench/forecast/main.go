@@ -77,21 +77,21 @@ func scorePublic(w io.Writer, dir, half string) (map[string]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := say(w, left); err != nil {
+	if err := printLines(w, left); err != nil {
 		return nil, err
 	}
 	if len(list) == 0 {
 		return map[string]float64{}, nil
 	}
-	parts := deal(list)
-	if err := keep(parts, half); err != nil {
+	parts := makeFolds(list)
+	if err := selectHalf(parts, half); err != nil {
 		return nil, err
 	}
-	figures, err := report(w, score(parts), sources, together)
+	figures, err := report(w, score(parts), sources, mainSources)
 	if err != nil {
 		return nil, err
 	}
-	if err := reportHopes(w, hopes(list), figures); err != nil {
+	if err := reportGoalCases(w, goalCases(list), figures); err != nil {
 		return nil, err
 	}
 	return figures, reportDurations(w, dir, figures)
@@ -103,7 +103,7 @@ func scoreFolder(w io.Writer, dir string) (map[string]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := say(w, left); err != nil {
+	if err := printLines(w, left); err != nil {
 		return nil, err
 	}
 	if len(list) == 0 {
@@ -115,7 +115,7 @@ func scoreFolder(w io.Writer, dir string) (map[string]float64, error) {
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	figures, err := report(w, score(deal(list)), names, names)
+	figures, err := report(w, score(makeFolds(list)), names, names)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func scoreFolder(w io.Writer, dir string) (map[string]float64, error) {
 	return figures, nil
 }
 
-func say(w io.Writer, lines []string) error {
+func printLines(w io.Writer, lines []string) error {
 	for _, l := range lines {
 		if _, err := fmt.Fprintln(w, l); err != nil {
 			return err

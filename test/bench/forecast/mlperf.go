@@ -41,7 +41,7 @@ func readMLPerf(dir string) ([]sample, error) {
 		if !ok || cells[5] != "success" || cells[1] < q.since {
 			return nil
 		}
-		s := &sample{source: "mlperf", name: benchmark + " " + cells[2] + " " + cells[3] + " " + cells[1], shut: cells[3]}
+		s := &sample{source: "mlperf", name: benchmark + " " + cells[2] + " " + cells[3] + " " + cells[1], excludedSystem: cells[3]}
 		if q.other {
 			s.source = "mlperf_other"
 		}
@@ -92,14 +92,14 @@ func readMLPerf(dir string) ([]sample, error) {
 	}
 	var list []sample
 	for _, of := range byBenchmark {
-		list = append(list, spread(of, perBenchmark)...)
+		list = append(list, evenly(of, perBenchmark)...)
 	}
 	slices.SortFunc(list, func(a, b sample) int { return cmp.Compare(a.name, b.name) })
 	return list, nil
 }
 
-// spread returns so many of a list, evenly over it in the order of names.
-func spread(list []sample, most int) []sample {
+// evenly returns so many of a list, evenly over it in the order of names.
+func evenly(list []sample, most int) []sample {
 	slices.SortFunc(list, func(a, b sample) int { return cmp.Compare(a.name, b.name) })
 	if len(list) <= most {
 		return list

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"trainyard/internal/forecast"
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -27,7 +28,7 @@ const (
 // kind have ended. It runs on one core.
 func measureScale(w io.Writer, jobs int) (map[string]float64, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	chance := rand.New(rand.NewPCG(5, 17))
+	rng := rand.New(rand.NewPCG(5, 17))
 	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	sp, err := scaleSpec(now)
 	if err != nil {
@@ -35,40 +36,40 @@ func measureScale(w io.Writer, jobs int) (map[string]float64, error) {
 	}
 	var past []history.Past
 	for i := range scalePast {
-		in := running(sp, fmt.Sprintf("p%d", i), now.Add(-time.Hour), 1, chance)
+		in := running(sp, fmt.Sprintf("p%d", i), now.Add(-time.Hour), 1, rng)
 		in.Runs[0].To = in.Now
 		if p, ok := forecast.Finished(&in); ok {
 			past = append(past, p)
 		}
 	}
-	before := heap()
+	before := heapBytes()
 	library := forecast.NewLibrary(past, nil)
-	record := &forecast.Record{}
-	scored := make([]forecast.Scored, len(past))
+	record := &calibrate.Record{}
+	scored := make([]calibrate.JobScore, len(past))
 	for i := range past {
 		scored[i] = forecast.Score(&past[i], library, nil)
 	}
 	record.Add(scored...)
-	known := heap()
+	known := heapBytes()
 	list := make([]forecast.Input, jobs)
 	for i := range list {
-		list[i] = running(sp, fmt.Sprintf("j%d", i), now, 0.05+0.9*chance.Float64(), chance)
+		list[i] = running(sp, fmt.Sprintf("j%d", i), now, 0.05+0.9*rng.Float64(), rng)
 		list[i].Library, list[i].Record = library, record
 	}
-	kept := heap()
+	kept := heapBytes()
 	results := make([]*job.Forecast, jobs)
-	began, err := processor()
+	began, err := cpuTime()
 	if err != nil {
 		return nil, err
 	}
 	for i := range list {
 		results[i] = forecast.Make(&list[i])
 	}
-	ended, err := processor()
+	ended, err := cpuTime()
 	if err != nil {
 		return nil, err
 	}
-	made := heap()
+	made := heapBytes()
 	basis := map[job.Basis]int{}
 	for _, f := range results {
 		basis[f.Basis]++
@@ -105,15 +106,15 @@ target: {metric: val_loss, at_most: 3.0}
 
 // running makes up a job that has come to a part of its way: a loss that falls as powers of steps
 // do, with an end, a speed and noise of its own.
-func running(sp *job.Spec, name string, now time.Time, part float64, chance *rand.Rand) forecast.Input {
-	steps := 5_000 * math.Exp(chance.NormFloat64()/2) // until the loss is 3.0
-	each := 0.2 + 0.1*chance.Float64()                // seconds a step
-	power := 0.2 + 0.2*chance.Float64()
+func running(sp *job.Spec, name string, now time.Time, part float64, rng *rand.Rand) forecast.Input {
+	steps := 5_000 * math.Exp(rng.NormFloat64()/2) // until the loss is 3.0
+	each := 0.2 + 0.1*rng.Float64()                // seconds a step
+	power := 0.2 + 0.2*rng.Float64()
 	began := now.Add(-time.Duration(part * steps * each * float64(time.Second)))
 	s := metric.Series{Name: "val_loss", Source: "sdk"}
 	for i := 1; i <= scalePoints; i++ {
 		x := part * steps * float64(i) / scalePoints
-		y := 2.5 + 0.5*math.Pow(x/steps, -power) + 0.002*chance.NormFloat64()
+		y := 2.5 + 0.5*math.Pow(x/steps, -power) + 0.002*rng.NormFloat64()
 		s.Add(1, metric.Point{Step: math.Round(x*16) / 16, At: float64(began.Unix()) + x*each, Value: y})
 	}
 	return forecast.Input{
@@ -125,16 +126,16 @@ func running(sp *job.Spec, name string, now time.Time, part float64, chance *ran
 	}
 }
 
-// heap returns the bytes that are in use.
-func heap() float64 {
+// heapBytes returns the bytes that are in use.
+func heapBytes() float64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapAlloc)
 }
 
-// processor returns the processor time of this process.
-func processor() (time.Duration, error) {
+// cpuTime returns the processor time of this process.
+func cpuTime() (time.Duration, error) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0, fmt.Errorf("read the processor time: %w", err)

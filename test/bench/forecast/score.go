@@ -4,31 +4,32 @@ import (
 	"math"
 
 	"trainyard/internal/forecast"
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/forecast/curve"
 )
 
 // What the table is made of.
 const (
-	fewest  = 3   // points that a forecast needs to count
-	horizon = 30  // an end later than so many times the present is a failure
-	failure = 2.0 // and counts as this error
+	minPoints = 3   // points that a forecast needs to count
+	horizon   = 30  // an end later than so many times the present is a failure
+	failure   = 2.0 // and counts as this error
 )
 
-// reckoned is what one method said of a curve at one moment.
-type reckoned struct {
+// prediction is what one method said of a curve at one moment.
+type prediction struct {
 	source, kind string
-	part         int // of forecast.Parts
+	replayPoint  int // of calibrate.ReplayPoints
 	method       string
 	err          float64 // of the end, relative to the true one
 	failed       bool
 	interval     bool // it gave one
 	guess        bool // too few finished jobs back it
-	held         bool
-	wide         float64 // upper over lower bound of what is left
+	covered      bool
+	width        float64 // upper over lower bound of what is left
 }
 
-// rivals are the methods in the order of the table.
-func rivals() []string {
+// methodNames are the methods in the order of the table.
+func methodNames() []string {
 	out := []string{"blend", "history"}
 	all := curve.Methods()
 	for i := len(all) - 1; i >= 0; i-- {
@@ -38,38 +39,38 @@ func rivals() []string {
 }
 
 // score foretells every curve at every part of its way.
-func score(parts []*fold) []reckoned {
+func score(parts []*fold) []prediction {
 	type task struct {
 		f *fold
 		s *sample
 	}
 	var tasks []task
 	for _, f := range parts {
-		for _, s := range f.asked {
+		for _, s := range f.test {
 			tasks = append(tasks, task{f, s})
 		}
 	}
-	each := make([][]reckoned, len(tasks))
-	parallel(len(tasks), func(i int) { each[i] = tasks[i].f.foretell(tasks[i].s) })
-	var out []reckoned
+	each := make([][]prediction, len(tasks))
+	parallel(len(tasks), func(i int) { each[i] = tasks[i].f.predict(tasks[i].s) })
+	var out []prediction
 	for _, r := range each {
 		out = append(out, r...)
 	}
 	return out
 }
 
-// foretell asks all methods about one curve.
-func (f *fold) foretell(s *sample) []reckoned {
-	var out []reckoned
+// predict asks all methods about one curve.
+func (f *fold) predict(s *sample) []prediction {
+	var out []prediction
 	library := f.seen(s)
-	for part, share := range forecast.Parts {
+	for part, share := range calibrate.ReplayPoints {
 		c, ok := s.until(share)
 		if !ok {
 			continue
 		}
 		now := c.X[len(c.X)-1]
-		say := func(method string, end float64) *reckoned {
-			r := reckoned{source: s.source, kind: s.Features.Task, part: part, method: method, err: math.Abs(end-s.End) / s.End}
+		say := func(method string, end float64) *prediction {
+			r := prediction{source: s.source, kind: s.Features.Task, replayPoint: part, method: method, err: math.Abs(end-s.End) / s.End}
 			if !(end <= horizon*now) {
 				r.err, r.failed = failure, true
 			}
@@ -83,14 +84,14 @@ func (f *fold) foretell(s *sample) []reckoned {
 			}
 			r := say(m.Name, end)
 			if m.Name == "nohistory" {
-				a := forecast.Ask(&forecast.Case{Job: s.Job, Curve: c, Features: s.Features}, nil, f.alone)
-				r.bound(&a, s.End-now)
+				a := forecast.Ask(&forecast.Case{Job: s.Job, Curve: c, Features: s.Features}, nil, f.recordWithoutHistory)
+				r.setInterval(&a, s.End-now)
 			}
 		}
 		a := forecast.Ask(&forecast.Case{Job: s.Job, Curve: c, Features: s.Features}, library, f.record)
 		history, blend := math.Inf(1), math.Inf(1)
-		for _, said := range a.Says {
-			if said.Method == forecast.MethodMatch {
+		for _, said := range a.Estimates {
+			if said.Method == calibrate.MethodMatch {
 				history = now + said.Left
 			}
 		}
@@ -98,7 +99,7 @@ func (f *fold) foretell(s *sample) []reckoned {
 			blend = now + a.Left.Mid
 		}
 		say("history", history)
-		say("blend", blend).bound(&a, s.End-now)
+		say("blend", blend).setInterval(&a, s.End-now)
 	}
 	return out
 }
@@ -110,15 +111,15 @@ func (s *sample) until(share float64) (curve.Curve, bool) {
 	for n < len(s.Curve.X) && s.Curve.X[n] <= share*s.End {
 		n++
 	}
-	return curve.Curve{X: s.Curve.X[:n], Y: s.Curve.Y[:n], Goal: s.Curve.Goal}, n >= fewest
+	return curve.Curve{X: s.Curve.X[:n], Y: s.Curve.Y[:n], Goal: s.Curve.Goal}, n >= minPoints
 }
 
-// bound notes whether an interval held.
-func (r *reckoned) bound(a *forecast.Answer, left float64) {
+// setInterval notes whether an interval held.
+func (r *prediction) setInterval(a *forecast.Answer, left float64) {
 	if !a.Known() {
 		return
 	}
 	r.interval, r.guess = true, a.Guess
-	r.held = a.Left.Low <= left && left <= a.Left.High
-	r.wide = a.Left.High / a.Left.Low
+	r.covered = a.Left.Low <= left && left <= a.Left.High
+	r.width = a.Left.High / a.Left.Low
 }

@@ -21,11 +21,11 @@ import (
 // sample is a whole curve whose end is known.
 type sample struct {
 	history.Past
-	source string      // where it comes from
-	name   string      // of the run
-	shut   string      // runs with the same are not shown to it as history, besides those of its group; "" if there are none
-	told   bool        // its index says whether it rises or falls
-	whole  curve.Curve // the curve beyond its end, for runs that went on; its Total is where the program ended
+	source         string      // where it comes from
+	name           string      // of the run
+	excludedSystem string      // runs with the same are not shown to it as history, besides those of its group; "" if there are none
+	directionKnown bool        // its index says whether it rises or falls
+	whole          curve.Curve // the curve beyond its end, for runs that went on; its Total is where the program ended
 }
 
 // sources are the public places that curves come from, in the order of the table. Nothing was
@@ -60,7 +60,8 @@ func table(path string, columns []string, row func(cells []string) error) (err e
 	defer func() { err = errors.Join(err, file.Close()) }()
 	var in io.Reader = file
 	if strings.HasSuffix(path, ".gz") {
-		if in, err = gzip.NewReader(file); err != nil {
+		in, err = gzip.NewReader(file)
+		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 	}

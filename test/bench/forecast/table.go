@@ -7,15 +7,15 @@ import (
 	"slices"
 	"text/tabwriter"
 
-	"trainyard/internal/forecast"
+	"trainyard/internal/forecast/calibrate"
 )
 
-// together are the sources that count as all: those of the first study, so that figures compare.
-var together = []string{"nanogpt", "mlperf", "pollux"}
+// mainSources are the sources that count as all: those of the first study, so that figures compare.
+var mainSources = []string{"nanogpt", "mlperf", "pollux"}
 
-// pick returns what was said by a method about a source's curves; all stands for several.
-func pick(list []reckoned, source, method string, main []string) []reckoned {
-	var out []reckoned
+// filter returns what was said by a method about a source's curves; all stands for several.
+func filter(list []prediction, source, method string, main []string) []prediction {
+	var out []prediction
 	for _, r := range list {
 		if r.method == method && (r.source == source || source == "all" && slices.Contains(main, r.source)) {
 			out = append(out, r)
@@ -24,31 +24,31 @@ func pick(list []reckoned, source, method string, main []string) []reckoned {
 	return out
 }
 
-// line is what a method comes to on a source.
-type line struct {
+// summary is what a method comes to on a source.
+type summary struct {
 	count, failed      int
-	at                 [len(forecast.Parts)]int
-	median, p80        [len(forecast.Parts)]float64
-	covered, wide      float64
+	at                 [len(calibrate.ReplayPoints)]int
+	median, p80        [len(calibrate.ReplayPoints)]float64
+	coverage, width    float64
 	intervals, guesses int
 }
 
-func sum(list []reckoned) line {
-	var l line
-	var errs [len(forecast.Parts)][]float64
+func summarize(list []prediction) summary {
+	var l summary
+	var errs [len(calibrate.ReplayPoints)][]float64
 	var wide []float64
-	var held int
+	var covered int
 	for _, r := range list {
 		l.count++
 		if r.failed {
 			l.failed++
 		}
-		errs[r.part] = append(errs[r.part], 100*r.err)
+		errs[r.replayPoint] = append(errs[r.replayPoint], 100*r.err)
 		if r.interval {
 			l.intervals++
-			wide = append(wide, r.wide)
-			if r.held {
-				held++
+			wide = append(wide, r.width)
+			if r.covered {
+				covered++
 			}
 			if r.guess {
 				l.guesses++
@@ -56,17 +56,17 @@ func sum(list []reckoned) line {
 		}
 	}
 	for k := range errs {
-		l.at[k], l.median[k], l.p80[k] = len(errs[k]), quantile(errs[k], 0.5), quantile(errs[k], 0.8)
+		l.at[k], l.median[k], l.p80[k] = len(errs[k]), quantileOf(errs[k], 0.5), quantileOf(errs[k], 0.8)
 	}
-	l.covered, l.wide = math.NaN(), quantile(wide, 0.5)
+	l.coverage, l.width = math.NaN(), quantileOf(wide, 0.5)
 	if l.intervals > 0 {
-		l.covered = 100 * float64(held) / float64(l.intervals)
+		l.coverage = 100 * float64(covered) / float64(l.intervals)
 	}
 	return l
 }
 
 // report prints the table of every source and returns the figures by name.
-func report(w io.Writer, list []reckoned, names, main []string) (map[string]float64, error) {
+func report(w io.Writer, list []prediction, names, main []string) (map[string]float64, error) {
 	figures := map[string]float64{}
 	for _, source := range append([]string{"all"}, names...) {
 		if err := reportSource(w, list, source, main, figures); err != nil {
@@ -84,8 +84,8 @@ func report(w io.Writer, list []reckoned, names, main []string) (map[string]floa
 	return figures, nil
 }
 
-func reportSource(w io.Writer, list []reckoned, source string, main []string, figures map[string]float64) error {
-	first := sum(pick(list, source, "blend", main))
+func reportSource(w io.Writer, list []prediction, source string, main []string, figures map[string]float64) error {
+	first := summarize(filter(list, source, "blend", main))
 	if first.count == 0 {
 		return nil
 	}
@@ -95,10 +95,10 @@ func reportSource(w io.Writer, list []reckoned, source string, main []string, fi
 	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', tabwriter.AlignRight)
 	say := func(format string, args ...any) { fmt.Fprintf(t, format, args...) } //nolint:errcheck // Flush reports it
 	say("20 %%\t40 %%\t60 %%\t80 %%\tfailures\tcoverage\twidth\t\n")
-	for _, method := range rivals() {
-		l := sum(pick(list, source, method, main))
+	for _, method := range methodNames() {
+		l := summarize(filter(list, source, method, main))
 		prefix := source + "_" + method + "_"
-		for k, part := range forecast.Parts {
+		for k, part := range calibrate.ReplayPoints {
 			name := fmt.Sprintf("err%.0f", 100*part)
 			figures[prefix+name], figures[prefix+name+"_p80"] = l.median[k], l.p80[k]
 			if l.at[k] == 0 {
@@ -111,8 +111,8 @@ func reportSource(w io.Writer, list []reckoned, source string, main []string, fi
 		figures[prefix+"failures_pct"] = failed
 		say("%.1f %%\t", failed)
 		if l.intervals > 0 {
-			figures[prefix+"coverage80"], figures[prefix+"width80"] = l.covered, l.wide
-			say("%.1f %%\t%.2f\t  %s", l.covered, l.wide, method)
+			figures[prefix+"coverage80"], figures[prefix+"width80"] = l.coverage, l.width
+			say("%.1f %%\t%.2f\t  %s", l.coverage, l.width, method)
 		} else {
 			say("\t\t  %s", method)
 		}
@@ -128,20 +128,20 @@ func reportSource(w io.Writer, list []reckoned, source string, main []string, fi
 	return err
 }
 
-// reportHopes prints how well reached goals are told from others.
-func reportHopes(w io.Writer, list []hope, figures map[string]float64) error {
+// reportGoalCases prints how well reached goals are told from others.
+func reportGoalCases(w io.Writer, list []goalCase, figures map[string]float64) error {
 	if len(list) == 0 {
 		return nil
 	}
 	for _, told := range []bool{false, true} {
 		for _, margin := range margins {
-			var part []hope
+			var part []goalCase
 			for _, h := range list {
-				if h.told == told && (h.reached || h.beyond == margin) {
+				if h.hasTotal == told && (h.reached || h.beyond == margin) {
 					part = append(part, h)
 				}
 			}
-			area, brier := separation(part)
+			area, brier := aucAndBrier(part)
 			name, text := "never", "the program does not say when it ends"
 			if told {
 				name, text = "never_total", "the program says when it ends"

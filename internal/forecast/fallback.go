@@ -1,0 +1,168 @@
+package forecast
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"trainyard/internal/forecast/calibrate"
+	"trainyard/internal/forecast/duration"
+	"trainyard/internal/job"
+	"trainyard/internal/quantile"
+)
+
+// What a job reports comes first. The estimates below are for jobs that have not started or report nothing; each is used
+// if the one before has none.
+
+// bySpeed uses the work and the speed that the job file or the program declares.
+func (m *maker) bySpeed() bool {
+	speed := m.in.Speed
+	if speed == nil || speed.Work <= 0 {
+		return false
+	}
+	perUnit, ok := m.declaredPace()
+	if !ok {
+		return false
+	}
+	done := m.in.Progress.Done
+	if done <= 0 {
+		for i := range m.in.Runs {
+			s := &m.in.Runs[i]
+			done += max(s.seconds(m.in.Now)-s.Setup, 0) / perUnit
+		}
+	}
+	left := speed.Work - done
+	if left <= 0 {
+		return false // it takes longer than declared
+	}
+	m.guess(job.BasisSteps, calibrate.ClassSteps, left*perUnit)
+	m.f.Done = done / speed.Work
+	m.tell("%s of %s units left; at the declared speed one takes %s on %s.", number(left), number(speed.Work), span(perUnit), gpus(m.here.GPUs, m.here.GPU))
+	return true
+}
+
+// declaredPace returns the seconds that a unit takes where the job is, by the declared speeds.
+func (m *maker) declaredPace() (float64, bool) {
+	declared := declaredSpeeds(m.in.Speed)
+	if same := declared.of(m.here.GPU); len(same) > 0 {
+		return secondsPerUnit(same, m.here.GPUs), true
+	}
+	for _, s := range declared.samples {
+		if ratio, _, ok := speedup(m.here.location(), location{gpu: s.gpu, gpus: s.gpus}, declared); ok && ratio > 0 {
+			return s.perUnit / ratio, true
+		}
+	}
+	return 0, false
+}
+
+// byDuration uses the duration model.
+func (m *maker) byDuration() bool {
+	elapsed := m.in.elapsed()
+	d, err := m.in.Library.duration(m.features, duration.Progress{Elapsed: elapsed})
+	if err != nil || d.Mid <= elapsed {
+		return false
+	}
+	f := m.f
+	f.Basis, f.Records = job.BasisHistory, m.in.Library.model.Records
+	f.Remaining = job.Band{Low: max(d.Low-elapsed, 0), Mid: d.Mid - elapsed, High: d.High - elapsed}
+	if elapsed > 0 {
+		a := Ask(&Case{Job: m.in.Job.ID, Features: m.features, Elapsed: elapsed}, m.in.Library, m.in.Record)
+		if a.Known() && !a.Guess {
+			f.Remaining, f.Records, f.Covered, f.Checked = a.Left, a.Records, a.Covered, a.Checked
+		}
+	}
+	f.Done = elapsed / (elapsed + f.Remaining.Mid)
+	f.Methods = append(f.Methods, job.MethodSay{Method: calibrate.MethodDuration, Remaining: d.Mid - elapsed, Weight: 1, Error: m.in.Record.Calibration().MedianError(calibrate.MethodIndex(calibrate.MethodDuration))})
+	m.tell("Similar jobs take %s in all, as learned from %d finished jobs.", span(d.Mid), m.in.Library.model.Records)
+	return true
+}
+
+// byNamesakes uses the durations of finished jobs with the same name.
+func (m *maker) byNamesakes() bool {
+	elapsed := m.in.elapsed()
+	var took []float64
+	for _, p := range m.in.Library.namesakes(&m.features, m.in.Job.ID) {
+		if p.Seconds > elapsed && !math.IsInf(p.Seconds, 0) {
+			took = append(took, p.Seconds-elapsed) // the others are ruled out
+		}
+	}
+	if len(took) == 0 {
+		return false
+	}
+	slices.Sort(took)
+	mid := quantile.Linear(took, 0.5)
+	m.guess(job.BasisHistory, calibrate.ClassBefore, mid)
+	if len(took) >= calibrate.MinJobs {
+		m.f.Remaining = calibrate.ConformalBand(took)
+		m.f.Guess = false
+	}
+	m.f.Records = len(took)
+	m.f.Done = elapsed / (elapsed + mid)
+	m.tell("%s with the same name took %s (median).", jobs(len(took)), span(mid+elapsed))
+	return true
+}
+
+// byExpectation adds the researcher's own estimate. It decides only if there is no other estimate: then it returns true.
+func (m *maker) byExpectation() bool {
+	expect := time.Duration(m.in.Job.Spec.Expect).Seconds()
+	if expect <= 0 {
+		return false
+	}
+	left := expect - m.in.elapsed()
+	say := job.MethodSay{Method: calibrate.MethodExpect, Remaining: max(left, 0), Error: -1}
+	decides := m.f.Basis == job.BasisNone && left > 0
+	if decides {
+		m.guess(job.BasisExpect, calibrate.ClassBefore, left)
+		m.f.Done = m.in.elapsed() / expect
+		say.Weight = 1
+		m.tell("Only the researcher's own estimate is known: %s (`expect`).", span(expect))
+		m.explainMissing()
+	}
+	m.f.Methods = append(m.f.Methods, say)
+	return decides
+}
+
+// explainNothing says that nothing is known, and why.
+func (m *maker) explainNothing() {
+	if expect := time.Duration(m.in.Job.Spec.Expect).Seconds(); expect > 0 {
+		m.tell("Nothing is known yet, and the expected %s have passed.", span(expect))
+	} else {
+		m.tell("Nothing is known yet.")
+	}
+	m.explainMissing()
+}
+
+// explainMissing says what is missing.
+func (m *maker) explainMissing() {
+	switch {
+	case m.v.missingMetric != "":
+		m.tell("The target metric %s has not been reported yet.", m.v.missingMetric)
+	case len(m.in.Runs) == 0:
+		m.tell("It has not run, and no similar job has finished.")
+	case len(m.v.marks) == 0:
+		m.tell("Its program has reported no progress, and no similar job has finished.")
+	case !m.v.goal.Set && m.v.curve.Total == 0:
+		m.tell("Its program does not report how much work it has, it has no target, and no similar job has finished.")
+	default:
+		m.tell("It has reported too little so far.")
+	}
+}
+
+// guess enters a time with the wide interval of a class.
+func (m *maker) guess(basis job.Basis, class calibrate.Class, seconds float64) {
+	m.f.Basis = basis
+	m.f.Guess = true
+	m.f.Remaining = calibrate.PriorBounds(class).Apply(seconds)
+}
+
+func (m *maker) tell(format string, args ...any) {
+	m.why = append(m.why, fmt.Sprintf(format, args...))
+}
+
+func jobs(n int) string {
+	if n == 1 {
+		return "One job"
+	}
+	return fmt.Sprintf("%d jobs", n)
+}

@@ -1,0 +1,96 @@
+package importer
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/csv"
+	"errors"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"trainyard/internal/fault"
+)
+
+// maxRows is how many lines of a table of old jobs are read.
+const maxRows = 1_000_000
+
+// table is a file of rows with named columns.
+type table struct {
+	csv     *csv.Reader
+	columns map[string]int
+	row     []string
+	line    int
+}
+
+// openTable reads the heading of a table and checks that it has the columns.
+func openTable(r io.Reader, need ...string) (*table, error) {
+	in := bufio.NewReader(r)
+	if magic, err := in.Peek(2); err == nil && bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		unpacked, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, fault.New(fault.Invalid, "bad_table", "the table is damaged: %v", err).WithCause(err)
+		}
+		in = bufio.NewReader(unpacked)
+	}
+	t := &table{csv: csv.NewReader(in), columns: map[string]int{}}
+	t.csv.ReuseRecord = true
+	heading, err := t.csv.Read()
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "bad_table", "the table has no header line").WithCause(err)
+	}
+	for i, name := range heading {
+		name = strings.ToLower(strings.TrimSpace(strings.TrimPrefix(name, "\ufeff")))
+		if _, twice := t.columns[name]; twice {
+			return nil, fault.New(fault.Invalid, "bad_table", "the table has two columns named %q", name)
+		}
+		t.columns[name] = i
+	}
+	for _, name := range need {
+		if _, ok := t.columns[name]; !ok {
+			return nil, fault.New(fault.Invalid, "bad_table", "the table has no column %q", name).WithRemedy("it needs %s", strings.Join(need, ", "))
+		}
+	}
+	return t, nil
+}
+
+// next goes on to the next row; it returns io.EOF after the last.
+func (t *table) next() error {
+	row, err := t.csv.Read()
+	if errors.Is(err, io.EOF) {
+		return io.EOF
+	}
+	if err != nil {
+		return fault.New(fault.Invalid, "bad_table", "the table cannot be read: %v", err).WithCause(err)
+	}
+	t.row = row
+	if t.line++; t.line > maxRows {
+		return fault.New(fault.Invalid, "bad_table", "the table has more than %d rows", maxRows)
+	}
+	return nil
+}
+
+// text returns a cell, "" if the table lacks the column.
+func (t *table) text(column string) string {
+	i, ok := t.columns[column]
+	if !ok {
+		return ""
+	}
+	return strings.TrimSpace(t.row[i])
+}
+
+// number returns a cell as a number, and false if it is none.
+func (t *table) number(column string) (float64, bool) {
+	v, err := strconv.ParseFloat(t.text(column), 64)
+	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0, false
+	}
+	return v, true
+}
+
+// bad says what is wrong with a cell of the present row.
+func (t *table) bad(column, what string) error {
+	return fault.New(fault.Invalid, "bad_table", "row %d: %s %q %s", t.line, column, t.text(column), what)
+}

@@ -1,0 +1,125 @@
+package forecaster
+
+import (
+	"context"
+	"slices"
+
+	"trainyard/internal/forecast"
+	"trainyard/internal/forecast/pipeline"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/yardmaster"
+)
+
+// forecastQueue looks at jobs that were submitted lately, so that policies know how long they
+// may take. What is known of them does not change while they wait.
+func (f *Forecaster) forecastQueue(ctx context.Context) error {
+	f.mu.Lock()
+	n := min(len(f.queue), queuePerPass)
+	jobs := slices.Clone(f.queue[:n])
+	f.queue = f.queue[n:]
+	if len(f.queue) == 0 {
+		f.queue = nil // what was behind it can go
+	}
+	for i := range jobs {
+		delete(f.queued, jobs[i].ID)
+	}
+	f.mu.Unlock()
+	if n == 0 {
+		return nil
+	}
+	err := f.forecastQueued(ctx, jobs)
+	if err != nil { // they are the first again
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.queue = append(jobs, f.queue...)
+		for i := range jobs {
+			f.queued[jobs[i].ID] = true
+		}
+	}
+	return err
+}
+
+// forecastQueued tells the yardmaster what is expected of jobs that wait.
+func (f *Forecaster) forecastQueued(ctx context.Context, jobs []job.Job) error {
+	made, err := f.Waiting(ctx, jobs)
+	if err != nil {
+		return err
+	}
+	var updates []yardmaster.Foreseen
+	for i := range jobs {
+		if made[i] != nil && made[i].Basis != job.BasisNone {
+			updates = append(updates, yardmaster.Foreseen{Job: jobs[i].ID, Forecast: made[i]})
+		}
+	}
+	return f.send(ctx, updates)
+}
+
+// Waiting returns what is expected of jobs: what was last found of those that have had a run, and
+// of others what history says. It is nil for one that has ended.
+func (f *Forecaster) Waiting(ctx context.Context, jobs []job.Job) ([]*job.Forecast, error) {
+	out := make([]*job.Forecast, len(jobs))
+	var ask []int
+	var ids []id.Job
+	f.mu.Lock()
+	for i := range jobs {
+		w, ran := f.jobs[jobs[i].ID]
+		switch {
+		case jobs[i].State.Final():
+		case ran:
+			out[i] = w.forecast
+		case jobs[i].Epoch == 0:
+			ask, ids = append(ask, i), append(ids, jobs[i].ID)
+		}
+	}
+	f.mu.Unlock()
+	if len(ask) == 0 {
+		return out, nil
+	}
+	var stands []yardmaster.Stand // written by the loop, perhaps after we gave up on it
+	if err := f.Query(ctx, func(y *yardmaster.Yard) { stands = y.Stands(ids) }); err != nil {
+		return out, err
+	}
+	library, record := f.trainer.current()
+	for k, i := range ask {
+		in := &forecast.Input{Job: &jobs[i], Now: f.Clock.Now(), Speed: jobs[i].Spec.Speed, Library: library, Record: record}
+		f.mu.Lock()
+		f.surroundings(in, &stands[k])
+		f.mu.Unlock()
+		out[i] = forecast.Make(in)
+	}
+	return out, nil
+}
+
+// Forecast returns the forecast of one job, including those it depends on.
+func (f *Forecaster) Forecast(ctx context.Context, j *job.Job) (*job.Forecast, error) {
+	jobs := []job.Job{*j}
+	if len(j.Needs) > 0 && j.Epoch == 0 && j.Pipeline != "" {
+		all, err := f.Store.Pipeline(ctx, j.Pipeline)
+		if err != nil {
+			return nil, err
+		}
+		jobs = all
+	}
+	made, err := f.Waiting(ctx, jobs)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(jobs, func(o job.Job) bool { return o.ID == j.ID })
+	if len(jobs) == 1 || at < 0 || made[at] == nil {
+		return made[max(at, 0)], nil
+	}
+	nodes := make([]pipeline.Node, len(jobs))
+	for i := range jobs {
+		nodes[i] = pipeline.Node{Job: jobs[i].ID, Forecast: made[i], Needs: jobs[i].Needs}
+	}
+	number, _ := nodes[0].Job.Number() // the same answer each time it is asked
+	spans, err := pipeline.Simulate(nodes, number)
+	if err != nil {
+		return nil, err
+	}
+	out, span := *made[at], spans[at]
+	out.Path = span.Path
+	out.Wait = job.Band{Low: max(span.End.Low-out.Remaining.Low, 0), Mid: max(span.End.Mid-out.Remaining.Mid, 0), High: max(span.End.High-out.Remaining.High, 0)}
+	return &out, nil
+}
