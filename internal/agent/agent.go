@@ -32,6 +32,7 @@ import (
 	"trainyard/internal/agent/inventory"
 	"trainyard/internal/agent/metrics/intake"
 	"trainyard/internal/agent/runtime"
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
 	"trainyard/internal/auth"
 	"trainyard/internal/clock"
@@ -45,13 +46,13 @@ import (
 
 // Runtime carries out ranks on this machine; see package runtime.
 type Runtime interface {
-	Adopt() ([]runtime.Status, error)
-	Start(ctx context.Context, s runtime.Spec) error
+	Adopt() ([]rundir.Status, error)
+	Start(ctx context.Context, s rundir.Spec) error
 	Stop(run id.Run, rank int, mode job.StopMode) error
 	Forget(run id.Run, rank int) error
-	List() []runtime.Status
+	List() []rundir.Status
 	Watch() <-chan struct{}
-	Renew(valid time.Duration) error
+	RenewContactLease(valid time.Duration) error
 	OpenLog(run id.Run, rank int, offset int64) (io.ReadCloser, int64, error)
 	ProgressFile(run id.Run, rank int) (string, error)
 	Places(run id.Run, rank int) (runtime.Places, error)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	gather "trainyard/internal/agent/metrics"
-	"trainyard/internal/agent/runtime"
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
@@ -69,7 +69,7 @@ func (a *Agent) curvesLoop(ctx context.Context) {
 
 // someEnded reports whether a run has ended that is not noted as such.
 func (a *Agent) someEnded() bool {
-	return slices.ContainsFunc(a.rt.List(), func(st runtime.Status) bool {
+	return slices.ContainsFunc(a.rt.List(), func(st rundir.Status) bool {
 		c := a.curves.runs[st.Run]
 		return st.Rank == 0 && st.State == job.RunEnded && c != nil && !c.ended
 	})
@@ -134,7 +134,7 @@ func (a *Agent) read(ctx context.Context, c *curve) error {
 func metricsOf(run id.Run) string { return "metrics of " + string(run) }
 
 // follow begins to gather the metrics of a run. An error beside it says what of it does not work.
-func (a *Agent) follow(st runtime.Status) (*curve, error) {
+func (a *Agent) follow(st rundir.Status) (*curve, error) {
 	places, err := a.rt.Places(st.Run, st.Rank)
 	if err != nil {
 		return nil, err
@@ -245,7 +245,7 @@ func (a *Agent) noteMeasured() {
 
 // heardOut reports whether the server has all metrics of a rank, or has not taken them for too long since it
 // has been there.
-func (a *Agent) heardOut(st *runtime.Status) bool {
+func (a *Agent) heardOut(st *rundir.Status) bool {
 	if st == nil || st.Rank != 0 || st.Started.IsZero() {
 		return true
 	}

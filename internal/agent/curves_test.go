@@ -249,7 +249,7 @@ func TestProgramsSendMetricsToTheAgent(t *testing.T) {
 	y.awaitState("j1.1", job.RunRunning)
 	y.awaitState("j2.1", job.RunRunning)
 	rt.mu.Lock()
-	env, none := rt.ranks[rankKey{"j1.1", 0}].spec.Offered, rt.ranks[rankKey{"j2.1", 1}].spec.Offered
+	env, none := rt.ranks[rankKey{"j1.1", 0}].spec.ExtraEnv, rt.ranks[rankKey{"j2.1", 1}].spec.ExtraEnv
 	rt.mu.Unlock()
 	if env["MLFLOW_TRACKING_URI"] == "" || len(none) != 0 {
 		t.Errorf("offered %v, and to another rank %v", env, none)

@@ -9,6 +9,7 @@ import (
 
 	"trainyard/internal/agent/metrics/intake"
 	"trainyard/internal/agent/runtime"
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
 	"trainyard/internal/job"
 )
@@ -78,11 +79,11 @@ func (a *Agent) forgetIntake(k key) error {
 }
 
 // pruneIntake drops what ranks have sent that are not here any more.
-func (a *Agent) pruneIntake(here []runtime.Status) {
+func (a *Agent) pruneIntake(here []rundir.Status) {
 	if a.intake == nil {
 		return
 	}
 	a.trouble("clearing of metrics", a.intake.Prune(func(name string) bool {
-		return slices.ContainsFunc(here, func(st runtime.Status) bool { return nameOf(key{st.Run, st.Rank}) == name })
+		return slices.ContainsFunc(here, func(st rundir.Status) bool { return nameOf(key{st.Run, st.Rank}) == name })
 	}))
 }

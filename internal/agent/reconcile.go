@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"trainyard/internal/agent/runtime"
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
@@ -36,7 +36,7 @@ const (
 // decide says what is to be done about a rank: want is its assignment, nil if
 // it has none; have is what the runtime knows, nil if nothing; delivered says
 // that the server has all of its output and metrics; begun that this process gave it to the runtime.
-func decide(want *api.Assignment, have *runtime.Status, begun, delivered bool) action {
+func decide(want *api.Assignment, have *rundir.Status, begun, delivered bool) action {
 	if want == nil {
 		switch {
 		case have == nil:
@@ -97,7 +97,7 @@ func (a *Agent) reconcileLoop(ctx context.Context) {
 // reconcile does one round. What fails is tried again in the next.
 func (a *Agent) reconcile(ctx context.Context, tries map[key]int) error {
 	list := a.rt.List()
-	have := make(map[key]*runtime.Status, len(list))
+	have := make(map[key]*rundir.Status, len(list))
 	for i := range list {
 		have[key{list[i].Run, list[i].Rank}] = &list[i]
 	}
@@ -122,7 +122,7 @@ func (a *Agent) reconcile(ctx context.Context, tries map[key]int) error {
 }
 
 // live names the ranks that run here or shall.
-func (a *Agent) live(want wanted, have map[key]*runtime.Status) map[string]bool {
+func (a *Agent) live(want wanted, have map[key]*rundir.Status) map[string]bool {
 	live := map[string]bool{}
 	for k := range want.ranks {
 		_, over := a.results.all[k]
@@ -136,7 +136,7 @@ func (a *Agent) live(want wanted, have map[key]*runtime.Status) map[string]bool 
 
 // sortedKeys lists the keys of both, those that are only running first: they
 // make room.
-func sortedKeys(want map[key]api.Assignment, have map[key]*runtime.Status) []key {
+func sortedKeys(want map[key]api.Assignment, have map[key]*rundir.Status) []key {
 	var all []key
 	for k := range want {
 		all = append(all, k)
@@ -165,7 +165,7 @@ func sortedKeys(want map[key]api.Assignment, have map[key]*runtime.Status) []key
 }
 
 // settle does what decide says about one rank.
-func (a *Agent) settle(ctx context.Context, k key, want *api.Assignment, have *runtime.Status, tries map[key]int) error {
+func (a *Agent) settle(ctx context.Context, k key, want *api.Assignment, have *rundir.Status, tries map[key]int) error {
 	if _, over := a.results.all[k]; over && want != nil {
 		return nil
 	}
@@ -190,7 +190,7 @@ func (a *Agent) settle(ctx context.Context, k key, want *api.Assignment, have *r
 }
 
 // start gives a rank to the runtime, if the fence lets it pass.
-func (a *Agent) start(ctx context.Context, k key, want api.Assignment, have *runtime.Status, tries map[key]int) error {
+func (a *Agent) start(ctx context.Context, k key, want api.Assignment, have *rundir.Status, tries map[key]int) error {
 	if have == nil { // one that the runtime has was let pass before
 		if err := a.fence.check(k); err != nil {
 			a.log.Warn("run refused", "run", k.run, "rank", k.rank, "error", err)
@@ -212,8 +212,8 @@ func (a *Agent) start(ctx context.Context, k key, want api.Assignment, have *run
 	if a.closing {
 		return nil
 	}
-	spec := runtime.Spec{Run: want.Run, Rank: want.Rank, Job: want.Job, Epoch: want.Epoch, Launch: launch, Devices: a.devices(want.Launch.GPUs)}
-	if spec.Offered, err = a.offer(want); err != nil {
+	spec := rundir.Spec{Run: want.Run, Rank: want.Rank, Job: want.Job, Epoch: want.Epoch, Launch: launch, Devices: a.devices(want.Launch.GPUs)}
+	if spec.ExtraEnv, err = a.offer(want); err != nil {
 		return a.startFailed(k, err, tries)
 	}
 	if err := a.rt.Start(ctx, spec); err != nil {

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"trainyard/internal/agent/runtime"
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
@@ -17,11 +17,11 @@ import (
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	run := func(stop job.StopMode) *api.Assignment { return &api.Assignment{Run: "j1.1", Stop: stop} }
-	is := func(state job.RunState) *runtime.Status { return &runtime.Status{Run: "j1.1", State: state} }
+	is := func(state job.RunState) *rundir.Status { return &rundir.Status{Run: "j1.1", State: state} }
 	tests := []struct {
 		name      string
 		want      *api.Assignment
-		have      *runtime.Status
+		have      *rundir.Status
 		begun     bool
 		delivered bool
 		do        action

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"trainyard/internal/agent/runtime"
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
@@ -24,7 +24,7 @@ const (
 // publish makes up what is reported about the ranks, and reports at once if
 // that changed. An end is reported until the server, having taken it, drops the
 // assignment.
-func (a *Agent) publish(list []runtime.Status, want wanted) {
+func (a *Agent) publish(list []rundir.Status, want wanted) {
 	var ranks []api.RankReport
 	for _, st := range list {
 		k := key{st.Run, st.Rank}
@@ -40,7 +40,7 @@ func (a *Agent) publish(list []runtime.Status, want wanted) {
 		ranks = append(ranks, report)
 	}
 	for _, report := range a.data.waiting() {
-		if !slices.ContainsFunc(list, func(st runtime.Status) bool { return st.Run == report.Run && st.Rank == report.Rank }) {
+		if !slices.ContainsFunc(list, func(st rundir.Status) bool { return st.Run == report.Run && st.Rank == report.Rank }) {
 			ranks = append(ranks, report)
 		}
 	}
@@ -113,7 +113,7 @@ func (a *Agent) report(ctx context.Context, seq uint64) (api.ReportReply, error)
 			return reply, errors.Join(err, a.hold.end())
 		}
 		if ctx.Err() == nil && vouches(err) && a.memory.Lease > 0 {
-			err = errors.Join(err, a.rt.Renew(time.Duration(a.memory.Lease)))
+			err = errors.Join(err, a.rt.RenewContactLease(time.Duration(a.memory.Lease)))
 		}
 		return reply, err
 	}
@@ -129,7 +129,7 @@ func (a *Agent) report(ctx context.Context, seq uint64) (api.ReportReply, error)
 	}
 	a.mu.Unlock()
 	if reply.Lease > 0 {
-		err = errors.Join(a.rt.Renew(time.Duration(reply.Lease)), a.remember(reply.Lease))
+		err = errors.Join(a.rt.RenewContactLease(time.Duration(reply.Lease)), a.remember(reply.Lease))
 	}
 	err = errors.Join(err, renew(reply.LeaseLeft))
 	a.release(reply.Release)

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"trainyard/internal/agent/runtime"
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
@@ -43,7 +43,7 @@ type shipper struct {
 
 // tendShippers begins to deliver the output of new ranks and tells the others
 // which have ended.
-func (a *Agent) tendShippers(ctx context.Context, list []runtime.Status) {
+func (a *Agent) tendShippers(ctx context.Context, list []rundir.Status) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, st := range list {

@@ -3,6 +3,7 @@ package runtime
 import (
 	"path/filepath"
 
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
 	"trainyard/internal/id"
 )
@@ -17,7 +18,7 @@ func (r *Runtime) ProgressFile(run id.Run, n int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(rk.dir, progressFile), nil
+	return filepath.Join(rk.dir, rundir.ProgressFile), nil
 }
 
 // Places are where a rank's program leaves what it measures of itself.
@@ -35,7 +36,7 @@ func (r *Runtime) Places(run id.Run, n int) (Places, error) {
 		return Places{}, err
 	}
 	return Places{
-		Work: filepath.Join(rk.dir, workDir), Checkpoints: filepath.Join(r.dir, checkpointsDir, string(rk.rec.Job)),
-		Metrics: filepath.Join(rk.dir, metricsFile), Launch: rk.rec.Launch,
+		Work: filepath.Join(rk.dir, rundir.WorkDir), Checkpoints: filepath.Join(r.dir, rundir.CheckpointsDir, string(rk.rec.Job)),
+		Metrics: filepath.Join(rk.dir, rundir.MetricsFile), Launch: rk.rec.Launch,
 	}, nil
 }

@@ -1,7 +1,7 @@
 // Package environ holds parts of the environment of a program that know nothing of its run: what
 // it takes over from the machine, how the ranks of a run find each other, how it reaches the agent.
 // Package runtime puts them together with what the job and the yard say.
-package environ
+package runtime
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package fifo
+package rundir
 
 import (
 	"os"
@@ -16,7 +16,7 @@ func TestWhoListensIsWoken(t *testing.T) {
 		t.Errorf("a pipe that is not there: %v", err)
 	}
 	for range 2 {
-		if err := Make(path); err != nil {
+		if err := MakePipe(path); err != nil {
 			t.Fatal(err)
 		}
 	}

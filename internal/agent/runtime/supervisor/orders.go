@@ -1,11 +1,9 @@
-package runtime
+package supervisor
 
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -13,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"trainyard/internal/agent/runtime/fifo"
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/job"
 )
 
@@ -33,65 +31,34 @@ func (o order) grace(asked job.Duration) time.Duration {
 	return time.Duration(asked)
 }
 
-// readStop reads how a run was told to stop; StopNone if it was not.
-func readStop(dir string) (job.StopMode, error) {
-	data, err := os.ReadFile(filepath.Join(dir, stopFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return job.StopNone, nil
-	}
-	if err != nil {
-		return job.StopNone, err
-	}
-	mode := job.StopMode(data)
-	if mode != job.StopTerm && mode != job.StopKill {
-		return job.StopNone, fmt.Errorf("read %s: %q is no way to stop", stopFile, data)
-	}
-	return mode, nil
-}
-
-// askStop writes how a run shall stop and wakes its supervisor. A kill is never
-// taken back. Where there is no supervisor yet, it reads the file first of all.
-func askStop(dir string, mode job.StopMode) error {
-	asked, err := readStop(dir)
-	if err != nil {
-		return err
-	}
-	if asked != mode && asked != job.StopKill {
-		if err := writeFile(filepath.Join(dir, stopFile), []byte(mode), false); err != nil {
-			return err
-		}
-	}
-	return fifo.Poke(filepath.Join(dir, controlPipe), "s")
-}
-
 // asked is the order that the stop file holds, if any.
 func (s *supervisor) asked() (order, bool) {
-	mode, err := readStop(s.dir)
+	mode, err := rundir.ReadStop(s.dir)
 	if err != nil {
 		s.complain(err)
 	}
-	return order{mode: mode, cause: job.CauseCancelled, reason: "stopped as asked"}, mode != job.StopNone
+	return order{mode: mode, cause: job.CauseCancelled, reason: "stopped on request"}, mode != job.StopNone
 }
 
 // lapsed is the order that follows from a lease that is over. The yard grants
 // nine tenths of the time after which it gives a node up; by the end of the last
 // tenth nothing of the run may be left, however long a grace it asked for.
-func lapsed(l lease) order {
+func lapsed(l rundir.ContactLease) order {
 	return order{mode: job.StopTerm, cause: job.CauseNodeLost, most: max(l.Valid/10, time.Millisecond), reason: fmt.Sprintf(
-		"not in touch with the yard for %v; it may be started elsewhere", job.Duration(l.Valid.Round(time.Millisecond)))}
+		"no contact with the server for %v; the job may be restarted elsewhere", job.Duration(l.Valid.Round(time.Millisecond)))}
 }
 
 // listen gathers all reasons to stop in s.orders until ctx ends. What was asked
 // before is known when it returns.
 func (s *supervisor) listen(ctx context.Context) error {
 	// Reading and writing, so that it never ends when a writer goes away.
-	control, err := os.OpenFile(filepath.Join(s.dir, controlPipe), os.O_RDWR|unix.O_NONBLOCK, 0)
+	control, err := os.OpenFile(filepath.Join(s.dir, rundir.ControlPipe), os.O_RDWR|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return fmt.Errorf("open the control pipe: %w", err)
 	}
 	if o, ok := s.asked(); ok {
 		s.take(o)
-	} else if l, left, ok, err := readLease(s.data); err == nil && ok && left <= 0 {
+	} else if l, left, ok, err := rundir.ReadContactLease(s.data); err == nil && ok && left <= 0 {
 		s.take(lapsed(l))
 	}
 	context.AfterFunc(ctx, func() { _ = control.Close() })
@@ -106,7 +73,7 @@ func (s *supervisor) listen(ctx context.Context) error {
 		}
 	}()
 	go func() {
-		if l, over := leaseOver(ctx, s.data, s.complain); over {
+		if l, over := rundir.AwaitContactLeaseExpiry(ctx, s.data, s.complain); over {
 			s.send(ctx, lapsed(l))
 		}
 	}()
@@ -126,7 +93,7 @@ func (s *supervisor) heedSignals(ctx context.Context, signals chan os.Signal) {
 		case sig := <-signals:
 			if sig != unix.SIGHUP {
 				s.send(ctx, order{mode: job.StopTerm, cause: job.CauseNodeLost,
-					reason: "its supervisor was told to end, as when the machine shuts down"})
+					reason: "the supervisor was told to exit, for instance by a shutdown of the machine"})
 			}
 		case <-ctx.Done():
 			return

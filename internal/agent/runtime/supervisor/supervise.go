@@ -1,4 +1,39 @@
-package runtime
+// Package supervisor is the process that executes one rank of a run.
+//
+// The agent starts one supervisor per rank, in its own session, so that runs survive
+// a restart of the agent. The supervisor starts the program, writes its output,
+// enforces its limits, stops it on request or when the contact lease has expired, and
+// records how it ended. It talks to the agent only through the run directory, see
+// package rundir.
+//
+// # The end of a run
+//
+// A rank has ended when none of its processes is left. The supervisor is the child
+// subreaper of all its descendants, so a daemonised process still comes back to it. It
+// also looks into the rank's cgroup and for the variable TRAINYARD_RANK_DIR in the
+// environment of all processes.
+//
+// SIGTERM goes to the program that the job's script started, not to the program's own
+// children: the program needs them while it saves a checkpoint, and forwards the signal
+// if they are to get it. A child whose parent exits gets SIGTERM next. After half of the
+// grace period every process that existed when the stop came gets SIGTERM, and at its
+// end everything gets SIGKILL until nothing is left. When the program exits by itself,
+// processes it left behind get a quarter of a second. Only then is the end written to
+// state.json.
+//
+// # Scripts
+//
+// Set-up and command are run by bash -e (sh -e where there is no bash), so that a script
+// of several lines stops at the first that fails. Standard input is empty.
+//
+// # A full disk
+//
+// The program keeps running. Output that cannot be written is counted, and a remark in
+// the log says how much is missing. Writing the state is retried every second; until it
+// succeeds the agent sees the previous state.
+//
+// The package never talks to the server and never decides what runs.
+package supervisor
 
 import (
 	"context"
@@ -14,24 +49,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trainyard/internal/agent/runtime/cgroup"
-	"trainyard/internal/agent/runtime/fifo"
 	"trainyard/internal/agent/runtime/process"
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/clock"
 	"trainyard/internal/job"
 )
-
-// Subcommand is the hidden subcommand under which main calls Supervise.
-const Subcommand = "supervise"
-
-// leftoverGrace is what processes get that a program leaves behind when it ends.
-const leftoverGrace = 250 * time.Millisecond
 
 // supervisor carries out one rank. All its fields but out, kids and orders
 // belong to the goroutine that runs it.
 type supervisor struct {
 	dir    string // the run directory
 	data   string // the data directory
-	rec    record
+	rec    rundir.Record
 	clk    clock.Clock
 	log    *slog.Logger
 	out    *output
@@ -39,15 +68,15 @@ type supervisor struct {
 	group  *cgroup.Group
 	orders chan order
 	stop   order // the one that is obeyed
-	state  state
+	state  rundir.State
 	moving sync.WaitGroup // processes on their way into the cgroup
 }
 
-// Supervise carries out the rank whose run directory is dir and returns the exit
+// Run carries out the rank whose run directory is dir and returns the exit
 // status for the process. It is called by main alone, in a process of its own,
 // before anything else is set up: it becomes the reaper of all descendants and
 // waits for every child. It returns at once if another supervisor has the rank, or had it.
-func Supervise(ctx context.Context, dir string, stderr io.Writer) int {
+func Run(ctx context.Context, dir string, stderr io.Writer) int {
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	if err := supervise(ctx, dir, log); err != nil {
 		log.Error("supervisor failed", "error", err)
@@ -59,7 +88,7 @@ func Supervise(ctx context.Context, dir string, stderr io.Writer) int {
 func supervise(ctx context.Context, dir string, log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	lock, mine, err := takeLock(dir)
+	lock, mine, err := rundir.TakeLock(dir)
 	if err != nil || !mine {
 		return err
 	}
@@ -68,19 +97,19 @@ func supervise(ctx context.Context, dir string, log *slog.Logger) error {
 		dir: dir, data: filepath.Dir(filepath.Dir(dir)), clk: clock.Wall{}, log: log,
 		orders: make(chan order, 4),
 	}
-	if ok, err := readJSON(filepath.Join(dir, launchFile), &s.rec); err != nil {
+	if ok, err := rundir.ReadJSON(filepath.Join(dir, rundir.LaunchFile), &s.rec); err != nil {
 		return err
 	} else if !ok {
-		return fmt.Errorf("there is no %s in %s", launchFile, dir)
+		return fmt.Errorf("%s not found in %s", rundir.LaunchFile, dir)
 	}
-	if begun, err := readJSON(filepath.Join(dir, stateName), &s.state); err != nil || begun {
+	if begun, err := rundir.ReadJSON(filepath.Join(dir, rundir.StateFile), &s.state); err != nil || begun {
 		return err
 	}
-	s.state.Status = statusOf(s.rec.Spec)
+	s.state.Status = rundir.NewStatus(s.rec.Spec)
 	if s.kids, err = newChildren(ctx); err != nil {
 		return err
 	}
-	if s.out, err = openOutput(filepath.Join(dir, outputFile), s.rec.Launch.LogLimit, s.clk, s.complain); err != nil {
+	if s.out, err = openOutput(filepath.Join(dir, rundir.OutputFile), s.rec.Launch.LogLimit, s.clk, s.complain); err != nil {
 		return err
 	}
 	if err := s.listen(ctx); err != nil {
@@ -92,14 +121,9 @@ func supervise(ctx context.Context, dir string, log *slog.Logger) error {
 	return nil
 }
 
-// statusOf is that of a rank of which nothing has happened yet.
-func statusOf(s Spec) Status {
-	return Status{Run: s.Run, Rank: s.Rank, Job: s.Job, Epoch: s.Epoch, State: job.RunPreparing}
-}
-
 // complain logs an error that does not end the run.
 func (s *supervisor) complain(err error) {
-	s.log.Warn("supervisor goes on after an error", "error", err)
+	s.log.Warn("supervisor continues after an error", "error", err)
 }
 
 // limit makes the rank's cgroup. Without one the run goes on and says so.
@@ -107,7 +131,7 @@ func (s *supervisor) limit() {
 	if !s.rec.Limits.Usable() {
 		return
 	}
-	g, err := s.rec.Limits.Create(groupName(s.dir), s.rec.Launch.Memory, s.rec.Launch.CPUs)
+	g, err := s.rec.Limits.Create(rundir.GroupName(s.dir), s.rec.Launch.Memory, s.rec.Launch.CPUs)
 	if err != nil {
 		s.complain(err)
 		s.out.remark("the limits of this run are not enforced: %v", err)
@@ -117,7 +141,7 @@ func (s *supervisor) limit() {
 }
 
 // perform does what the launch says and returns how it ended.
-func (s *supervisor) perform() ending {
+func (s *supervisor) perform() rundir.Ending {
 	if s.toldToStop() {
 		return s.neverStarted()
 	}
@@ -132,37 +156,37 @@ func (s *supervisor) perform() ending {
 		}
 	}
 	if err := s.linkCheckpoints(); err != nil {
-		return ending{cause: job.CauseLaunchFailed, reason: fmt.Sprintf("cannot prepare the checkpoint folder: %v", err)}
+		return rundir.Ending{Cause: job.CauseLaunchFailed, Reason: fmt.Sprintf("cannot prepare the checkpoint folder: %v", err)}
 	}
 	r, err := s.carryOut(s.rec.Launch.Command, job.RunRunning)
 	if err != nil {
-		return ending{cause: job.CauseLaunchFailed, reason: fmt.Sprintf("cannot start the program: %v", err)}
+		return rundir.Ending{Cause: job.CauseLaunchFailed, Reason: fmt.Sprintf("cannot start the program: %v", err)}
 	}
 	return s.judge(r)
 }
 
 // neverStarted is the end of a rank that was told to stop before its command began.
-func (s *supervisor) neverStarted() ending {
-	return ending{cause: s.stop.cause, reason: s.stop.reason + " before it was started", signalled: true}
+func (s *supervisor) neverStarted() rundir.Ending {
+	return rundir.Ending{Cause: s.stop.cause, Reason: s.stop.reason + " before it was started", Signalled: true}
 }
 
 // finish writes the end, which is final: nothing of the run is left.
-func (s *supervisor) finish(e ending) {
+func (s *supervisor) finish(e rundir.Ending) {
 	s.moving.Wait()
 	s.out.close()
 	if err := s.group.Remove(); err != nil {
 		s.complain(err) // Forget tries again
 	}
-	s.state.end(e, s.clk.Now())
+	s.state.End(e, s.clk.Now())
 	s.record()
 }
 
 // record writes the state and tells the agent.
 func (s *supervisor) record() {
-	if err := writeState(context.Background(), s.dir, s.state, s.complain); err != nil {
+	if err := rundir.WriteState(context.Background(), s.dir, s.state, s.complain); err != nil {
 		s.complain(err)
 	}
-	if err := fifo.Poke(filepath.Join(s.data, eventsPipe), filepath.Base(s.dir)+"\n"); err != nil {
+	if err := rundir.Poke(filepath.Join(s.data, rundir.EventsPipe), filepath.Base(s.dir)+"\n"); err != nil {
 		s.complain(err)
 	}
 }
@@ -171,7 +195,7 @@ func (s *supervisor) record() {
 // in the run looks after, see process.Stopping, and at half of the grace period to all; at its end SIGKILL as often
 // as it takes. An order to kill cuts the grace short. It reports whether anything had to be killed.
 func (s *supervisor) clear(grace time.Duration) (killed bool) {
-	q := quarry{dir: s.dir, group: s.group, root: os.Getpid()}
+	q := rundir.Processes{Dir: s.dir, Group: s.group, Root: os.Getpid()}
 	if s.gone(q) {
 		return false
 	}
@@ -194,7 +218,7 @@ func (s *supervisor) clear(grace time.Duration) (killed bool) {
 		}
 		if !warned && now.Sub(deadline) > 10*time.Second {
 			warned = true
-			s.out.remark("waiting for processes that do not end although they were killed")
+			s.out.remark("waiting for processes that do not exit although they were killed")
 		}
 		s.await(min(left, 100*time.Millisecond))
 	}
@@ -202,11 +226,11 @@ func (s *supervisor) clear(grace time.Duration) (killed bool) {
 }
 
 // gone reports whether no process of the run is left.
-func (s *supervisor) gone(q quarry) bool {
+func (s *supervisor) gone(q rundir.Processes) bool {
 	if !s.kids.reap() {
 		return false
 	}
-	outside, err := q.find(true)
+	outside, err := q.Find(true)
 	if err != nil {
 		s.complain(err)
 	}
@@ -214,8 +238,8 @@ func (s *supervisor) gone(q quarry) bool {
 }
 
 // tell sends SIGTERM to those whose turn it is.
-func (s *supervisor) tell(q quarry, stopping *process.Stopping, deep, all bool) {
-	procs, err := q.find(deep)
+func (s *supervisor) tell(q rundir.Processes, stopping *process.Stopping, deep, all bool) {
+	procs, err := q.Find(deep)
 	errs := []error{err}
 	for _, p := range stopping.Next(procs, process.Kin{Shell: process.Process.Shell, Hears: process.Process.Hears}, all) {
 		errs = append(errs, p.Signal(unix.SIGTERM), p.Signal(unix.SIGCONT)) // a stopped process must see it
@@ -226,8 +250,8 @@ func (s *supervisor) tell(q quarry, stopping *process.Stopping, deep, all bool) 
 }
 
 // signal sends a signal to all processes of the run.
-func (s *supervisor) signal(q quarry, sig unix.Signal) {
-	if _, err := q.signal(sig, true); err != nil {
+func (s *supervisor) signal(q rundir.Processes, sig unix.Signal) {
+	if _, err := q.Signal(sig, true); err != nil {
 		s.complain(err)
 	}
 }

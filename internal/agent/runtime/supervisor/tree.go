@@ -1,12 +1,7 @@
-// Package tree copies, compares and removes folders.
-//
-// The package runtime uses it for working directories and cached set-ups. It
-// never follows a symbolic link and never changes what it copies from.
-package tree
+package supervisor
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -19,9 +14,9 @@ import (
 	"trainyard/internal/job"
 )
 
-// Fingerprint returns a digest that changes when anything in a folder changes,
+// fingerprint returns a digest that changes when anything in a folder changes,
 // and how much is in it. It looks at names, sizes and times, not at the content.
-func Fingerprint(root string) ([sha256.Size]byte, job.Bytes, error) {
+func fingerprint(root string) ([sha256.Size]byte, job.Bytes, error) {
 	h := sha256.New()
 	var size int64
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -45,9 +40,9 @@ func Fingerprint(root string) ([sha256.Size]byte, job.Bytes, error) {
 	return sum, job.Bytes(size), err
 }
 
-// Copy copies a folder with its links, modes and times. Pipes, sockets and
+// copyTree copies a folder with its links, modes and times. Pipes, sockets and
 // devices are left out. Files share their blocks where the file system can do that.
-func Copy(from, to string) error {
+func copyTree(from, to string) error {
 	type folder struct {
 		path string
 		info fs.FileInfo
@@ -120,19 +115,4 @@ func copyFile(from, to string, info fs.FileInfo) (err error) {
 		return err
 	}
 	return setModeAndTime(to, info)
-}
-
-// Remove removes a folder, also one whose folders a program made read-only.
-func Remove(root string) error {
-	err := os.RemoveAll(root)
-	if err == nil || !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	werr := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			return os.Chmod(path, 0o700) //nolint:gosec // a folder, to be removed
-		}
-		return err
-	})
-	return errors.Join(werr, os.RemoveAll(root))
 }

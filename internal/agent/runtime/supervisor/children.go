@@ -1,4 +1,4 @@
-package runtime
+package supervisor
 
 import (
 	"context"
@@ -23,7 +23,7 @@ type children struct {
 // newChildren makes this process the reaper of all its descendants and reaps until ctx ends.
 func newChildren(ctx context.Context) (*children, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return nil, fmt.Errorf("become the reaper of descendants: %w", err)
+		return nil, fmt.Errorf("become the child subreaper: %w", err)
 	}
 	c := &children{waiting: map[int]chan syscall.WaitStatus{}, changed: make(chan struct{}, 1)}
 	ended := make(chan os.Signal, 1)

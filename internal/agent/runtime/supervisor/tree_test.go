@@ -1,4 +1,4 @@
-package tree
+package supervisor
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"trainyard/internal/agent/runtime/rundir"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,7 +29,7 @@ func TestCopyKeepsLinksModesAndTimes(t *testing.T) {
 	if err := errors.Join(steps...); err != nil {
 		t.Fatal(err)
 	}
-	if err := Copy(from, to); err != nil {
+	if err := copyTree(from, to); err != nil {
 		t.Fatal(err)
 	}
 	got := ""
@@ -45,7 +47,7 @@ func TestCopyKeepsLinksModesAndTimes(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(to, "pipe")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a pipe was copied: %v", err)
 	}
-	if err := Remove(to); err != nil {
+	if err := rundir.RemoveTree(to); err != nil {
 		t.Error(err)
 	}
 }
@@ -67,14 +69,14 @@ func TestFingerprintSeesEveryChange(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "a"), []byte("abc"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			before, size, err := Fingerprint(dir)
+			before, size, err := fingerprint(dir)
 			if err != nil || size < 3 {
 				t.Fatal(size, err)
 			}
 			if err := change(dir); err != nil {
 				t.Fatal(err)
 			}
-			after, _, err := Fingerprint(dir)
+			after, _, err := fingerprint(dir)
 			if err != nil || (after == before) != (name == "nothing") {
 				t.Errorf("changed = %v, %v", after != before, err)
 			}

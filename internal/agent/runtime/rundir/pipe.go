@@ -1,6 +1,4 @@
-// Package fifo is the named pipes by which an agent and the supervisors of its runs wake each other. What is
-// to be known lies in files; the pipes only say that there is something new.
-package fifo
+package rundir
 
 import (
 	"errors"
@@ -10,16 +8,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Make makes a named pipe, unless it is there.
-func Make(path string) error {
+// MakePipe makes a named pipe unless it exists. Agent and supervisors wake each other
+// by such pipes; the information itself is in files.
+func MakePipe(path string) error {
 	if err := unix.Mkfifo(path, 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("make the pipe %s: %w", path, err)
+		return fmt.Errorf("create the pipe %s: %w", path, err)
 	}
 	return nil
 }
 
-// Poke writes to a named pipe. If nobody has it open, or it is full, that is no
-// error: who opens it, or finds it full, looks at everything.
+// Poke writes to a named pipe. It is not an error if no process has the pipe open or
+// if the pipe is full: its reader looks at all files when it opens the pipe or finds
+// it full.
 func Poke(path, text string) error {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENOENT) {

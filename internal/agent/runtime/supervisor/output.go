@@ -1,14 +1,15 @@
-package runtime
+package supervisor
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/clock"
 	"trainyard/internal/runlog"
 )
@@ -85,11 +86,7 @@ func (o *output) forget() {
 func (o *output) lastLine() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	text := bytes.TrimRight(o.tail, "\r\n\t \x00")
-	if i := bytes.LastIndexAny(text, "\r\n"); i >= 0 {
-		text = text[i+1:]
-	}
-	return clip(string(text))
+	return rundir.LastLine(o.tail)
 }
 
 // find returns the last line that holds one of the marks.
@@ -106,27 +103,9 @@ func (o *output) find(marks []string) (string, bool) {
 		if end < 0 {
 			end = len(o.tail) - i
 		}
-		return clip(string(o.tail[start : i+end])), true
+		return rundir.Clip(string(o.tail[start : i+end])), true
 	}
 	return "", false
-}
-
-// clip makes a line of output fit to be quoted.
-func clip(s string) string {
-	const most = 300
-	s = strings.TrimSpace(strings.ToValidUTF8(strings.Map(printable, s), "?"))
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
-}
-
-// printable drops what a terminal would not show.
-func printable(c rune) rune {
-	if c < ' ' && c != '\t' || c == 0x7f {
-		return -1
-	}
-	return c
 }
 
 // close ends the log and makes it durable. A full disk is given some time.
@@ -140,7 +119,7 @@ func (o *output) close() {
 		if try == 5 {
 			break
 		}
-		pause(time.Second)
+		clock.Sleep(context.Background(), time.Second)
 	}
 	if err := errors.Join(o.file.Sync(), o.file.Close()); err != nil {
 		o.failed(err)

@@ -1,4 +1,4 @@
-package runtime
+package supervisor
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trainyard/internal/agent/runtime/process"
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/job"
 )
 
@@ -28,15 +29,6 @@ type result struct {
 // ok reports whether it ended well and by itself.
 func (r result) ok() bool { return !r.signalled && r.status.Exited() && r.status.ExitStatus() == 0 }
 
-// ending is what the end of a rank is due to.
-type ending struct {
-	code      int
-	signal    string
-	cause     job.Cause
-	reason    string
-	signalled bool
-}
-
 // exitOf puts a wait status into words and, as shells do, a number.
 func exitOf(status syscall.WaitStatus) (code int, signal, words string) {
 	if status.Signaled() {
@@ -47,19 +39,19 @@ func exitOf(status syscall.WaitStatus) (code int, signal, words string) {
 }
 
 // judge says why the command ended as it did.
-func (s *supervisor) judge(r result) ending {
+func (s *supervisor) judge(r result) rundir.Ending {
 	code, signal, words := exitOf(r.status)
-	e := ending{code: code, signal: signal}
+	e := rundir.Ending{Code: code, Signal: signal}
 	switch {
 	case r.signalled:
-		e.cause, e.reason, e.signalled = s.stop.cause, s.stopReason(r, words), true
+		e.Cause, e.Reason, e.Signalled = s.stop.cause, s.stopReason(r, words), true
 	case code == 0:
 	case r.oomKills > 0:
-		e.cause, e.reason = job.CauseHostOOM, s.memoryReason(words)
+		e.Cause, e.Reason = job.CauseHostOOM, s.memoryReason(words)
 	default:
-		e.cause, e.reason = job.CauseUserCode, words+quoted(s.out.lastLine())
-		if line, found := s.out.find(gpuMemoryMarks); found && len(devices(s.rec.Spec)) > 0 {
-			e.cause, e.reason = job.CauseGPUOOM, "the GPU's memory ran out: "+line
+		e.Cause, e.Reason = job.CauseUserCode, words+rundir.QuoteLastLine(s.out.lastLine())
+		if line, found := s.out.find(gpuMemoryMarks); found && len(s.rec.Spec.DeviceNames()) > 0 {
+			e.Cause, e.Reason = job.CauseGPUOOM, "out of GPU memory: "+line
 		}
 	}
 	return e
@@ -71,34 +63,26 @@ func (s *supervisor) stopReason(r result, words string) string {
 	case s.stop.mode == job.StopKill:
 		return s.stop.reason + ": killed at once"
 	case r.forced:
-		return fmt.Sprintf("%s: not gone %v after SIGTERM, so killed", s.stop.reason, job.Duration(s.stop.grace(s.rec.Launch.Grace)))
+		return fmt.Sprintf("%s: still running %v after SIGTERM, killed", s.stop.reason, job.Duration(s.stop.grace(s.rec.Launch.Grace)))
 	}
-	return s.stop.reason + ": ended after SIGTERM with " + words
+	return s.stop.reason + ": exited after SIGTERM with " + words
 }
 
 func (s *supervisor) memoryReason(words string) string {
 	if s.group != nil && s.group.Limit > 0 {
-		return fmt.Sprintf("used more than its memory limit of %v and was killed by the kernel (%s)", s.group.Limit, words)
+		return fmt.Sprintf("exceeded its memory limit of %v and was killed by the kernel (%s)", s.group.Limit, words)
 	}
-	return fmt.Sprintf("the machine's memory ran out and the kernel killed it (%s); it had no memory limit of its own", words)
+	return fmt.Sprintf("the machine ran out of memory and the kernel killed the job (%s); the job had no memory limit", words)
 }
 
 // judgeSetup says why a set-up that did not succeed ended so.
-func (s *supervisor) judgeSetup(r result) ending {
+func (s *supervisor) judgeSetup(r result) rundir.Ending {
 	e := s.judge(r)
-	if !r.signalled && e.cause == job.CauseUserCode {
+	if !r.signalled && e.Cause == job.CauseUserCode {
 		_, _, words := exitOf(r.status)
-		e.cause, e.reason = job.CauseSetupFailed, "set-up failed with "+words+quoted(s.out.lastLine())
+		e.Cause, e.Reason = job.CauseSetupFailed, "set-up failed with "+words+rundir.QuoteLastLine(s.out.lastLine())
 	}
 	return e
-}
-
-// quoted is the last line of the output as the end of a reason.
-func quoted(line string) string {
-	if line == "" {
-		return ""
-	}
-	return fmt.Sprintf("; its last line: %s", line)
 }
 
 // oomKills counts the kernel's kills for memory that could concern this rank:

@@ -1,13 +1,11 @@
-package runtime
+package supervisor
 
 import (
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -15,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trainyard/internal/agent/runtime/process"
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/job"
 	"trainyard/internal/runlog"
 )
@@ -45,13 +44,13 @@ func (s *supervisor) carryOut(text string, during job.RunState) (result, error) 
 	var r result
 	select {
 	case r.status = <-p.exit:
-		s.clear(leftoverGrace)
+		s.clear(rundir.LeftoverGrace)
 	case o := <-s.orders:
 		s.take(o)
 		s.kids.reap()
 		select {
 		case r.status = <-p.exit: // it was faster than the order
-			s.clear(leftoverGrace)
+			s.clear(rundir.LeftoverGrace)
 		default:
 			r.signalled = true
 			s.stopping()
@@ -81,7 +80,7 @@ func (s *supervisor) running(pid int, st job.RunState) {
 
 // stopping records that the run was told to stop.
 func (s *supervisor) stopping() {
-	s.out.remark("%s: ending all processes of this run", s.stop.reason)
+	s.out.remark("%s: rundir.Ending all processes of this run", s.stop.reason)
 	s.state.State, s.state.Reason = job.RunStopping, s.stop.reason
 	s.record()
 }
@@ -108,7 +107,7 @@ func (s *supervisor) launch(text string) (*script, error) {
 	}
 	defer func() { _ = errW.Close() }()
 	attr := &syscall.ProcAttr{
-		Dir:   filepath.Join(s.dir, workDir),
+		Dir:   filepath.Join(s.dir, rundir.WorkDir),
 		Env:   s.rec.Env,
 		Files: []uintptr{null.Fd(), outW.Fd(), errW.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
@@ -138,7 +137,7 @@ func findShell() (string, error) {
 			return "", err
 		}
 	}
-	return "", errors.New("there is neither /bin/bash nor /bin/sh")
+	return "", errors.New("neither /bin/bash nor /bin/sh exists")
 }
 
 // enterV2 lets the process be born in its cgroup, where the kernel can do that.
@@ -162,9 +161,9 @@ func (s *supervisor) gather() {
 		return
 	}
 	s.moving.Go(func() {
-		q := quarry{dir: s.dir, root: os.Getpid()}
+		q := rundir.Processes{Dir: s.dir, Root: os.Getpid()}
 		for range 100 {
-			procs, err := q.find(false)
+			procs, err := q.Find(false)
 			if err != nil {
 				s.complain(err)
 				return
@@ -202,10 +201,4 @@ func (s *supervisor) drain(p *script) {
 			s.complain(err)
 		}
 	}
-}
-
-// groupName names the cgroup of a run directory; other yards on this machine
-// have other data directories.
-func groupName(dir string) string {
-	return filepath.Base(dir) + "-" + strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(dir))), 16)
 }
