@@ -55,7 +55,7 @@ type Runtime interface {
 	RenewContactLease(valid time.Duration) error
 	OpenLog(run id.Run, rank int, offset int64) (io.ReadCloser, int64, error)
 	ProgressFile(run id.Run, rank int) (string, error)
-	Places(run id.Run, rank int) (runtime.Places, error)
+	MetricSources(run id.Run, rank int) (runtime.MetricSources, error)
 	Limits() string
 	Close() error
 }
@@ -105,51 +105,51 @@ type Config struct {
 
 // Agent is the node side of the yard. Make it with New and run it once.
 type Agent struct {
-	cfg      Config
-	log      *slog.Logger
-	clk      clock.Clock
-	boot     string
-	fake     []fleet.GPU
-	machine  *inventory.Machine // nil if the configuration brings its own Inventory
-	identity *auth.NodeIdentity
-	yard     atomic.Pointer[api.Client]
-	rt       Runtime
-	files    *files
-	data     *data
-	contents *workdir.Store
-	fence    *fence
-	hold     *hold
-	results  *results
-	metrics  *metrics
-	memory   memory
-	told     map[id.Run]*told // by runs whose first rank is here; the report loop's own
-	intake   *intake.Intake   // nil if this machine has no loopback address to listen at
-	sdk      string           // the file of the Python SDK, "" if there is none
-	curves   curves
+	cfg           Config
+	log           *slog.Logger
+	clk           clock.Clock
+	boot          string
+	fakeGPUs      []fleet.GPU
+	machine       *inventory.Machine // nil if the configuration brings its own Inventory
+	identity      *auth.NodeIdentity
+	client        atomic.Pointer[api.Client]
+	rt            Runtime
+	files         *files
+	data          *data
+	contents      *workdir.Store
+	fence         *fence
+	nodeLease     *nodeLease
+	results       *results
+	metrics       *metrics
+	memory        memory
+	progressFiles map[id.Run]*progressFile // by runs whose first rank is here; the report loop's own
+	intake        *intake.Intake           // nil if this machine has no loopback address to listen at
+	sdk           string                   // the file of the Python SDK, "" if there is none
+	curves        curves
 
 	reconcileSoon chan struct{}
 	reportSoon    chan struct{}
-	lookSoon      chan struct{} // look at the machine again
+	inventorySoon chan struct{} // look at the machine again
 	uploads       chan struct{} // a place for each upload at a time
 
 	starting sync.Mutex // held while a rank is given to the runtime
 	closing  bool       // nothing is started any more; guarded by starting
 
-	mu       sync.Mutex
-	wanted   wanted
-	started  map[key]bool      // given to the runtime by this process
-	shippers map[key]*shipper  // of every rank the runtime knows
-	ranks    []api.RankReport  // to report next
-	taken    []api.RankReport  // what the server has
-	found    *inventory.Found  // newest look at the machine
-	had      []int             // GPUs that ranks here had at that look
-	sent     *fleet.Inventory  // what the server has, nil before the first report
-	restream func()            // ends the current stream so that a new one begins
-	behind   time.Time         // since when the server has newer assignments than we heard of
-	contact  time.Time         // last answer of the server
-	back     time.Time         // since when it has answered again and again
-	state    map[string]string // newest trouble by place, see trouble
-	measured map[id.Run]bool   // runs that have ended and whose metrics are all delivered
+	mu                    sync.Mutex
+	assignments           assignments
+	startedRanks          map[key]bool         // given to the runtime by this process
+	uploaders             map[key]*logUploader // of every rank the runtime knows
+	rankReports           []api.RankReport     // to report next
+	acknowledgedRanks     []api.RankReport     // what the server has
+	latestScan            *inventory.Found     // newest look at the machine
+	scanGPUs              []int                // GPUs that ranks here had at that look
+	acknowledgedInventory *fleet.Inventory     // what the server has, nil before the first report
+	restream              func()               // ends the current stream so that a new one begins
+	behindSince           time.Time            // since when the server has newer assignments than we heard of
+	lastContact           time.Time            // last answer of the server
+	contactSince          time.Time            // since when it has answered again and again
+	problems              map[string]string    // newest trouble by place, see trouble
+	metricsComplete       map[id.Run]bool      // runs that have ended and whose metrics are all delivered
 }
 
 // key names one rank of a run.
@@ -158,8 +158,8 @@ type key struct {
 	rank int
 }
 
-// wanted is the newest assignments that were obeyed.
-type wanted struct {
+// assignments is the newest assignments that were obeyed.
+type assignments struct {
 	known      bool
 	server     string
 	generation uint64
@@ -187,10 +187,10 @@ func New(cfg Config) (*Agent, error) {
 		return nil, fmt.Errorf("name this start: %w", err)
 	}
 	a := &Agent{
-		cfg: cfg, log: cfg.Log, clk: cfg.Clock, boot: hex.EncodeToString(boot[:]), fake: fake,
-		reconcileSoon: make(chan struct{}, 1), reportSoon: make(chan struct{}, 1), lookSoon: make(chan struct{}, 1), uploads: make(chan struct{}, maxUploads),
-		started: map[key]bool{}, shippers: map[key]*shipper{}, state: map[string]string{},
-		told: map[id.Run]*told{}, curves: curves{runs: map[id.Run]*curve{}}, measured: map[id.Run]bool{},
+		cfg: cfg, log: cfg.Log, clk: cfg.Clock, boot: hex.EncodeToString(boot[:]), fakeGPUs: fake,
+		reconcileSoon: make(chan struct{}, 1), reportSoon: make(chan struct{}, 1), inventorySoon: make(chan struct{}, 1), uploads: make(chan struct{}, maxUploads),
+		startedRanks: map[key]bool{}, uploaders: map[key]*logUploader{}, problems: map[string]string{},
+		progressFiles: map[id.Run]*progressFile{}, curves: curves{runs: map[id.Run]*curve{}}, metricsComplete: map[id.Run]bool{},
 	}
 	if a.memory, err = loadMemory(cfg.Dir); err != nil {
 		return nil, err
@@ -201,10 +201,10 @@ func New(cfg Config) (*Agent, error) {
 			WithField("server").WithRemedy("write it as in https://yard.example.org:7443")
 	}
 	if a.cfg.Inventory == nil {
-		a.cfg.Inventory = a.look
+		a.cfg.Inventory = a.scanMachine
 		a.machine = inventory.Open(inventory.Options{
 			DataDir: a.cfg.Dir, Server: a.cfg.Server, Address: a.cfg.Address, Version: a.cfg.Version,
-			FakeGPUs: a.fake, NoGPUs: a.cfg.FakeGPUs == NoGPUs, Python: a.cfg.ProbePython, Clock: a.clk,
+			FakeGPUs: a.fakeGPUs, NoGPUs: a.cfg.FakeGPUs == NoGPUs, Python: a.cfg.ProbePython, Clock: a.clk,
 		})
 	}
 	if a.cfg.Moment == nil {
@@ -213,10 +213,10 @@ func New(cfg Config) (*Agent, error) {
 	return a, nil
 }
 
-// look is the inventory of this machine.
-func (a *Agent) look(ctx context.Context) (inventory.Found, error) {
-	found, err := a.machine.Look(ctx, a.heldNow())
-	a.declare(&found)
+// scanMachine is the inventory of this machine.
+func (a *Agent) scanMachine(ctx context.Context) (inventory.Found, error) {
+	found, err := a.machine.Look(ctx, a.allocatedGPUsNow())
+	a.applyDeclared(&found)
 	return found, err
 }
 
@@ -233,14 +233,14 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("look at this machine: %w", err)
 	}
 	a.noteInventory(found, nil)
-	a.trouble("look at this machine", errors.Join(found.Problems...))
-	a.measure(ctx)
+	a.noteProblem("look at this machine", errors.Join(found.Problems...))
+	a.probeGPUs(ctx)
 	if err := a.join(ctx); err != nil {
-		if !a.hold.ended(err) && !a.hold.over() {
+		if !a.nodeLease.endedBy(err) && !a.nodeLease.expired() {
 			return err
 		}
 		a.log.Warn("this machine cannot join any more", "error", err)
-		a.endMachine(ctx)
+		a.shutDownMachine(ctx)
 		return nil
 	}
 	adopted, err := a.rt.Adopt()
@@ -255,18 +255,18 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	for _, loop := range []func(context.Context){a.reconcileLoop, a.streamLoop, a.reportLoop, a.inventoryLoop, a.renewLoop, a.curvesLoop} {
 		loops.Go(func() { loop(inner) })
 	}
-	over := a.awaitEnd(ctx)
+	over := a.awaitShutdown(ctx)
 	switch {
 	case over:
-		a.stopRuns(inner, leaseGrace)
+		a.stopRuns(inner, nodeLeaseGrace)
 	case a.cfg.StopRunsOnExit:
 		a.stopRuns(inner, math.MaxInt64)
 	}
 	cancel()
 	loops.Wait()
-	a.stopShippers()
+	a.stopUploaders()
 	if over {
-		a.endMachine(ctx)
+		a.shutDownMachine(ctx)
 	}
 	a.log.Info("agent ends", "node", a.identity.Node())
 	return nil
@@ -287,8 +287,8 @@ func (a *Agent) open() error {
 	if a.data, err = a.openData(); err != nil {
 		return errors.Join(err, rt.Close())
 	}
-	if a.hold, err = openHold(a.path(cloud.DeadlineFile), a.cfg.Moment); err != nil {
-		a.trouble("the machine's lease", err)
+	if a.nodeLease, err = openNodeLease(a.path(cloud.DeadlineFile), a.cfg.Moment); err != nil {
+		a.noteProblem("the machine's lease", err)
 	}
 	if a.fence, err = openFence(a.path("fence")); err != nil {
 		return errors.Join(err, rt.Close())
@@ -300,12 +300,12 @@ func (a *Agent) open() error {
 		return errors.Join(err, a.fence.close(), rt.Close())
 	}
 	a.openIntake()
-	a.trouble("placing of the Python SDK", a.placeSDK())
+	a.noteProblem("placing of the Python SDK", a.placeSDK())
 	return nil
 }
 
 func (a *Agent) close() error {
-	if yard := a.yard.Load(); yard != nil {
+	if yard := a.client.Load(); yard != nil {
 		yard.Close()
 	}
 	a.metrics.unregister()
@@ -313,8 +313,8 @@ func (a *Agent) close() error {
 	return errors.Join(a.closeIntake(), a.closeMachine(), a.fence.close(), a.rt.Close())
 }
 
-// wake asks a loop to look again; one wish is as good as many.
-func wake(loop chan struct{}) {
+// notify asks a loop to look again; one wish is as good as many.
+func notify(loop chan struct{}) {
 	select {
 	case loop <- struct{}{}:
 	default:

@@ -146,14 +146,14 @@ func (f *fakeRuntime) ProgressFile(run id.Run, rank int) (string, error) {
 	return filepath.Join(f.progress, fmt.Sprintf("%s.%d", run, rank)), r.mute
 }
 
-func (f *fakeRuntime) Places(run id.Run, rank int) (runtime.Places, error) {
+func (f *fakeRuntime) MetricSources(run id.Run, rank int) (runtime.MetricSources, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := f.ranks[rankKey{run, rank}]
 	if r == nil {
-		return runtime.Places{}, fmt.Errorf("no places of %s", run)
+		return runtime.MetricSources{}, fmt.Errorf("no places of %s", run)
 	}
-	return runtime.Places{Work: f.work, Metrics: filepath.Join(f.work, "told.jsonl"), Launch: r.spec.Launch}, nil
+	return runtime.MetricSources{Work: f.work, Metrics: filepath.Join(f.work, "told.jsonl"), Launch: r.spec.Launch}, nil
 }
 
 // fakeLog reads a log that grows.

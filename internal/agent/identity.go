@@ -18,8 +18,8 @@ import (
 	"trainyard/internal/tenant"
 )
 
-// renewLook is how often the certificate's age is looked at.
-const renewLook = time.Minute
+// renewalCheck is how often the certificate's age is looked at.
+const renewalCheck = time.Minute
 
 // join makes the machine a node, unless it is one already. Its key is saved
 // before it asks, so that an answer that is lost does not leave two nodes.
@@ -29,22 +29,22 @@ func (a *Agent) join(ctx context.Context) error {
 		return err
 	}
 	if identity == nil || identity.Node() == "" {
-		if identity, err = a.enrol(ctx, identity); err != nil {
+		if identity, err = a.joinWithToken(ctx, identity); err != nil {
 			return err
 		}
-	} else if err := a.sameYard(identity); err != nil {
+	} else if err := a.checkSameServer(identity); err != nil {
 		return err
 	}
-	if err := a.remember(a.memory.Lease); err != nil {
+	if err := a.saveMemory(a.memory.ContactLease); err != nil {
 		return err
 	}
 	a.identity = identity
-	a.yard.Store(api.NewClient(a.cfg.Server, "", identity.TLS()))
+	a.client.Store(api.NewClient(a.cfg.Server, "", identity.TLS()))
 	return nil
 }
 
-// sameYard refuses a join token of another yard than the one joined before.
-func (a *Agent) sameYard(identity *auth.NodeIdentity) error {
+// checkSameServer refuses a join token of another yard than the one joined before.
+func (a *Agent) checkSameServer(identity *auth.NodeIdentity) error {
 	if a.cfg.JoinToken == "" {
 		return nil
 	}
@@ -59,9 +59,9 @@ func (a *Agent) sameYard(identity *auth.NodeIdentity) error {
 	return nil
 }
 
-// enrol joins by the token. half is the identity of a join that was not
+// joinWithToken joins by the token. half is the identity of a join that was not
 // finished, nil if there is none.
-func (a *Agent) enrol(ctx context.Context, half *auth.NodeIdentity) (*auth.NodeIdentity, error) {
+func (a *Agent) joinWithToken(ctx context.Context, half *auth.NodeIdentity) (*auth.NodeIdentity, error) {
 	token, err := a.joinToken()
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (a *Agent) enrol(ctx context.Context, half *auth.NodeIdentity) (*auth.NodeI
 			return nil, err
 		}
 	}
-	name, err := a.wishedName()
+	name, err := a.nodeName()
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (a *Agent) enrol(ctx context.Context, half *auth.NodeIdentity) (*auth.NodeI
 	}
 	yard := api.NewClient(a.cfg.Server, "", identity.TLS())
 	defer yard.Close()
-	renew := a.hold.asking()
+	renew := a.nodeLease.renewal()
 	reply, err := yard.Join(ctx, api.JoinRequest{
 		Capability: api.Capability, Token: strings.TrimSpace(a.cfg.JoinToken), Name: name, CSR: string(csr), Inventory: a.inventory(),
 	})
@@ -107,7 +107,7 @@ func (a *Agent) enrol(ctx context.Context, half *auth.NodeIdentity) (*auth.NodeI
 		return nil, err
 	}
 	if reply.LeaseLeft == nil {
-		err = a.hold.drop() // of an earlier life of this data folder
+		err = a.nodeLease.clear() // of an earlier life of this data folder
 	} else {
 		err = renew(reply.LeaseLeft)
 	}
@@ -144,8 +144,8 @@ func serverAddr(server string) (string, error) {
 	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")), nil
 }
 
-// wishedName is the configured name, or what of the host's can be one.
-func (a *Agent) wishedName() (string, error) {
+// nodeName is the configured name, or what of the host's can be one.
+func (a *Agent) nodeName() (string, error) {
 	if a.cfg.Name != "" {
 		if !id.Name(a.cfg.Name) {
 			return "", fault.New(fault.Invalid, "node_name_invalid", "%.80q cannot name a node", a.cfg.Name).
@@ -166,9 +166,9 @@ func (a *Agent) wishedName() (string, error) {
 
 // renewLoop gets a new certificate when two thirds of the old one's life are over.
 func (a *Agent) renewLoop(ctx context.Context) {
-	clock.Every(ctx, a.clk, renewLook, func(now time.Time) {
+	clock.Every(ctx, a.clk, renewalCheck, func(now time.Time) {
 		if a.identity.NeedsRenewal(now) {
-			a.trouble("renewal of the node's certificate", a.renew(ctx))
+			a.noteProblem("renewal of the node's certificate", a.renew(ctx))
 		}
 	})
 }
@@ -180,7 +180,7 @@ func (a *Agent) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	old := a.yard.Load()
+	old := a.client.Load()
 	reply, err := old.Renew(ctx, api.RenewRequest{CSR: string(csr)})
 	if err != nil {
 		return err
@@ -188,7 +188,7 @@ func (a *Agent) renew(ctx context.Context) error {
 	if err := a.identity.Install([]byte(reply.Certificate)); err != nil {
 		return err
 	}
-	a.yard.Store(api.NewClient(a.cfg.Server, "", a.identity.TLS()))
+	a.client.Store(api.NewClient(a.cfg.Server, "", a.identity.TLS()))
 	old.Close()
 	a.newStream()
 	a.log.Info("certificate renewed", "certificate_until", reply.Expires)

@@ -13,8 +13,8 @@ import (
 
 // memory is what the agent remembers between its starts about the yard.
 type memory struct {
-	Server string       `json:"server"`
-	Lease  job.Duration `json:"lease"`
+	Server       string       `json:"server"`
+	ContactLease job.Duration `json:"lease"`
 }
 
 const memoryFile = "agent.json"
@@ -36,9 +36,9 @@ func loadMemory(dir string) (memory, error) {
 	return m, nil
 }
 
-// remember keeps the newest lease and address, if they are new.
-func (a *Agent) remember(lease job.Duration) error {
-	m := memory{Server: a.cfg.Server, Lease: lease}
+// saveMemory keeps the newest lease and address, if they are new.
+func (a *Agent) saveMemory(lease job.Duration) error {
+	m := memory{Server: a.cfg.Server, ContactLease: lease}
 	if m == a.memory {
 		return nil
 	}

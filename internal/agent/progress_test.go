@@ -363,7 +363,7 @@ func TestOddProgressFilesAreRefused(t *testing.T) {
 			if err := tt.make(path); err != nil {
 				t.Fatal(err)
 			}
-			text, _, err := agent.ReadPlain(path, most)
+			text, _, err := agent.ReadRegularFile(path, most)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %d bytes and %v, want an error with %q", len(text), err, tt.want)
 			}
@@ -378,7 +378,7 @@ func TestTheLargestProgressFileIsRead(t *testing.T) {
 	if err := os.WriteFile(path, make([]byte, most), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if text, _, err := agent.ReadPlain(path, most); err != nil || len(text) != most {
+	if text, _, err := agent.ReadRegularFile(path, most); err != nil || len(text) != most {
 		t.Errorf("%d bytes, %v", len(text), err)
 	}
 }

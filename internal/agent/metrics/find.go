@@ -20,8 +20,8 @@ const (
 	bigSearch  = 5000   // entries from which on a search is made more seldom
 )
 
-// notHere are folders in which nobody's metrics are.
-var notHere = []string{".git", "node_modules", "venv", ".venv", "env", "__pycache__", "site-packages", ".cache", ".tox", ".mypy_cache", "conda", "dist-packages"}
+// skippedFolders are folders in which nobody's metrics are.
+var skippedFolders = []string{".git", "node_modules", "venv", ".venv", "env", "__pycache__", "site-packages", ".cache", ".tox", ".mypy_cache", "conda", "dist-packages"}
 
 // format says how a file is read.
 type format int
@@ -74,8 +74,8 @@ func (g *Gatherer) find() error {
 	for _, root := range g.run.Roots {
 		errs = append(errs, g.search(root, "", 0, &left))
 	}
-	if g.again = scanEvery; left < maxEntries-bigSearch {
-		g.again = 6 * scanEvery
+	if g.scanInterval = scanEvery; left < maxEntries-bigSearch {
+		g.scanInterval = 6 * scanEvery
 	}
 	return errors.Join(errs...)
 }
@@ -111,7 +111,7 @@ func (g *Gatherer) search(root, rel string, depth int, left *int) error {
 		name := path.Join(rel, e.Name())
 		switch {
 		case e.IsDir():
-			if depth < maxDepth && !slices.Contains(notHere, e.Name()) {
+			if depth < maxDepth && !slices.Contains(skippedFolders, e.Name()) {
 				errs = append(errs, g.search(root, name, depth+1, left))
 			}
 		case e.Type().IsRegular():
@@ -136,7 +136,7 @@ func (g *Gatherer) consider(root, rel string) {
 	if kind == noFormat {
 		return
 	}
-	w := newWatched(full, rel, kind, ruled)
+	w := newWatchedFile(full, rel, kind, ruled)
 	// What was there before the program started was shipped with it, or is of an earlier run: only what is added counts.
 	if info, err := os.Lstat(full); err == nil && !info.ModTime().After(g.run.Started) {
 		w.skip(info)

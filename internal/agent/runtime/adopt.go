@@ -71,16 +71,16 @@ func (r *Runtime) adopt(name string) error {
 	defer r.mu.Unlock()
 	r.ranks[name] = rk
 	if rk.state.State != job.RunEnded && (rk.begun || holder != 0) {
-		rk.begun, rk.tended = true, true
-		r.tasks.Go(func() { r.attend(rk) })
+		rk.begun, rk.monitored = true, true
+		r.tasks.Go(func() { r.monitor(rk) })
 	}
 	return nil
 }
 
-// attend waits until no supervisor has the rank any more and then makes sure
+// monitor waits until no supervisor has the rank any more and then makes sure
 // that its end is recorded.
-func (r *Runtime) attend(rk *rank) {
-	for !r.settled(rk) {
+func (r *Runtime) monitor(rk *rank) {
+	for !r.hasEnded(rk) {
 		holder, err := rundir.LockHolder(rk.dir)
 		if err == nil && holder != 0 {
 			if !r.awaitExit(holder) {
@@ -94,7 +94,7 @@ func (r *Runtime) attend(rk *rank) {
 			lock, mine, err = rundir.TakeLock(rk.dir)
 		}
 		if mine {
-			r.settle(rk)
+			r.ensureEnd(rk)
 			err = lock.Close()
 		}
 		if err != nil {
@@ -110,16 +110,16 @@ func (r *Runtime) attend(rk *rank) {
 	}
 }
 
-// settled reports whether the end of a rank is recorded.
-func (r *Runtime) settled(rk *rank) bool {
+// hasEnded reports whether the end of a rank is recorded.
+func (r *Runtime) hasEnded(rk *rank) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return rk.state.State == job.RunEnded
 }
 
-// settle records the end of a rank that has no supervisor, if the supervisor did
+// ensureEnd records the end of a rank that has no supervisor, if the supervisor did
 // not. The caller holds the rank's lock.
-func (r *Runtime) settle(rk *rank) {
+func (r *Runtime) ensureEnd(rk *rank) {
 	r.refresh(rk)
 	r.mu.Lock()
 	st, begun := rk.state, rk.begun
@@ -129,7 +129,7 @@ func (r *Runtime) settle(rk *rank) {
 	case begun:
 		r.bury(rk, st)
 	default: // what it begins it records first, so it began nothing
-		r.writeEnd(rk, st, rundir.Ending{Cause: job.CauseLaunchFailed, Reason: "the supervisor exited without starting the program" + r.lastWords(rk)})
+		r.writeEnd(rk, st, rundir.Ending{Cause: job.CauseLaunchFailed, Reason: "the supervisor exited without starting the program" + r.supervisorLogTail(rk)})
 	}
 }
 
@@ -168,8 +168,8 @@ func (r *Runtime) awaitReadable(fd, pid int) error {
 	})
 }
 
-// endUnbegun ends a rank that no supervisor has taken. If one has, it looks after that.
-func (r *Runtime) endUnbegun(rk *rank, e rundir.Ending) {
+// endUnstarted ends a rank that no supervisor has taken. If one has, it looks after that.
+func (r *Runtime) endUnstarted(rk *rank, e rundir.Ending) {
 	lock, mine, err := rundir.TakeLock(rk.dir)
 	if err != nil {
 		r.log.Error("cannot lock a rank", "rank", rk.name, "error", err)
@@ -186,7 +186,7 @@ func (r *Runtime) endUnbegun(rk *rank, e rundir.Ending) {
 			r.log.Error("cannot unlock a rank", "rank", rk.name, "error", err)
 		}
 	}
-	r.attend(rk)
+	r.monitor(rk)
 }
 
 // Forget removes all traces of a rank that has ended, but for its checkpoints.

@@ -87,8 +87,8 @@ func mendLog(path string, clk clock.Clock) (err error) {
 	return runlog.NewWriter(f, 0).Remark(clk.Now(), "the supervisor of this run was killed; output may be missing")
 }
 
-// lastWords is the end of what a supervisor wrote to its own log.
-func (r *Runtime) lastWords(rk *rank) string {
+// supervisorLogTail is the end of what a supervisor wrote to its own log.
+func (r *Runtime) supervisorLogTail(rk *rank) string {
 	data, err := os.ReadFile(filepath.Join(rk.dir, rundir.SupervisorLog))
 	if err != nil {
 		return ""

@@ -22,12 +22,12 @@ func environment(base map[string]string, s rundir.Spec, data, setupDir string) [
 	env["PYTHONUNBUFFERED"] = "1"
 	maps.Copy(env, s.ExtraEnv)
 	maps.Copy(env, s.Launch.Env)
-	maps.Copy(env, yardEnv(s, data))
-	maps.Copy(env, Distributed(s.Rank, max(1, len(s.DeviceNames())), s.Launch.Nodes, s.Launch.MasterPort))
+	maps.Copy(env, rankEnv(s, data))
+	maps.Copy(env, distributedEnv(s.Rank, max(1, len(s.DeviceNames())), s.Launch.Nodes, s.Launch.MasterPort))
 	if setupDir != "" {
 		env["TRAINYARD_SETUP_DIR"] = setupDir
 	}
-	Reach(env)
+	bypassProxy(env)
 	if sdk := env[SDKVar]; sdk != "" {
 		env["PYTHONPATH"] = strings.TrimPrefix(env["PYTHONPATH"]+":"+sdk, ":")
 	}
@@ -38,8 +38,8 @@ func environment(base map[string]string, s rundir.Spec, data, setupDir string) [
 	return out
 }
 
-// yardEnv says who the rank is, which GPUs it has and where it may tell how it fares.
-func yardEnv(s rundir.Spec, data string) map[string]string {
+// rankEnv says who the rank is, which GPUs it has and where it may tell how it fares.
+func rankEnv(s rundir.Spec, data string) map[string]string {
 	gpus := strings.Join(s.DeviceNames(), ",")
 	share := ""
 	if s.Launch.Share > 0 {
@@ -60,7 +60,7 @@ func yardEnv(s rundir.Spec, data string) map[string]string {
 		"CUDA_VISIBLE_DEVICES":   gpus,
 		"NVIDIA_VISIBLE_DEVICES": gpus,
 	}
-	if goal := Target(s.Launch.Target); goal != "" {
+	if goal := targetJSON(s.Launch.Target); goal != "" {
 		env["TRAINYARD_TARGET"] = goal
 	}
 	return env

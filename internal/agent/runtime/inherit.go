@@ -29,8 +29,8 @@ var inherited = []string{
 // this machine talks to the others of a run.
 var inheritedPrefixes = []string{"LC_", "NCCL_", "GLOO_"}
 
-// Inherited picks from the agent's environment what programs get.
-func Inherited(environ []string) map[string]string {
+// inheritedEnv picks from the agent's environment what programs get.
+func inheritedEnv(environ []string) map[string]string {
 	env := map[string]string{"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	for _, e := range environ {
 		key, value, ok := strings.Cut(e, "=")
@@ -45,8 +45,8 @@ func Inherited(environ []string) map[string]string {
 	return env
 }
 
-// Reach keeps what a program tells the agent on this machine from being sent to a proxy.
-func Reach(env map[string]string) {
+// bypassProxy keeps what a program tells the agent on this machine from being sent to a proxy.
+func bypassProxy(env map[string]string) {
 	has := func(name string) bool { return env[name] != "" }
 	if !slices.ContainsFunc([]string{"HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"}, has) {
 		return
@@ -65,9 +65,9 @@ func Reach(env map[string]string) {
 	}
 }
 
-// Distributed are the names that distributed frameworks read. The first of the nodes, which are addresses
+// distributedEnv are the names that distributed frameworks read. The first of the nodes, which are addresses
 // in order of ranks, is where the others meet.
-func Distributed(rank, perNode int, nodes []string, port int) map[string]string {
+func distributedEnv(rank, perNode int, nodes []string, port int) map[string]string {
 	first := "127.0.0.1"
 	if len(nodes) > 0 && nodes[0] != "" {
 		first = nodes[0]
@@ -81,8 +81,8 @@ func Distributed(rank, perNode int, nodes []string, port int) map[string]string 
 	}
 }
 
-// Target is what a job is to reach, as JSON; empty if it says nothing.
-func Target(t *job.Target) string {
+// targetJSON is what a job is to reach, as JSON; empty if it says nothing.
+func targetJSON(t *job.Target) string {
 	if t == nil {
 		return ""
 	}

@@ -91,7 +91,7 @@ func TestAllProcessesAreLimited(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
-	base := Inherited([]string{"PATH=/bin", "HOME=/root", "LC_ALL=C", "NCCL_DEBUG=INFO", "SLURM_JOB_ID=1", "TRAINYARD_TOKEN=secret", "odd"})
+	base := inheritedEnv([]string{"PATH=/bin", "HOME=/root", "LC_ALL=C", "NCCL_DEBUG=INFO", "SLURM_JOB_ID=1", "TRAINYARD_TOKEN=secret", "odd"})
 	s := rundir.Spec{Run: "j4.2", Job: "j4", Epoch: 2, Rank: 1, Launch: api.Launch{
 		Name: "train", GPUs: []int{2, 5}, Nodes: []string{"10.0.0.1", "10.0.0.2"}, MasterPort: 29500, Grace: job.Duration(90 * time.Second),
 		Env: map[string]string{"HOME": "/home/ada", "LR": "0.1", "PYTHONUNBUFFERED": "0", "RANK": "77", "CUDA_VISIBLE_DEVICES": "0"},

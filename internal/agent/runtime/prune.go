@@ -43,16 +43,16 @@ func (r *Runtime) pruneSetups() {
 	for _, e := range entries {
 		dir := filepath.Join(root, e.Name())
 		if strings.HasPrefix(e.Name(), ".gone-") {
-			r.dropped(dir, rundir.RemoveTree(dir))
+			r.logRemoval(dir, rundir.RemoveTree(dir))
 			continue
 		}
-		c, done, err := lookAtSetup(dir)
+		c, done, err := readSetup(dir)
 		switch age := now.Sub(c.used); {
 		case errors.Is(err, fs.ErrNotExist): // removed meanwhile
 		case err != nil:
 			r.log.Error("cannot read a set-up", "dir", dir, "error", err)
 		case !done && age > unfinishedAge, done && age > r.opt.SetupAge:
-			r.dropped(dir, removeSetup(dir))
+			r.logRemoval(dir, removeSetup(dir))
 		case done:
 			kept = append(kept, c)
 			total += c.size
@@ -64,7 +64,7 @@ func (r *Runtime) pruneSetups() {
 			return
 		}
 		err := removeSetup(c.dir)
-		r.dropped(c.dir, err)
+		r.logRemoval(c.dir, err)
 		if err == nil {
 			total -= c.size
 		}
@@ -74,14 +74,14 @@ func (r *Runtime) pruneSetups() {
 // errInUse says that a set-up cannot be removed now.
 var errInUse = errors.New("in use")
 
-func (r *Runtime) dropped(dir string, err error) {
+func (r *Runtime) logRemoval(dir string, err error) {
 	if err != nil && !errors.Is(err, errInUse) {
 		r.log.Error("cannot remove a set-up", "dir", dir, "error", err)
 	}
 }
 
-// lookAtSetup reads the size and age of a set-up and whether it is finished.
-func lookAtSetup(dir string) (cachedSetup, bool, error) {
+// readSetup reads the size and age of a set-up and whether it is finished.
+func readSetup(dir string) (cachedSetup, bool, error) {
 	c := cachedSetup{dir: dir}
 	var made rundir.SetupResult
 	done, err := rundir.ReadJSON(filepath.Join(dir, rundir.SetupResultFile), &made)

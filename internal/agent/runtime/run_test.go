@@ -136,7 +136,7 @@ func TestTwoSupervisorsOfARankGiveOneProcess(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	marks := t.TempDir() + "/marks"
-	rk, err := y.enrol(y.spec(api.Launch{Command: "echo x >> " + marks}))
+	rk, err := y.createRunDir(y.spec(api.Launch{Command: "echo x >> " + marks}))
 	if err != nil {
 		t.Fatal(err)
 	}

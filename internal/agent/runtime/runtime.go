@@ -50,19 +50,19 @@ type Options struct {
 // Runtime carries out the ranks of this machine. Its methods may be called from
 // several goroutines.
 type Runtime struct {
-	opt       Options
-	dir       string
-	log       *slog.Logger
-	clk       clock.Clock
-	base      map[string]string
-	limits    cgroup.Place
-	unlimited string // why limits are not enforced; "" if they are
-	lock      *os.File
-	events    *os.File
-	ctx       context.Context //nolint:containedctx // ends with Close; bounds the goroutines, not the runs
-	cancel    context.CancelFunc
-	tasks     sync.WaitGroup
-	prune     sync.Mutex // one look at the set-ups at a time
+	opt           Options
+	dir           string
+	log           *slog.Logger
+	clk           clock.Clock
+	base          map[string]string
+	limits        cgroup.Place
+	limitsProblem string // why limits are not enforced; "" if they are
+	lock          *os.File
+	events        *os.File
+	ctx           context.Context //nolint:containedctx // ends with Close; bounds the goroutines, not the runs
+	cancel        context.CancelFunc
+	tasks         sync.WaitGroup
+	prune         sync.Mutex // one look at the set-ups at a time
 
 	mu      sync.Mutex
 	adopted bool
@@ -73,13 +73,13 @@ type Runtime struct {
 // rank is what the agent knows of a rank. Its fields are guarded by Runtime.mu,
 // but for name, dir and rec, which do not change.
 type rank struct {
-	name   string
-	dir    string
-	rec    rundir.Record
-	state  rundir.State
-	begun  bool               // a supervisor has taken it
-	tended bool               // a goroutine looks after it
-	abort  context.CancelFunc // ends its preparation; nil if it is not being prepared
+	name      string
+	dir       string
+	rec       rundir.Record
+	state     rundir.State
+	begun     bool               // a supervisor has taken it
+	monitored bool               // a goroutine looks after it
+	abort     context.CancelFunc // ends its preparation; nil if it is not being prepared
 }
 
 // New opens a data directory and makes it if it is not there. A second agent on
@@ -94,19 +94,19 @@ func New(opt Options) (*Runtime, error) {
 		}
 	}
 	r := &Runtime{
-		opt: opt, dir: opt.Dir, log: opt.Log, clk: opt.Clock, base: Inherited(opt.Environ),
+		opt: opt, dir: opt.Dir, log: opt.Log, clk: opt.Clock, base: inheritedEnv(opt.Environ),
 		ranks: map[string]*rank{}, changed: make(chan struct{}),
 	}
 	limits, err := cgroup.Find()
 	if err != nil {
-		r.unlimited = err.Error()
+		r.limitsProblem = err.Error()
 	}
 	r.limits = limits
 	if err := r.open(); err != nil {
 		return nil, err
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
-	r.tasks.Go(r.hear)
+	r.tasks.Go(r.readEvents)
 	return r, nil
 }
 
@@ -184,14 +184,14 @@ func (r *Runtime) Close() error {
 // Limits says how what a run may use is enforced: "cgroup v2", "cgroup v1", or
 // in one sentence why it is not. The inventory shows it.
 func (r *Runtime) Limits() string {
-	if r.unlimited != "" {
-		return r.unlimited
+	if r.limitsProblem != "" {
+		return r.limitsProblem
 	}
 	return r.limits.String()
 }
 
-// hear takes the supervisors' news until Close.
-func (r *Runtime) hear() {
+// readEvents takes the supervisors' news until Close.
+func (r *Runtime) readEvents() {
 	buf := make([]byte, 4096)
 	rest := ""
 	for {

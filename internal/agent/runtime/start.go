@@ -43,19 +43,19 @@ func (r *Runtime) Start(ctx context.Context, s rundir.Spec) error {
 			}
 		}
 		var err error
-		if rk, err = r.enrol(s); err != nil {
+		if rk, err = r.createRunDir(s); err != nil {
 			return err
 		}
 		r.ranks[rk.name] = rk
 		r.announce()
 	}
-	if rk.begun || rk.tended || rk.state.State == job.RunEnded {
+	if rk.begun || rk.monitored || rk.state.State == job.RunEnded {
 		return nil
 	}
-	rk.tended = true
+	rk.monitored = true
 	prep, abort := context.WithCancel(r.ctx) //nolint:gosec // begin calls it
 	rk.abort = abort
-	r.tasks.Go(func() { r.begin(prep, rk) })
+	r.tasks.Go(func() { r.prepareAndSupervise(prep, rk) })
 	return nil
 }
 
@@ -89,8 +89,8 @@ func (r *Runtime) check(s rundir.Spec) error {
 	return nil
 }
 
-// enrol makes the run directory, whole and durable before it has its name.
-func (r *Runtime) enrol(s rundir.Spec) (*rank, error) {
+// createRunDir makes the run directory, whole and durable before it has its name.
+func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 	runs := filepath.Join(r.dir, rundir.RunsDir)
 	rk := &rank{name: s.Name(), dir: filepath.Join(runs, s.Name())}
 	plan, err := planSetup(r.dir, s.Launch, r.base)
@@ -126,8 +126,8 @@ func fillRunDir(dir string, rec rundir.Record) error {
 	return os.WriteFile(filepath.Join(dir, rundir.OutputFile), nil, 0o600)
 }
 
-// begin prepares a rank, starts its supervisor and looks after it to the end.
-func (r *Runtime) begin(ctx context.Context, rk *rank) {
+// prepareAndSupervise prepares a rank, starts its supervisor and looks after it to the end.
+func (r *Runtime) prepareAndSupervise(ctx context.Context, rk *rank) {
 	err := r.prepareAlone(ctx, rk)
 	r.mu.Lock()
 	rk.abort() // frees its context
@@ -137,11 +137,11 @@ func (r *Runtime) begin(ctx context.Context, rk *rank) {
 		return // closed: the next agent goes on
 	}
 	if errors.Is(err, errTaken) {
-		r.attend(rk)
+		r.monitor(rk)
 		return
 	}
 	if stop, serr := rundir.ReadStop(rk.dir); serr == nil && stop != job.StopNone {
-		r.endUnbegun(rk, stoppedEarly())
+		r.endUnstarted(rk, stoppedEarly())
 		return
 	}
 	var child *exec.Cmd
@@ -149,7 +149,7 @@ func (r *Runtime) begin(ctx context.Context, rk *rank) {
 		child, err = r.spawn(rk)
 	}
 	if err != nil {
-		r.endUnbegun(rk, rundir.Ending{Cause: job.CauseLaunchFailed, Reason: fmt.Sprintf("cannot start the run: %v", err)})
+		r.endUnstarted(rk, rundir.Ending{Cause: job.CauseLaunchFailed, Reason: fmt.Sprintf("cannot start the run: %v", err)})
 		return
 	}
 	if !r.awaitExit(child.Process.Pid) {
@@ -158,7 +158,7 @@ func (r *Runtime) begin(ctx context.Context, rk *rank) {
 	if err := child.Wait(); err != nil {
 		r.log.Warn("supervisor failed", "rank", rk.name, "error", err)
 	}
-	r.attend(rk)
+	r.monitor(rk)
 }
 
 // stoppedEarly is the end of a rank that was told to stop before a supervisor had it.
@@ -190,7 +190,7 @@ func (r *Runtime) prepareAlone(ctx context.Context, rk *rank) (err error) {
 
 // prepare waits for older runs of the job to end and fills the working directory.
 func (r *Runtime) prepare(ctx context.Context, rk *rank) error {
-	if err := r.retire(ctx, rk); err != nil {
+	if err := r.stopOlderEpochs(ctx, rk); err != nil {
 		return err
 	}
 	work := filepath.Join(rk.dir, rundir.WorkDir)
@@ -208,9 +208,9 @@ func (r *Runtime) prepare(ctx context.Context, rk *rank) error {
 	return nil
 }
 
-// retire stops the ranks of older epochs of the same job and waits for their
+// stopOlderEpochs stops the ranks of older epochs of the same job and waits for their
 // end: they share its checkpoints, and a job must not run twice at once.
-func (r *Runtime) retire(ctx context.Context, rk *rank) error {
+func (r *Runtime) stopOlderEpochs(ctx context.Context, rk *rank) error {
 	for {
 		changed := r.Watch()
 		older := r.olderThan(rk.rec.Spec)
@@ -283,9 +283,9 @@ func (r *Runtime) Stop(run id.Run, n int, mode job.StopMode) error {
 	if rk.abort != nil {
 		rk.abort()
 	}
-	if !rk.tended {
-		rk.tended = true
-		r.tasks.Go(func() { r.endUnbegun(rk, stoppedEarly()) })
+	if !rk.monitored {
+		rk.monitored = true
+		r.tasks.Go(func() { r.endUnstarted(rk, stoppedEarly()) })
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func TestStopBeforeTheStartPreventsIt(t *testing.T) {
 func TestSupervisorHeedsAStopThatCameFirst(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	rk, err := y.enrol(y.spec(api.Launch{Command: "echo never"}))
+	rk, err := y.createRunDir(y.spec(api.Launch{Command: "echo never"}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -123,7 +123,7 @@ func (p *Parser) Flush(emit Emit) {
 		r := *p.waiting
 		p.waiting = nil
 		if b := p.bars.finest(); b != nil {
-			r.Step = reading.Told(b.step())
+			r.Step = reading.Known(b.step())
 		}
 		emit(Logged, r)
 	}

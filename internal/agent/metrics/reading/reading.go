@@ -19,8 +19,8 @@ type Number struct {
 	Known bool
 }
 
-// Told is a number that was told.
-func Told(v float64) Number { return Number{Value: v, Known: true} }
+// Known is a number that was told.
+func Known(v float64) Number { return Number{Value: v, Known: true} }
 
 // Value is one metric and what it was.
 type Value struct {

@@ -88,7 +88,7 @@ func (d *Decoder) Decode(data []byte) (readings []reading.Reading, used int, err
 
 // event reads the message of one record.
 func event(msg []byte) (reading.Reading, error) {
-	r := reading.Reading{Step: reading.Told(0)} // a step of 0 is not written
+	r := reading.Reading{Step: reading.Known(0)} // a step of 0 is not written
 	err := wire.Each(msg, func(f wire.Field) error {
 		switch {
 		case f.Number == 1 && f.Type == protowire.Fixed64Type:
@@ -96,7 +96,7 @@ func event(msg []byte) (reading.Reading, error) {
 				r.At = at
 			}
 		case f.Number == 2 && f.Type == protowire.VarintType:
-			r.Step = reading.Told(float64(f.Int()))
+			r.Step = reading.Known(float64(f.Int()))
 		case f.Number == 5 && f.Type == protowire.BytesType:
 			return summary(f.Bytes, &r)
 		}

@@ -45,7 +45,7 @@ func (s *supervisor) linkCheckpoints() (err error) {
 	case !info.IsDir():
 		return fmt.Errorf("%s is a file", name)
 	}
-	if err := s.moveShipped(root, name, kept); err != nil {
+	if err := s.moveUploaded(root, name, kept); err != nil {
 		return err
 	}
 	if err := root.RemoveAll(name); err != nil {
@@ -54,8 +54,8 @@ func (s *supervisor) linkCheckpoints() (err error) {
 	return root.Symlink(kept, name)
 }
 
-// moveShipped moves what was shipped in the checkpoint folder to where it is kept.
-func (s *supervisor) moveShipped(root *os.Root, name, kept string) error {
+// moveUploaded moves what was shipped in the checkpoint folder to where it is kept.
+func (s *supervisor) moveUploaded(root *os.Root, name, kept string) error {
 	dir, err := root.Open(name)
 	if err != nil {
 		return err

@@ -38,8 +38,8 @@ func exitOf(status syscall.WaitStatus) (code int, signal, words string) {
 	return status.ExitStatus(), "", fmt.Sprintf("exit code %d", status.ExitStatus())
 }
 
-// judge says why the command ended as it did.
-func (s *supervisor) judge(r result) rundir.Ending {
+// classify says why the command ended as it did.
+func (s *supervisor) classify(r result) rundir.Ending {
 	code, signal, words := exitOf(r.status)
 	e := rundir.Ending{Code: code, Signal: signal}
 	switch {
@@ -75,9 +75,9 @@ func (s *supervisor) memoryReason(words string) string {
 	return fmt.Sprintf("the machine ran out of memory and the kernel killed the job (%s); the job had no memory limit", words)
 }
 
-// judgeSetup says why a set-up that did not succeed ended so.
-func (s *supervisor) judgeSetup(r result) rundir.Ending {
-	e := s.judge(r)
+// classifySetup says why a set-up that did not succeed ended so.
+func (s *supervisor) classifySetup(r result) rundir.Ending {
+	e := s.classify(r)
 	if !r.signalled && e.Cause == job.CauseUserCode {
 		_, _, words := exitOf(r.status)
 		e.Cause, e.Reason = job.CauseSetupFailed, "set-up failed with "+words+rundir.QuoteLastLine(s.out.lastLine())

@@ -44,7 +44,7 @@ func (o *output) pump(r *os.File, stream runlog.Stream) {
 	for {
 		n, err := r.Read(buf)
 		if n > 0 {
-			o.keep(buf[:n])
+			o.keepTail(buf[:n])
 			if werr := o.log.Write(stream, o.clk.Now(), buf[:n]); werr != nil {
 				o.failed(werr)
 			}
@@ -58,8 +58,8 @@ func (o *output) pump(r *os.File, stream runlog.Stream) {
 	}
 }
 
-// keep remembers the end of the output.
-func (o *output) keep(data []byte) {
+// keepTail remembers the end of the output.
+func (o *output) keepTail(data []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.tail = append(o.tail, data...)
@@ -75,8 +75,8 @@ func (o *output) remark(format string, args ...any) {
 	}
 }
 
-// forget drops the remembered end, so that the next program is not blamed for it.
-func (o *output) forget() {
+// resetTail drops the remembered end, so that the next program is not blamed for it.
+func (o *output) resetTail() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.tail = nil

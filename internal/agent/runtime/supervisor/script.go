@@ -30,10 +30,10 @@ type script struct {
 	pipes   []*os.File // the reading ends
 }
 
-// carryOut runs a script to its end, or to that which an order brings, and
+// runScript runs a script to its end, or to that which an order brings, and
 // returns when nothing of it is left and its output is written. While it runs
 // the rank is in state during.
-func (s *supervisor) carryOut(text string, during job.RunState) (result, error) {
+func (s *supervisor) runScript(text string, during job.RunState) (result, error) {
 	before := s.oomKills()
 	p, err := s.launch(text)
 	if err != nil {
@@ -44,17 +44,17 @@ func (s *supervisor) carryOut(text string, during job.RunState) (result, error) 
 	var r result
 	select {
 	case r.status = <-p.exit:
-		s.clear(rundir.LeftoverGrace)
+		s.endProcesses(rundir.LeftoverGrace)
 	case o := <-s.orders:
-		s.take(o)
+		s.accept(o)
 		s.kids.reap()
 		select {
 		case r.status = <-p.exit: // it was faster than the order
-			s.clear(rundir.LeftoverGrace)
+			s.endProcesses(rundir.LeftoverGrace)
 		default:
 			r.signalled = true
 			s.stopping()
-			r.forced = s.clear(s.stop.grace(s.rec.Launch.Grace))
+			r.forced = s.endProcesses(s.stop.grace(s.rec.Launch.Grace))
 			r.status = <-p.exit
 		}
 	}
@@ -117,7 +117,7 @@ func (s *supervisor) launch(text string) (*script, error) {
 		return nil, errors.Join(err, outR.Close(), errR.Close())
 	}
 	defer leave()
-	s.out.forget()
+	s.out.resetTail()
 	p := &script{pipes: []*os.File{outR, errR}}
 	p.pid, p.exit, err = s.kids.start(shell, []string{filepath.Base(shell), "-e", "-c", text}, attr)
 	if err != nil {
@@ -160,12 +160,12 @@ func (s *supervisor) gather() {
 	if s.group == nil || s.group.V2 {
 		return
 	}
-	s.moving.Go(func() {
+	s.cgroupMoves.Go(func() {
 		q := rundir.Processes{Dir: s.dir, Root: os.Getpid()}
 		for range 100 {
 			procs, err := q.Find(false)
 			if err != nil {
-				s.complain(err)
+				s.logError(err)
 				return
 			}
 			inside := s.group.Procs()
@@ -179,7 +179,7 @@ func (s *supervisor) gather() {
 				return
 			}
 			if err := s.group.Add(outside); err != nil {
-				s.complain(err)
+				s.logError(err)
 				s.out.remark("the limits of this run are not enforced: %v", err)
 				return
 			}
@@ -192,13 +192,13 @@ func (s *supervisor) gather() {
 func (s *supervisor) drain(p *script) {
 	for _, pipe := range p.pipes {
 		if err := pipe.SetReadDeadline(s.clk.Now().Add(drainTime)); err != nil {
-			s.complain(err)
+			s.logError(err)
 		}
 	}
 	p.pumping.Wait()
 	for _, pipe := range p.pipes {
 		if err := pipe.Close(); err != nil {
-			s.complain(err)
+			s.logError(err)
 		}
 	}
 }

@@ -62,17 +62,17 @@ func setupTrouble(err error) rundir.Ending {
 // lockSetup takes a lock of the set-up, waiting for who has it. It returns nil
 // if the rank is told to stop meanwhile.
 func (s *supervisor) lockSetup(name string, how int) (*os.File, error) {
-	for told := false; ; {
+	for remarked := false; ; {
 		f, err := rundir.TryLockSetup(s.rec.Setup.Dir, name, how)
 		if f != nil || err != nil {
 			return f, err
 		}
-		if !told {
-			told = true
+		if !remarked {
+			remarked = true
 			s.out.remark("waiting for another run that is making the same set-up")
 		}
 		s.await(50 * time.Millisecond)
-		if s.toldToStop() {
+		if s.stopRequested() {
 			return nil, nil
 		}
 	}
@@ -116,12 +116,12 @@ func (s *supervisor) makeSetup() (rundir.Ending, bool, error) {
 	if err != nil {
 		return rundir.Ending{}, false, err
 	}
-	r, err := s.carryOut(s.rec.Launch.Setup, job.RunPreparing)
+	r, err := s.runScript(s.rec.Launch.Setup, job.RunPreparing)
 	if err != nil {
 		return rundir.Ending{}, false, err
 	}
 	if !r.ok() {
-		return s.judgeSetup(r), false, nil
+		return s.classifySetup(r), false, nil
 	}
 	after, size, err := fingerprint(work)
 	if err != nil {
@@ -135,7 +135,7 @@ func (s *supervisor) makeSetup() (rundir.Ending, bool, error) {
 		made.Size += size
 		if err := copyTree(work, kept); err != nil {
 			// The run can go on; the next one makes its set-up again.
-			s.complain(err)
+			s.logError(err)
 			s.out.remark("set-up not cached: %v", err)
 			return rundir.Ending{}, true, rundir.RemoveTree(kept)
 		}

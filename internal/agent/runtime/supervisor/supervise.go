@@ -58,18 +58,18 @@ import (
 // supervisor carries out one rank. All its fields but out, kids and orders
 // belong to the goroutine that runs it.
 type supervisor struct {
-	dir    string // the run directory
-	data   string // the data directory
-	rec    rundir.Record
-	clk    clock.Clock
-	log    *slog.Logger
-	out    *output
-	kids   *children
-	group  *cgroup.Group
-	orders chan order
-	stop   order // the one that is obeyed
-	state  rundir.State
-	moving sync.WaitGroup // processes on their way into the cgroup
+	dir         string // the run directory
+	data        string // the data directory
+	rec         rundir.Record
+	clk         clock.Clock
+	log         *slog.Logger
+	out         *output
+	kids        *children
+	group       *cgroup.Group
+	orders      chan order
+	stop        order // the one that is obeyed
+	state       rundir.State
+	cgroupMoves sync.WaitGroup // processes on their way into the cgroup
 }
 
 // Run carries out the rank whose run directory is dir and returns the exit
@@ -109,20 +109,20 @@ func supervise(ctx context.Context, dir string, log *slog.Logger) error {
 	if s.kids, err = newChildren(ctx); err != nil {
 		return err
 	}
-	if s.out, err = openOutput(filepath.Join(dir, rundir.OutputFile), s.rec.Launch.LogLimit, s.clk, s.complain); err != nil {
+	if s.out, err = openOutput(filepath.Join(dir, rundir.OutputFile), s.rec.Launch.LogLimit, s.clk, s.logError); err != nil {
 		return err
 	}
-	if err := s.listen(ctx); err != nil {
+	if err := s.receiveOrders(ctx); err != nil {
 		return err
 	}
 	s.limit()
 	s.record() // before anything is started: without a record nothing was
-	s.finish(s.perform())
+	s.finish(s.execute())
 	return nil
 }
 
-// complain logs an error that does not end the run.
-func (s *supervisor) complain(err error) {
+// logError logs an error that does not end the run.
+func (s *supervisor) logError(err error) {
 	s.log.Warn("supervisor continues after an error", "error", err)
 }
 
@@ -133,16 +133,16 @@ func (s *supervisor) limit() {
 	}
 	g, err := s.rec.Limits.Create(rundir.GroupName(s.dir), s.rec.Launch.Memory, s.rec.Launch.CPUs)
 	if err != nil {
-		s.complain(err)
+		s.logError(err)
 		s.out.remark("the limits of this run are not enforced: %v", err)
 		return
 	}
 	s.group, s.state.Group = g, g
 }
 
-// perform does what the launch says and returns how it ended.
-func (s *supervisor) perform() rundir.Ending {
-	if s.toldToStop() {
+// execute does what the launch says and returns how it ended.
+func (s *supervisor) execute() rundir.Ending {
+	if s.stopRequested() {
 		return s.neverStarted()
 	}
 	if s.rec.Setup != nil {
@@ -151,18 +151,18 @@ func (s *supervisor) perform() rundir.Ending {
 		if !ok {
 			return e
 		}
-		if s.toldToStop() {
+		if s.stopRequested() {
 			return s.neverStarted()
 		}
 	}
 	if err := s.linkCheckpoints(); err != nil {
 		return rundir.Ending{Cause: job.CauseLaunchFailed, Reason: fmt.Sprintf("cannot prepare the checkpoint folder: %v", err)}
 	}
-	r, err := s.carryOut(s.rec.Launch.Command, job.RunRunning)
+	r, err := s.runScript(s.rec.Launch.Command, job.RunRunning)
 	if err != nil {
 		return rundir.Ending{Cause: job.CauseLaunchFailed, Reason: fmt.Sprintf("cannot start the program: %v", err)}
 	}
-	return s.judge(r)
+	return s.classify(r)
 }
 
 // neverStarted is the end of a rank that was told to stop before its command began.
@@ -172,10 +172,10 @@ func (s *supervisor) neverStarted() rundir.Ending {
 
 // finish writes the end, which is final: nothing of the run is left.
 func (s *supervisor) finish(e rundir.Ending) {
-	s.moving.Wait()
+	s.cgroupMoves.Wait()
 	s.out.close()
 	if err := s.group.Remove(); err != nil {
-		s.complain(err) // Forget tries again
+		s.logError(err) // Forget tries again
 	}
 	s.state.End(e, s.clk.Now())
 	s.record()
@@ -183,18 +183,18 @@ func (s *supervisor) finish(e rundir.Ending) {
 
 // record writes the state and tells the agent.
 func (s *supervisor) record() {
-	if err := rundir.WriteState(context.Background(), s.dir, s.state, s.complain); err != nil {
-		s.complain(err)
+	if err := rundir.WriteState(context.Background(), s.dir, s.state, s.logError); err != nil {
+		s.logError(err)
 	}
 	if err := rundir.Poke(filepath.Join(s.data, rundir.EventsPipe), filepath.Base(s.dir)+"\n"); err != nil {
-		s.complain(err)
+		s.logError(err)
 	}
 }
 
-// clear ends every process of the run and returns when none is left: SIGTERM to those that nobody
+// endProcesses ends every process of the run and returns when none is left: SIGTERM to those that nobody
 // in the run looks after, see process.Stopping, and at half of the grace period to all; at its end SIGKILL as often
 // as it takes. An order to kill cuts the grace short. It reports whether anything had to be killed.
-func (s *supervisor) clear(grace time.Duration) (killed bool) {
+func (s *supervisor) endProcesses(grace time.Duration) (killed bool) {
 	q := rundir.Processes{Dir: s.dir, Group: s.group, Root: os.Getpid()}
 	if s.gone(q) {
 		return false
@@ -213,7 +213,7 @@ func (s *supervisor) clear(grace time.Duration) (killed bool) {
 			wait = min(2*wait, 50*time.Millisecond)
 		} else {
 			all := left <= grace/2
-			s.tell(q, &stopping, !looked || all, all)
+			s.terminate(q, &stopping, !looked || all, all)
 			looked = true
 		}
 		if !warned && now.Sub(deadline) > 10*time.Second {
@@ -232,27 +232,27 @@ func (s *supervisor) gone(q rundir.Processes) bool {
 	}
 	outside, err := q.Find(true)
 	if err != nil {
-		s.complain(err)
+		s.logError(err)
 	}
 	return err == nil && len(outside) == 0
 }
 
-// tell sends SIGTERM to those whose turn it is.
-func (s *supervisor) tell(q rundir.Processes, stopping *process.Stopping, deep, all bool) {
+// terminate sends SIGTERM to those whose turn it is.
+func (s *supervisor) terminate(q rundir.Processes, stopping *process.Stopping, deep, all bool) {
 	procs, err := q.Find(deep)
 	errs := []error{err}
 	for _, p := range stopping.Next(procs, process.Kin{Shell: process.Process.Shell, Hears: process.Process.Hears}, all) {
 		errs = append(errs, p.Signal(unix.SIGTERM), p.Signal(unix.SIGCONT)) // a stopped process must see it
 	}
 	if err := errors.Join(errs...); err != nil {
-		s.complain(err)
+		s.logError(err)
 	}
 }
 
 // signal sends a signal to all processes of the run.
 func (s *supervisor) signal(q rundir.Processes, sig unix.Signal) {
 	if _, err := q.Signal(sig, true); err != nil {
-		s.complain(err)
+		s.logError(err)
 	}
 }
 
@@ -263,7 +263,7 @@ func (s *supervisor) await(d time.Duration) {
 	select {
 	case <-s.kids.changed:
 	case o := <-s.orders:
-		s.take(o)
+		s.accept(o)
 	case <-ctx.Done():
 	}
 }

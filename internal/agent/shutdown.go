@@ -7,31 +7,31 @@ import (
 	"trainyard/internal/job"
 )
 
-// deafAfter is how long the server may be silent before nobody waits for it to take
+// contactTimeout is how long the server may be silent before nobody waits for it to take
 // what is left of the output.
-const deafAfter = 3 * reportTimeout
+const contactTimeout = 3 * reportTimeout
 
 // stopRuns stops everything, waits until all has ended and its ends and output
 // are delivered, but no longer than the grace periods, of which none counts as
 // longer than longest, and some seconds.
-func (a *Agent) stopRuns(ctx context.Context, longest time.Duration) {
+func (a *Agent) stopRuns(ctx context.Context, maxGrace time.Duration) {
 	a.starting.Lock()
 	a.closing = true
 	a.starting.Unlock()
-	most := 10 * time.Second
+	timeout := 10 * time.Second
 	a.mu.Lock()
-	for _, w := range a.wanted.ranks {
-		most = max(most, min(time.Duration(w.Launch.Grace), longest)+10*time.Second)
+	for _, w := range a.assignments.ranks {
+		timeout = max(timeout, min(time.Duration(w.Launch.Grace), maxGrace)+10*time.Second)
 	}
 	a.mu.Unlock()
 	for _, mode := range []job.StopMode{job.StopTerm, job.StopKill} {
-		limited, cancel := context.WithTimeout(ctx, most)
+		limited, cancel := context.WithTimeout(ctx, timeout)
 		done := a.stopAll(limited, mode)
 		cancel()
 		if done {
 			return
 		}
-		most = 10 * time.Second
+		timeout = 10 * time.Second
 	}
 	a.log.Error("some runs could not be stopped, or their output not delivered")
 }
@@ -40,25 +40,25 @@ func (a *Agent) stopRuns(ctx context.Context, longest time.Duration) {
 func (a *Agent) stopAll(ctx context.Context, mode job.StopMode) bool {
 	for {
 		changed := a.rt.Watch()
-		left, running := 0, 0
+		pending, running := 0, 0
 		for _, st := range a.rt.List() {
 			a.mu.Lock()
-			s := a.shippers[key{st.Run, st.Rank}]
+			s := a.uploaders[key{st.Run, st.Rank}]
 			a.mu.Unlock()
 			// The last metrics are waited for while everything goes well only.
-			heard := mode == job.StopKill || a.heardOut(&st)
-			if st.State != job.RunEnded || s == nil || !s.delivered.Load() || !heard {
-				left++
+			metricsDelivered := mode == job.StopKill || a.metricsDelivered(&st)
+			if st.State != job.RunEnded || s == nil || !s.delivered.Load() || !metricsDelivered {
+				pending++
 			}
 			if st.State != job.RunEnded {
 				running++
-				a.trouble("stopping of runs", a.rt.Stop(st.Run, st.Rank, mode))
+				a.noteProblem("stopping of runs", a.rt.Stop(st.Run, st.Rank, mode))
 			}
 		}
-		if left == 0 && a.reported() {
+		if pending == 0 && a.allEndsReported() {
 			return true
 		}
-		if running == 0 && a.contactAge() > deafAfter.Seconds() {
+		if running == 0 && a.contactAge() > contactTimeout.Seconds() {
 			return false // there is nobody to deliver to
 		}
 		pause(ctx, pollLog, changed)

@@ -21,21 +21,21 @@ func (r *Runtime) ProgressFile(run id.Run, n int) (string, error) {
 	return filepath.Join(rk.dir, rundir.ProgressFile), nil
 }
 
-// Places are where a rank's program leaves what it measures of itself.
-type Places struct {
+// MetricSources are where a rank's program leaves what it measures of itself.
+type MetricSources struct {
 	Work        string // the working directory
 	Checkpoints string
 	Metrics     string // TRAINYARD_METRICS_FILE
 	Launch      api.Launch
 }
 
-// Places returns them. What is there is the program's, as with ProgressFile.
-func (r *Runtime) Places(run id.Run, n int) (Places, error) {
+// MetricSources returns them. What is there is the program's, as with ProgressFile.
+func (r *Runtime) MetricSources(run id.Run, n int) (MetricSources, error) {
 	rk, err := r.lookup(run, n)
 	if err != nil {
-		return Places{}, err
+		return MetricSources{}, err
 	}
-	return Places{
+	return MetricSources{
 		Work: filepath.Join(rk.dir, rundir.WorkDir), Checkpoints: filepath.Join(r.dir, rundir.CheckpointsDir, string(rk.rec.Job)),
 		Metrics: filepath.Join(rk.dir, rundir.MetricsFile), Launch: rk.rec.Launch,
 	}, nil

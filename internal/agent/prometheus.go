@@ -33,7 +33,7 @@ func (a *Agent) register(registry prometheus.Registerer) (*metrics, error) {
 	m.all = []prometheus.Collector{
 		m.logBytes, m.reportFailures, m.points, m.pushFailures, m.pollSeconds,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "trainyard_agent_contact_age_seconds", Help: "Time since the server last answered a report; -1 before the first answer."}, a.contactAge),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "trainyard_agent_lease_left_seconds", Help: "How long the lease of this machine still holds; -1 if it was not hired."}, a.leaseLeft),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "trainyard_agent_lease_left_seconds", Help: "How long the lease of this machine still holds; -1 if it was not hired."}, a.nodeLeaseLeft),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "trainyard_agent_contents_bytes", Help: "Size of the content store."}, func() float64 { return float64(a.contents.Size()) }),
 	}
 	for _, state := range []job.RunState{job.RunPreparing, job.RunRunning, job.RunStopping, job.RunEnded} {
@@ -67,10 +67,10 @@ func (m *metrics) unregister() {
 func (a *Agent) contactAge() float64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.contact.IsZero() {
+	if a.lastContact.IsZero() {
 		return -1
 	}
-	return a.clk.Now().Sub(a.contact).Seconds()
+	return a.clk.Now().Sub(a.lastContact).Seconds()
 }
 
 func (a *Agent) count(state job.RunState) int {

@@ -25,9 +25,9 @@ const (
 	// goes on and prints more than is read at once.
 	lastRounds = 20
 	liveRounds = 4
-	// heardOutAfter is how long after its end the record of a run is kept for metrics that the server, though it
+	// metricsPatience is how long after its end the record of a run is kept for metrics that the server, though it
 	// is there, has not taken. Output and end are worth waiting for without limit; the last point of a curve is not.
-	heardOutAfter = time.Minute
+	metricsPatience = time.Minute
 )
 
 // curves are what the agent gathers of the programs' metrics. They belong to the loop that polls them.
@@ -35,7 +35,7 @@ type curves struct {
 	runs     map[id.Run]*curve
 	server   string // the start of the server that has been told
 	failures int
-	next     time.Time // not before then is anything sent
+	nextPush time.Time // not before then is anything sent
 }
 
 // curve is what is gathered of one run.
@@ -87,7 +87,7 @@ func (a *Agent) pollCurves(ctx context.Context) {
 		if c == nil {
 			var err error
 			if c, err = a.follow(st); err != nil {
-				a.trouble(metricsOf(st.Run), err)
+				a.noteProblem(metricsTask(st.Run), err)
 			}
 			if c == nil {
 				continue
@@ -98,7 +98,7 @@ func (a *Agent) pollCurves(ctx context.Context) {
 			continue
 		}
 		c.ended = st.State == job.RunEnded // asked before reading: what is read after the end is the whole rest
-		a.trouble(metricsOf(st.Run), a.read(ctx, c))
+		a.noteProblem(metricsTask(st.Run), a.readCurve(ctx, c))
 		if c.gatherer.Dropped() > 0 && !c.warned {
 			c.warned = true
 			a.log.Warn("a run has more metrics than are kept", "run", st.Run, "kept", metric.MaxSeries)
@@ -108,14 +108,14 @@ func (a *Agent) pollCurves(ctx context.Context) {
 		if !here[run] {
 			delete(a.curves.runs, run)
 			a.mu.Lock()
-			delete(a.state, metricsOf(run)) // over, though it does not work again
+			delete(a.problems, metricsTask(run)) // over, though it does not work again
 			a.mu.Unlock()
 		}
 	}
 }
 
-// read reads what is new of a run. Of one that has ended it reads the rest, which may be much.
-func (a *Agent) read(ctx context.Context, c *curve) error {
+// readCurve reads what is new of a run. Of one that has ended it reads the rest, which may be much.
+func (a *Agent) readCurve(ctx context.Context, c *curve) error {
 	rounds := liveRounds
 	if c.ended {
 		rounds = lastRounds
@@ -130,22 +130,22 @@ func (a *Agent) read(ctx context.Context, c *curve) error {
 	return errors.Join(errs...)
 }
 
-// metricsOf names the place of trouble with a run's metrics.
-func metricsOf(run id.Run) string { return "metrics of " + string(run) }
+// metricsTask names the place of trouble with a run's metrics.
+func metricsTask(run id.Run) string { return "metrics of " + string(run) }
 
 // follow begins to gather the metrics of a run. An error beside it says what of it does not work.
 func (a *Agent) follow(st rundir.Status) (*curve, error) {
-	places, err := a.rt.Places(st.Run, st.Rank)
+	places, err := a.rt.MetricSources(st.Run, st.Rank)
 	if err != nil {
 		return nil, err
 	}
 	run := gather.Run{
 		Run: st.Run, Epoch: st.Epoch, Started: st.Started, Rules: places.Launch.Metrics,
-		Roots: []string{places.Work, places.Checkpoints}, Told: places.Metrics,
+		Roots: []string{places.Work, places.Checkpoints}, SDKFile: places.Metrics,
 		Output: func(offset int64) (io.ReadCloser, int64, error) { return a.rt.OpenLog(st.Run, st.Rank, offset) },
 	}
 	if a.intake != nil {
-		run.Received = a.intake.Received(st.Run, st.Rank)
+		run.IntakeFile = a.intake.Received(st.Run, st.Rank)
 	}
 	g, err := gather.New(run)
 	return &curve{gatherer: g}, err
@@ -154,23 +154,23 @@ func (a *Agent) follow(st rundir.Status) (*curve, error) {
 // pushCurves sends what is new to the server, in as many reports as that takes.
 func (a *Agent) pushCurves(ctx context.Context) {
 	c := &a.curves
-	if c.failures > 0 && a.clk.Now().Before(c.next) {
+	if c.failures > 0 && a.clk.Now().Before(c.nextPush) {
 		return
 	}
 	for range pushRounds {
 		report, of, points := a.curvesReport()
 		if len(report.Runs) == 0 {
-			a.noteMeasured()
+			a.noteMetricsComplete()
 			return
 		}
-		err := a.push(ctx, report, of)
+		err := a.pushReport(ctx, report, of)
 		if ctx.Err() != nil {
 			return
 		}
-		a.trouble("reporting of metrics", err)
+		a.noteProblem("reporting of metrics", err)
 		if err != nil {
 			c.failures++
-			c.next = a.clk.Now().Add(job.Backoff(c.failures, retryFirst, retryMost))
+			c.nextPush = a.clk.Now().Add(job.Backoff(c.failures, retryMin, retryMax))
 			a.metrics.pushFailures.Inc()
 			return
 		}
@@ -181,23 +181,23 @@ func (a *Agent) pushCurves(ctx context.Context) {
 
 // curvesReport makes up the next report, and says of which runs it is.
 func (a *Agent) curvesReport() (report api.MetricsReport, of []*curve, points int) {
-	left := api.MaxMetricPoints
+	remaining := api.MaxMetricPoints
 	runs := make([]id.Run, 0, len(a.curves.runs))
 	for run := range a.curves.runs {
 		runs = append(runs, run)
 	}
 	slices.Sort(runs)
 	for _, run := range runs {
-		if left <= 0 || len(report.Runs) == api.MaxMetricRuns {
+		if remaining <= 0 || len(report.Runs) == api.MaxMetricRuns {
 			break
 		}
 		c := a.curves.runs[run]
-		news, any := c.gatherer.News(left)
+		news, any := c.gatherer.Unsent(remaining)
 		if !any {
 			continue
 		}
 		for _, s := range news.Series {
-			left -= len(s.Points)
+			remaining -= len(s.Points)
 			points += len(s.Points)
 		}
 		report.Runs, of = append(report.Runs, news), append(of, c)
@@ -205,11 +205,11 @@ func (a *Agent) curvesReport() (report api.MetricsReport, of []*curve, points in
 	return report, of, points
 }
 
-// push sends one report. A server that has started anew is told everything again.
-func (a *Agent) push(ctx context.Context, report api.MetricsReport, of []*curve) error {
+// pushReport sends one report. A server that has started anew is told everything again.
+func (a *Agent) pushReport(ctx context.Context, report api.MetricsReport, of []*curve) error {
 	call, cancel := context.WithTimeout(ctx, pushTimeout)
 	defer cancel()
-	reply, err := a.yard.Load().PushMetrics(call, report)
+	reply, err := a.client.Load().PushMetrics(call, report)
 	if fault.KindOf(err) == fault.NotFound {
 		err = nil // a server of an older version, which wants none
 	}
@@ -217,44 +217,44 @@ func (a *Agent) push(ctx context.Context, report api.MetricsReport, of []*curve)
 		return err
 	}
 	for _, c := range of {
-		c.gatherer.Sent()
+		c.gatherer.MarkSent()
 	}
 	before := a.curves.server
 	if a.curves.server = reply.Server; before != "" && before != reply.Server {
 		for _, c := range a.curves.runs {
-			c.gatherer.Again()
+			c.gatherer.ResendAll()
 		}
 	}
 	return nil
 }
 
-// noteMeasured notes which runs are over and have nothing more to tell, so that their records may be dropped.
-func (a *Agent) noteMeasured() {
+// noteMetricsComplete notes which runs are over and have nothing more to tell, so that their records may be dropped.
+func (a *Agent) noteMetricsComplete() {
 	noted := false
 	a.mu.Lock()
 	for run, c := range a.curves.runs {
-		if c.complete && !a.measured[run] {
-			a.measured[run], noted = true, true
+		if c.complete && !a.metricsComplete[run] {
+			a.metricsComplete[run], noted = true, true
 		}
 	}
 	a.mu.Unlock()
 	if noted {
-		wake(a.reconcileSoon)
+		notify(a.reconcileSoon)
 	}
 }
 
-// heardOut reports whether the server has all metrics of a rank, or has not taken them for too long since it
+// metricsDelivered reports whether the server has all metrics of a rank, or has not taken them for too long since it
 // has been there.
-func (a *Agent) heardOut(st *rundir.Status) bool {
+func (a *Agent) metricsDelivered(st *rundir.Status) bool {
 	if st == nil || st.Rank != 0 || st.Started.IsZero() {
 		return true
 	}
 	now := a.clk.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.measured[st.Run] {
+	if a.metricsComplete[st.Run] {
 		return true
 	}
-	there := now.Sub(a.contact) <= deafAfter
-	return there && now.Sub(st.Ended) > heardOutAfter && now.Sub(a.back) > heardOutAfter
+	there := now.Sub(a.lastContact) <= contactTimeout
+	return there && now.Sub(st.Ended) > metricsPatience && now.Sub(a.contactSince) > metricsPatience
 }

@@ -7,13 +7,13 @@ import (
 	"trainyard/internal/agent/metrics/reading"
 )
 
-// told reads a file of lines as package reading has them: that of the SDK, or of what was sent to the agent.
-type told struct {
+// lineFile reads a file of lines as package reading has them: that of the SDK, or of what was sent to the agent.
+type lineFile struct {
 	tail tail
 	sdk  bool
 	// What status messages said before: they say the last value again and again.
-	before map[string]reading.Float
-	step   reading.Float
+	lastValues map[string]reading.Float
+	step       reading.Float
 }
 
 var sources = map[string]*origin{
@@ -24,13 +24,13 @@ var sources = map[string]*origin{
 
 var fromSDK = &origin{trust: bySDK, label: "SDK"}
 
-func newTold(path string, sdk bool) *told {
-	return &told{tail: tail{path: path}, sdk: sdk, before: map[string]reading.Float{}}
+func newLineFile(path string, sdk bool) *lineFile {
+	return &lineFile{tail: tail{path: path}, sdk: sdk, lastValues: map[string]reading.Float{}}
 }
 
 // poll reads the lines that are new, and reports whether there are more. A line that makes no sense is passed
 // over: the disk may have been full.
-func (t *told) poll(g *Gatherer) (more bool, err error) {
+func (t *lineFile) poll(g *Gatherer) (more bool, err error) {
 	if t.tail.path == "" {
 		return false, nil
 	}
@@ -54,7 +54,7 @@ func (t *told) poll(g *Gatherer) (more bool, err error) {
 }
 
 // take takes one line.
-func (t *told) take(g *Gatherer, line []byte, at float64) {
+func (t *lineFile) take(g *Gatherer, line []byte, at float64) {
 	var in reading.Line
 	if len(line) == 0 || json.Unmarshal(line, &in) != nil {
 		return
@@ -65,20 +65,20 @@ func (t *told) take(g *Gatherer, line []byte, at float64) {
 			return
 		}
 		if in.Source == reading.ViaStatus {
-			t.onlyNew(&in)
+			t.dropRepeats(&in)
 		}
 	}
 	g.take(from, in.Reading(), at)
 }
 
-// onlyNew leaves in a status message what has changed. Without a step it is of the step before.
-func (t *told) onlyNew(in *reading.Line) {
+// dropRepeats leaves in a status message what has changed. Without a step it is of the step before.
+func (t *lineFile) dropRepeats(in *reading.Line) {
 	for name, v := range in.Metrics {
-		if old, ok := t.before[name]; ok && old == v || len(t.before) > 1000 {
+		if old, ok := t.lastValues[name]; ok && old == v || len(t.lastValues) > 1000 {
 			delete(in.Metrics, name)
 			continue
 		}
-		t.before[name] = v
+		t.lastValues[name] = v
 	}
 	if in.Step != nil {
 		t.step = *in.Step

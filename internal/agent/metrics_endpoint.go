@@ -17,7 +17,7 @@ import (
 // openIntake begins to listen for what programs send. Without it the rest works.
 func (a *Agent) openIntake() {
 	in, err := intake.Open(context.Background(), a.path("intake"), a.clk, a.log)
-	a.trouble("listening for metrics", err)
+	a.noteProblem("listening for metrics", err)
 	if err == nil {
 		a.intake = in
 	}
@@ -30,8 +30,8 @@ func (a *Agent) closeIntake() error {
 	return a.intake.Close()
 }
 
-// offer returns the variables by which a program finds the SDK and, if it is the first rank, the intake.
-func (a *Agent) offer(want api.Assignment) (map[string]string, error) {
+// programEnv returns the variables by which a program finds the SDK and, if it is the first rank, the intake.
+func (a *Agent) programEnv(want api.Assignment) (map[string]string, error) {
 	env := map[string]string{}
 	if a.intake != nil && want.Rank == 0 {
 		mlflow := slices.ContainsFunc(want.Launch.Metrics, func(r job.MetricRule) bool { return r.MLflow })
@@ -83,7 +83,7 @@ func (a *Agent) pruneIntake(here []rundir.Status) {
 	if a.intake == nil {
 		return
 	}
-	a.trouble("clearing of metrics", a.intake.Prune(func(name string) bool {
+	a.noteProblem("clearing of metrics", a.intake.Prune(func(name string) bool {
 		return slices.ContainsFunc(here, func(st rundir.Status) bool { return nameOf(key{st.Run, st.Rank}) == name })
 	}))
 }

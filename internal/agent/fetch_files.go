@@ -22,11 +22,11 @@ const fetchTries = 3
 type files struct {
 	agent  *Agent
 	mu     sync.Mutex
-	copies map[string]*copying // under way, by manifest digest
+	copies map[string]*fetchProgress // under way, by manifest digest
 }
 
-// copying is how far the fetching of one directory is.
-type copying struct {
+// fetchProgress is how far the fetching of one directory is.
+type fetchProgress struct {
 	users int // runs that wait for it
 	total int64
 	done  atomic.Int64
@@ -43,7 +43,7 @@ func (f *files) materialise(ctx context.Context, digest, dir string) error {
 		var found *fault.Error
 		switch {
 		case err == nil:
-			f.agent.trouble("fetching of files", nil)
+			f.agent.noteProblem("fetching of files", nil)
 			return nil
 		case ctx.Err() != nil || !errors.As(err, &found):
 			return err
@@ -54,15 +54,15 @@ func (f *files) materialise(ctx context.Context, digest, dir string) error {
 			f.agent.log.Warn("content was damaged, fetching it again", "manifest", digest, "error", err)
 		case found.Kind == fault.Unavailable:
 			waits++
-			f.agent.trouble("fetching of files", err)
-			clock.Sleep(ctx, job.Backoff(waits, retryFirst, retryMost))
+			f.agent.noteProblem("fetching of files", err)
+			clock.Sleep(ctx, job.Backoff(waits, retryMin, retryMax))
 		default:
 			return err
 		}
 	}
 }
 
-func (f *files) try(ctx context.Context, digest, dir string, progress *copying) error {
+func (f *files) try(ctx context.Context, digest, dir string, progress *fetchProgress) error {
 	text, err := f.open(ctx, digest)
 	if err != nil {
 		return fmt.Errorf("fetch the list of files: %w", err)
@@ -90,7 +90,7 @@ func (f *files) try(ctx context.Context, digest, dir string, progress *copying) 
 // open returns a content from the store or, through it, from the server.
 func (f *files) open(ctx context.Context, digest string) (io.ReadCloser, error) {
 	return f.agent.contents.Open(ctx, digest, func(ctx context.Context, digest string) (io.ReadCloser, error) {
-		content, err := f.agent.yard.Load().FetchFile(ctx, digest)
+		content, err := f.agent.client.Load().FetchFile(ctx, digest)
 		if err != nil {
 			return nil, err
 		}
@@ -111,15 +111,15 @@ func (d download) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (f *files) begin(digest string) *copying {
+func (f *files) begin(digest string) *fetchProgress {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.copies == nil {
-		f.copies = map[string]*copying{}
+		f.copies = map[string]*fetchProgress{}
 	}
 	c := f.copies[digest]
 	if c == nil {
-		c = &copying{}
+		c = &fetchProgress{}
 		f.copies[digest] = c
 	}
 	c.users++

@@ -15,16 +15,16 @@ import (
 
 // data brings the datasets of ranks before they are given to the runtime.
 type data struct {
-	cache *staging.Cache
-	woken func() // when a rank has its data, or never will
-	tasks sync.WaitGroup
+	cache  *staging.Cache
+	notify func() // when a rank has its data, or never will
+	tasks  sync.WaitGroup
 
 	mu    sync.Mutex
-	ranks map[key]*bringing
+	ranks map[key]*stagingTask
 }
 
-// bringing is how far the data of one rank is.
-type bringing struct {
+// stagingTask is how far the data of one rank is.
+type stagingTask struct {
 	cancel context.CancelFunc
 	done   bool
 	vars   map[string]string
@@ -32,9 +32,9 @@ type bringing struct {
 }
 
 func (a *Agent) openData() (*data, error) {
-	soon := func() { wake(a.reconcileSoon) }
+	soon := func() { notify(a.reconcileSoon) }
 	cache, err := staging.Open(staging.Options{Dir: a.path("datasets"), Limit: a.cfg.DataLimit, Log: a.log, Clock: a.clk, Changed: soon})
-	return &data{cache: cache, woken: soon, ranks: map[key]*bringing{}}, err
+	return &data{cache: cache, notify: soon, ranks: map[key]*stagingTask{}}, err
 }
 
 func (d *data) close() {
@@ -61,7 +61,7 @@ func (d *data) ready(k key, launch api.Launch) (api.Launch, bool, error) {
 	b := d.ranks[k]
 	if b == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		b = &bringing{cancel: cancel}
+		b = &stagingTask{cancel: cancel}
 		d.ranks[k] = b
 		d.tasks.Go(func() {
 			defer cancel()
@@ -69,7 +69,7 @@ func (d *data) ready(k key, launch api.Launch) (api.Launch, bool, error) {
 			d.mu.Lock()
 			b.done, b.vars, b.err = true, vars, err
 			d.mu.Unlock()
-			d.woken()
+			d.notify()
 		})
 	}
 	if !b.done {
@@ -130,5 +130,5 @@ func (a *Agent) dataFailed(k key, err error) error {
 		return nil // it is not wanted any more
 	}
 	a.log.Error("data of a run cannot be had", "run", k.run, "rank", k.rank, "error", err)
-	return a.conclude(k, api.RankReport{Cause: job.CauseDataFailed, Reason: fmt.Sprint(err)})
+	return a.recordResult(k, api.RankReport{Cause: job.CauseDataFailed, Reason: fmt.Sprint(err)})
 }

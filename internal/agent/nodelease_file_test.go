@@ -30,9 +30,9 @@ func (c *handClock) moment() (cloud.Moment, error) {
 	return cloud.Moment{Boot: c.boot, Since: gone, Wall: c.wall.Add(gone)}, nil
 }
 
-func newHold(tb rapid.TB, path string, c *handClock) *hold {
+func newHold(tb rapid.TB, path string, c *handClock) *nodeLease {
 	tb.Helper()
-	h, err := openHold(path, c.moment)
+	h, err := openNodeLease(path, c.moment)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -40,9 +40,9 @@ func newHold(tb rapid.TB, path string, c *handClock) *hold {
 }
 
 // answer is an answer of the yard that comes at once.
-func answer(tb testing.TB, h *hold, left int64) {
+func answer(tb testing.TB, h *nodeLease, left int64) {
 	tb.Helper()
-	if err := h.asking()(&left); err != nil {
+	if err := h.renewal()(&left); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -57,7 +57,7 @@ func TestRenewalsKeepAMachineAndSilenceEndsIt(t *testing.T) {
 		answer(t, h, 3600)
 		ended := make(chan time.Duration)
 		go func() {
-			if h.wait(t.Context(), ignore) {
+			if h.awaitExpiry(t.Context(), ignore) {
 				ended <- time.Since(c.began)
 			}
 		}()
@@ -75,15 +75,15 @@ func TestRenewalsKeepAMachineAndSilenceEndsIt(t *testing.T) {
 func TestAShorterLeaseAndAnEndAreHeardAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, tell := range map[string]struct {
-		tell func(tb testing.TB, h *hold)
+		tell func(tb testing.TB, h *nodeLease)
 		want time.Duration
 	}{
-		"shorter":  {func(tb testing.TB, h *hold) { tb.Helper(); answer(tb, h, 60) }, 2 * time.Minute},
-		"nothing":  {func(tb testing.TB, h *hold) { tb.Helper(); answer(tb, h, 0) }, time.Minute},
-		"negative": {func(tb testing.TB, h *hold) { tb.Helper(); answer(tb, h, -5) }, time.Minute},
-		"end": {func(tb testing.TB, h *hold) {
+		"shorter":  {func(tb testing.TB, h *nodeLease) { tb.Helper(); answer(tb, h, 60) }, 2 * time.Minute},
+		"nothing":  {func(tb testing.TB, h *nodeLease) { tb.Helper(); answer(tb, h, 0) }, time.Minute},
+		"negative": {func(tb testing.TB, h *nodeLease) { tb.Helper(); answer(tb, h, -5) }, time.Minute},
+		"end": {func(tb testing.TB, h *nodeLease) {
 			tb.Helper()
-			if err := h.end(); err != nil {
+			if err := h.expire(); err != nil {
 				tb.Fatal(err)
 			}
 		}, time.Minute},
@@ -96,7 +96,7 @@ func TestAShorterLeaseAndAnEndAreHeardAtOnce(t *testing.T) {
 				answer(t, h, 1<<62) // longer than any clock counts
 				ended := make(chan time.Duration)
 				go func() {
-					if h.wait(t.Context(), ignore) {
+					if h.awaitExpiry(t.Context(), ignore) {
 						ended <- time.Since(c.began)
 					}
 				}()
@@ -117,11 +117,11 @@ func TestAMachineThatWasNotHiredNeverEndsItself(t *testing.T) {
 		c := &handClock{boot: "b1", began: time.Now()}
 		path := filepath.Join(t.TempDir(), cloud.DeadlineFile)
 		h := newHold(t, path, c)
-		if err := h.asking()(nil); err != nil {
+		if err := h.renewal()(nil); err != nil {
 			t.Fatal(err)
 		}
 		answer(t, h, 3600)
-		if err := h.drop(); err != nil { // it has joined anew and was not hired
+		if err := h.clear(); err != nil { // it has joined anew and was not hired
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(path); !os.IsNotExist(err) {
@@ -129,7 +129,7 @@ func TestAMachineThatWasNotHiredNeverEndsItself(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 1000*time.Hour)
 		defer cancel()
-		if h.wait(ctx, ignore) || h.over() {
+		if h.awaitExpiry(ctx, ignore) || h.expired() {
 			t.Error("its lease is over")
 		}
 	})
@@ -140,10 +140,10 @@ func TestAnAnswerThatSaysNothingDoesNotReleaseAHiredMachine(t *testing.T) {
 	c := &handClock{boot: "b1"}
 	h := newHold(t, filepath.Join(t.TempDir(), cloud.DeadlineFile), c)
 	answer(t, h, 60)
-	if err := h.asking()(nil); err != nil {
+	if err := h.renewal()(nil); err != nil {
 		t.Fatal(err)
 	}
-	if c.since = time.Minute; !h.over() {
+	if c.since = time.Minute; !h.expired() {
 		t.Error("the lease goes on")
 	}
 }
@@ -152,13 +152,13 @@ func TestTheTimeOfALeaseCountsFromTheQuestion(t *testing.T) {
 	t.Parallel()
 	c := &handClock{boot: "b1"}
 	h := newHold(t, filepath.Join(t.TempDir(), cloud.DeadlineFile), c)
-	renew := h.asking()
+	renew := h.renewal()
 	c.since += 9 * time.Second // the answer took its time
 	sixty := int64(60)
 	if err := renew(&sixty); err != nil {
 		t.Fatal(err)
 	}
-	if left, hired, err := h.left(); left != 51*time.Second || !hired || err != nil {
+	if left, hired, err := h.remaining(); left != 51*time.Second || !hired || err != nil {
 		t.Errorf("%s left, hired %v, error %v; want 51 seconds", left, hired, err)
 	}
 }
@@ -170,15 +170,15 @@ func TestADamagedLeaseFileStopsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &handClock{boot: "b1"}
-	h, err := openHold(path, c.moment)
+	h, err := openNodeLease(path, c.moment)
 	if err == nil {
 		t.Error("nobody hears of it")
 	}
-	if h.over() {
+	if h.expired() {
 		t.Error("the lease is over")
 	}
 	answer(t, h, 60)
-	if left, hired, err := newHold(t, path, c).left(); left != time.Minute || !hired || err != nil {
+	if left, hired, err := newHold(t, path, c).remaining(); left != time.Minute || !hired || err != nil {
 		t.Errorf("%s left, hired %v, error %v; want what the newest answer said", left, hired, err)
 	}
 }
@@ -199,7 +199,7 @@ func TestAMachineEndsWhenTheYardSaidLast(t *testing.T) {
 		hired, until := false, time.Duration(0)
 		check := func() {
 			now, _ := c.moment()
-			over := h.over()
+			over := h.expired()
 			if over && (!hired || now.Since < until-time.Second) {
 				t.Fatalf("over at %s, before %s", now.Since, until)
 			}
@@ -213,7 +213,7 @@ func TestAMachineEndsWhenTheYardSaidLast(t *testing.T) {
 			},
 			"the yard answers": func(t *rapid.T) {
 				left := rapid.Int64Range(0, 7200).Draw(t, "left")
-				renew := h.asking()
+				renew := h.renewal()
 				until, hired = c.since+time.Duration(left)*time.Second, true
 				c.since += time.Duration(rapid.Int64Range(0, int64(10*time.Second)).Draw(t, "latency"))
 				if err := renew(&left); err != nil {

@@ -57,7 +57,7 @@ func TestWhatProvesThatNothingWasGivenUp(t *testing.T) {
 			if err == nil {
 				t.Fatal("the report was taken")
 			}
-			if got := agent.Vouches(err); got != tt.want {
+			if got := agent.KeepsContactLease(err); got != tt.want {
 				t.Errorf("vouches = %v, want %v (%v)", got, tt.want, err)
 			}
 		})

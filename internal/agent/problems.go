@@ -6,10 +6,10 @@ import (
 	"trainyard/internal/fault"
 )
 
-// trouble logs what goes wrong at a place once, again when it changes, and when
+// noteProblem logs what goes wrong at a place once, again when it changes, and when
 // it is over, so that a server that is away for a night leaves two lines and
 // not a million.
-func (a *Agent) trouble(place string, err error) {
+func (a *Agent) noteProblem(place string, err error) {
 	text := ""
 	var f *fault.Error
 	if errors.As(err, &f) {
@@ -18,9 +18,9 @@ func (a *Agent) trouble(place string, err error) {
 		text = err.Error()
 	}
 	a.mu.Lock()
-	before := a.state[place]
-	if a.state[place] = text; text == "" {
-		delete(a.state, place)
+	before := a.problems[place]
+	if a.problems[place] = text; text == "" {
+		delete(a.problems, place)
 	}
 	a.mu.Unlock()
 	switch text {

@@ -26,9 +26,9 @@ const (
 	uploadTimeout = time.Minute
 )
 
-// shipper delivers the output of one rank, in order. The server says how far it
+// logUploader delivers the output of one rank, in order. The server says how far it
 // is; nothing is remembered here, so nothing can disagree.
-type shipper struct {
+type logUploader struct {
 	agent     *Agent
 	key       key
 	ended     chan struct{} // closed when the output is complete
@@ -41,21 +41,21 @@ type shipper struct {
 	offset int64
 }
 
-// tendShippers begins to deliver the output of new ranks and tells the others
+// updateUploaders begins to deliver the output of new ranks and tells the others
 // which have ended.
-func (a *Agent) tendShippers(ctx context.Context, list []rundir.Status) {
+func (a *Agent) updateUploaders(ctx context.Context, list []rundir.Status) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, st := range list {
 		k := key{st.Run, st.Rank}
-		s, ok := a.shippers[k]
+		s, ok := a.uploaders[k]
 		if !ok {
 			own, cancel := context.WithCancel(ctx) //nolint:gosec // called when the rank is forgotten
-			s = &shipper{agent: a, key: k, ended: make(chan struct{}), cancel: cancel, done: make(chan struct{})}
-			a.shippers[k] = s
+			s = &logUploader{agent: a, key: k, ended: make(chan struct{}), cancel: cancel, done: make(chan struct{})}
+			a.uploaders[k] = s
 			go func() {
 				defer close(s.done)
-				s.deliver(own)
+				s.run(own)
 			}()
 		}
 		if st.State == job.RunEnded {
@@ -64,11 +64,11 @@ func (a *Agent) tendShippers(ctx context.Context, list []rundir.Status) {
 	}
 }
 
-// stopShippers ends all deliveries; the next agent goes on with them.
-func (a *Agent) stopShippers() {
+// stopUploaders ends all deliveries; the next agent goes on with them.
+func (a *Agent) stopUploaders() {
 	a.mu.Lock()
-	all := make([]*shipper, 0, len(a.shippers))
-	for _, s := range a.shippers {
+	all := make([]*logUploader, 0, len(a.uploaders))
+	for _, s := range a.uploaders {
 		all = append(all, s)
 	}
 	a.mu.Unlock()
@@ -78,8 +78,8 @@ func (a *Agent) stopShippers() {
 	}
 }
 
-// deliver sends the output as it grows, to its end.
-func (s *shipper) deliver(ctx context.Context) {
+// run sends the output as it grows, to its end.
+func (s *logUploader) run(ctx context.Context) {
 	defer s.close()
 	buf := make([]byte, 64<<10)
 	for failures := 0; ctx.Err() == nil; {
@@ -95,27 +95,27 @@ func (s *shipper) deliver(ctx context.Context) {
 				pause(ctx, pollLog, s.ended)
 				continue
 			}
-			moved, err = s.send(ctx, data, final)
+			moved, err = s.upload(ctx, data, final)
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		s.agent.trouble(fmt.Sprintf("delivery of output of %s rank %d", s.key.run, s.key.rank), err)
+		s.agent.noteProblem(fmt.Sprintf("delivery of output of %s rank %d", s.key.run, s.key.rank), err)
 		switch {
 		case err == nil && s.delivered.Load():
-			wake(s.agent.reconcileSoon)
+			notify(s.agent.reconcileSoon)
 			return
 		case err == nil && moved:
 			failures = 0
 		default:
 			failures++
 			s.close() // what is read next begins at the offset
-			clock.Sleep(ctx, job.Backoff(failures, retryFirst, retryMost))
+			clock.Sleep(ctx, job.Backoff(failures, retryMin, retryMax))
 		}
 	}
 }
 
-func (s *shipper) hasEnded() bool {
+func (s *logUploader) hasEnded() bool {
 	select {
 	case <-s.ended:
 		return true
@@ -126,7 +126,7 @@ func (s *shipper) hasEnded() bool {
 
 // read returns what there is from the offset on, up to one upload. The buffer
 // grows with what there is.
-func (s *shipper) read(buf *[]byte) ([]byte, error) {
+func (s *logUploader) read(buf *[]byte) ([]byte, error) {
 	if s.log == nil {
 		log, size, err := s.agent.rt.OpenLog(s.key.run, s.key.rank, s.offset)
 		if err != nil {
@@ -157,9 +157,9 @@ func (s *shipper) read(buf *[]byte) ([]byte, error) {
 	}
 }
 
-// send uploads data at the offset and goes to where the server says it is. It
+// upload uploads data at the offset and goes to where the server says it is. It
 // reports whether the server moved.
-func (s *shipper) send(ctx context.Context, data []byte, final bool) (moved bool, err error) {
+func (s *logUploader) upload(ctx context.Context, data []byte, final bool) (moved bool, err error) {
 	select {
 	case s.agent.uploads <- struct{}{}:
 	case <-ctx.Done():
@@ -168,7 +168,7 @@ func (s *shipper) send(ctx context.Context, data []byte, final bool) (moved bool
 	defer func() { <-s.agent.uploads }()
 	call, cancel := context.WithTimeout(ctx, uploadTimeout)
 	defer cancel()
-	reply, err := s.agent.yard.Load().UploadLog(call, s.key.run, s.key.rank, s.offset, data, final)
+	reply, err := s.agent.client.Load().UploadLog(call, s.key.run, s.key.rank, s.offset, data, final)
 	if fault.KindOf(err) == fault.NotFound {
 		s.agent.log.Warn("the server does not know this run, its output is dropped", "run", s.key.run, "rank", s.key.rank)
 		s.delivered.Store(true)
@@ -194,7 +194,7 @@ func (s *shipper) send(ctx context.Context, data []byte, final bool) (moved bool
 }
 
 // close closes the log; the next read opens it at the offset.
-func (s *shipper) close() {
+func (s *logUploader) close() {
 	if s.log != nil {
 		_ = s.log.Close() // it was only read
 		s.log = nil
