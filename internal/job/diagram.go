@@ -110,7 +110,7 @@ func Words() []Word {
 		Cancelling: "was asked to end; its program is being stopped",
 		Succeeded:  "its program ended well",
 		Failed:     "ended of the cause in its reason and will not run again",
-		Cancelled:  "was cancelled, or a job it needs did not succeed",
+		Cancelled:  "was cancelled, or a job it depends on did not succeed",
 	}
 	var list []Word
 	seen := map[Status]bool{}

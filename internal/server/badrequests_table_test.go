@@ -69,7 +69,7 @@ var badRequestsOfPeople = []badRequest{
 	{name: "a job file with one mistake", method: "POST", path: "/api/v1/jobs", as: "ada", body: `{"file": "run: a\nnmae: b"}`,
 		want: "422 unknown_key nmae line 2: unknown key"},
 	{name: "a job file with several mistakes", method: "POST", path: "/api/v1/jobs", as: "ada", body: `{"file": "nmae: b\nresources:\n  gpus: many\npriority: 500"}`,
-		want: "422 unknown_key nmae line 1: unknown key\n422 unknown_key nmae line 1: unknown key\n422 missing_run run line 1: the job does not say what to run\n422 bad_value resources.gpus line 3: \"many\" is no count\n422 bad_value priority line 4: \"500\" is no whole number from 0 to 100"},
+		want: "422 unknown_key nmae line 1: unknown key\n422 unknown_key nmae line 1: unknown key\n422 missing_run run line 1: the job does not say what to run\n422 bad_value resources.gpus line 3: must be a count, got \"many\"\n422 bad_value priority line 4: \"500\" is no whole number from 0 to 100"},
 	{name: "a variable that the file requires", method: "POST", path: "/api/v1/jobs", as: "ada", body: `{"file": "run: a\nenv:\n  KEY:"}`,
 		want: "422 missing_env env.KEY line 3: the job needs the variable KEY, and it is not set"},
 	{name: "a working directory that is no digest", method: "POST", path: "/api/v1/jobs", as: "ada", body: `{"file": "run: a", "workdir": "../etc"}`,

@@ -109,7 +109,10 @@ func countKind(at func(*job.Spec) *job.Range, lo, hi int) kind {
 	parse := func(s string) (job.Range, error) {
 		r, err := job.ParseRange(s)
 		if err == nil && r.Min == 0 && strings.ContainsAny(s, ".+") {
-			err = fmt.Errorf("%q starts from 0: write a range that starts from 1 or more, as in 1..8", s)
+			err = &job.UnitError{
+				Message: fmt.Sprintf("must be a range that starts from 1, got %q", s),
+				Remedy:  "write a range that starts from 1 or more, e.g. 1..8",
+			}
 		}
 		return r, err
 	}

@@ -1,9 +1,11 @@
 package spec
 
 import (
+	"errors"
 	"fmt"
-	"strconv"
 	"strings"
+
+	"trainyard/internal/job"
 
 	"gopkg.in/yaml.v3"
 )
@@ -138,16 +140,13 @@ func (v value) items() []value {
 	return items
 }
 
-// unitError splits an error of job's units, as in `"6" is no length of time:
-// write a number and a unit`, into what is wrong and what to do.
+// unitError returns what is wrong with a value of one of job's units, and what to do.
 func unitError(err error) (message, remedy string) {
-	text := err.Error()
-	quoted, quoteErr := strconv.QuotedPrefix(text)
-	if quoteErr != nil {
-		quoted = ""
+	var unit *job.UnitError
+	if errors.As(err, &unit) {
+		return unit.Message, unit.Remedy
 	}
-	message, remedy, _ = strings.Cut(text[len(quoted):], ": ")
-	return quoted + message, remedy
+	return err.Error(), ""
 }
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
