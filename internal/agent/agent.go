@@ -177,14 +177,14 @@ func New(cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make data directory: %w", err)
+		return nil, fmt.Errorf("create data directory: %w", err)
 	}
 	cfg.InventoryEvery = cmp.Or(cfg.InventoryEvery, 30*time.Second)
 	cfg.MetricsEvery = cmp.Or(cfg.MetricsEvery, 2*time.Second)
 	cfg.StoreLimit = cmp.Or(cfg.StoreLimit, 20<<30)
 	var boot [8]byte
 	if _, err := rand.Read(boot[:]); err != nil {
-		return nil, fmt.Errorf("name this start: %w", err)
+		return nil, fmt.Errorf("generate boot id: %w", err)
 	}
 	a := &Agent{
 		cfg: cfg, log: cfg.Log, clk: cfg.Clock, boot: hex.EncodeToString(boot[:]), fakeGPUs: fake,
@@ -197,8 +197,8 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a.cfg.Server = cmp.Or(cfg.Server, a.memory.Server)
 	if a.cfg.Server == "" {
-		return nil, fault.New(fault.Invalid, "server_missing", "the address of the yard is missing").
-			WithField("server").WithRemedy("write it as in https://yard.example.org:7443")
+		return nil, fault.New(fault.Invalid, "server_missing", "server address is missing").
+			WithField("server").WithRemedy("write it as https://yard.example.org:7443")
 	}
 	if a.cfg.Inventory == nil {
 		a.cfg.Inventory = a.scanMachine
@@ -230,16 +230,16 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, a.close()) }()
 	found, err := a.cfg.Inventory(ctx)
 	if err != nil {
-		return fmt.Errorf("look at this machine: %w", err)
+		return fmt.Errorf("take inventory: %w", err)
 	}
 	a.noteInventory(found, nil)
-	a.noteProblem("look at this machine", errors.Join(found.Problems...))
+	a.noteProblem("inventory", errors.Join(found.Problems...))
 	a.probeGPUs(ctx)
 	if err := a.join(ctx); err != nil {
 		if !a.nodeLease.endedBy(err) && !a.nodeLease.expired() {
 			return err
 		}
-		a.log.Warn("this machine cannot join any more", "error", err)
+		a.log.Warn("node lease has ended, cannot join", "error", err)
 		a.shutDownMachine(ctx)
 		return nil
 	}
@@ -248,7 +248,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("adopt runs: %w", err)
 	}
 	a.pruneIntake(adopted)
-	a.log.Info("agent works", "node", a.identity.Node(), "server", a.cfg.Server, "adopted", len(adopted))
+	a.log.Info("agent started", "node", a.identity.Node(), "server", a.cfg.Server, "adopted", len(adopted))
 	// The loops outlive ctx for as long as the exit takes.
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var loops sync.WaitGroup
@@ -268,7 +268,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if over {
 		a.shutDownMachine(ctx)
 	}
-	a.log.Info("agent ends", "node", a.identity.Node())
+	a.log.Info("agent stopped", "node", a.identity.Node())
 	return nil
 }
 
@@ -288,7 +288,7 @@ func (a *Agent) open() error {
 		return errors.Join(err, rt.Close())
 	}
 	if a.nodeLease, err = openNodeLease(a.path(cloud.DeadlineFile), a.cfg.Moment); err != nil {
-		a.noteProblem("the machine's lease", err)
+		a.noteProblem("node lease", err)
 	}
 	if a.fence, err = openFence(a.path("fence")); err != nil {
 		return errors.Join(err, rt.Close())
@@ -300,7 +300,7 @@ func (a *Agent) open() error {
 		return errors.Join(err, a.fence.close(), rt.Close())
 	}
 	a.openIntake()
-	a.noteProblem("placing of the Python SDK", a.placeSDK())
+	a.noteProblem("Python SDK installation", a.placeSDK())
 	return nil
 }
 

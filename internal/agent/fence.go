@@ -33,11 +33,11 @@ type fence struct {
 func openFence(path string) (*fence, error) {
 	f := &fence{path: path, newestEpoch: map[id.Job]int{}, ended: map[key]bool{}}
 	if err := f.load(); err != nil {
-		return nil, fmt.Errorf("read which runs this node has had: %w", err)
+		return nil, fmt.Errorf("read the run fence: %w", err)
 	}
 	f.trim()
 	if err := f.rewrite(); err != nil {
-		return nil, fmt.Errorf("write which runs this node has had: %w", err)
+		return nil, fmt.Errorf("write the run fence: %w", err)
 	}
 	return f, nil
 }
@@ -132,11 +132,11 @@ func (f *fence) check(k key) error {
 	j, epoch, ok := k.run.Split()
 	switch {
 	case !ok || k.rank < 0:
-		return fault.New(fault.Invalid, "bad_rank", "%.80q is no run", k.run)
+		return fault.New(fault.Invalid, "bad_rank", "invalid run id %.80q", k.run)
 	case f.ended[k]:
-		return fault.New(fault.Conflict, "run_over", "run %s has ended on this node and is not started again", k.run)
+		return fault.New(fault.Conflict, "run_over", "run %s has already ended on this node", k.run)
 	case epoch < f.newestEpoch[j]:
-		return fault.New(fault.Conflict, "stale_epoch", "run %s is older than run %s, which this node has had", k.run, id.NewRun(j, f.newestEpoch[j]))
+		return fault.New(fault.Conflict, "stale_epoch", "run %s is older than run %s, which this node has already run", k.run, id.NewRun(j, f.newestEpoch[j]))
 	}
 	return nil
 }
@@ -148,7 +148,7 @@ func (f *fence) recordStart(k key) error {
 		return nil
 	}
 	if _, err := f.file.WriteString(fenceLine("+", k)); err != nil {
-		return fmt.Errorf("note start of run %s: %w", k.run, err)
+		return fmt.Errorf("record start of run %s: %w", k.run, err)
 	}
 	f.newestEpoch[j] = max(f.newestEpoch[j], epoch)
 	return nil
@@ -160,7 +160,7 @@ func (f *fence) recordEnd(k key) error {
 		return nil
 	}
 	if _, err := f.file.WriteString(fenceLine("-", k)); err != nil {
-		return fmt.Errorf("note end of run %s: %w", k.run, err)
+		return fmt.Errorf("record end of run %s: %w", k.run, err)
 	}
 	f.ended[k] = true
 	return nil

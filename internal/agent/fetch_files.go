@@ -43,7 +43,7 @@ func (f *files) materialise(ctx context.Context, digest, dir string) error {
 		var found *fault.Error
 		switch {
 		case err == nil:
-			f.agent.noteProblem("fetching of files", nil)
+			f.agent.noteProblem("file download", nil)
 			return nil
 		case ctx.Err() != nil || !errors.As(err, &found):
 			return err
@@ -51,10 +51,10 @@ func (f *files) materialise(ctx context.Context, digest, dir string) error {
 			if damages++; damages == fetchTries {
 				return err
 			}
-			f.agent.log.Warn("content was damaged, fetching it again", "manifest", digest, "error", err)
+			f.agent.log.Warn("downloaded content is corrupt, downloading it again", "manifest", digest, "error", err)
 		case found.Kind == fault.Unavailable:
 			waits++
-			f.agent.noteProblem("fetching of files", err)
+			f.agent.noteProblem("file download", err)
 			clock.Sleep(ctx, job.Backoff(waits, retryMin, retryMax))
 		default:
 			return err
@@ -65,11 +65,11 @@ func (f *files) materialise(ctx context.Context, digest, dir string) error {
 func (f *files) try(ctx context.Context, digest, dir string, progress *fetchProgress) error {
 	text, err := f.open(ctx, digest)
 	if err != nil {
-		return fmt.Errorf("fetch the list of files: %w", err)
+		return fmt.Errorf("fetch the manifest: %w", err)
 	}
 	m, err := workdir.Decode(text)
 	if err := errors.Join(err, text.Close()); err != nil {
-		return fmt.Errorf("read the list of files: %w", err)
+		return fmt.Errorf("read the manifest: %w", err)
 	}
 	sizes := make(map[string]int64, len(m.Files))
 	var total int64
@@ -106,7 +106,7 @@ type download struct{ io.ReadCloser }
 func (d download) Read(p []byte) (int, error) {
 	n, err := d.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = fault.New(fault.Unavailable, "unreachable", "the connection to the yard broke off: %v", err).WithCause(err)
+		err = fault.New(fault.Unavailable, "unreachable", "connection to the server lost: %v", err).WithCause(err)
 	}
 	return n, err
 }

@@ -23,8 +23,8 @@ const maxForeign = 1000
 
 func checkProbe(probe string) error {
 	if probe != "" && probe != ProbeAuto && probe != ProbeOff {
-		return fault.New(fault.Invalid, "bad_setting", "%.40q does not say whether GPUs are measured", probe).
-			WithField("probe").WithRemedy("write %s or %s", ProbeAuto, ProbeOff)
+		return fault.New(fault.Invalid, "bad_setting", "probe must be %s or %s, got %.40q", ProbeAuto, ProbeOff, probe).
+			WithField("probe")
 	}
 	return nil
 }
@@ -38,7 +38,7 @@ func (a *Agent) probeGPUs(ctx context.Context) {
 		return
 	}
 	count, err := a.machine.Probe(ctx)
-	a.noteProblem("measure GPUs", err)
+	a.noteProblem("GPU probe", err)
 	if count == 0 {
 		return
 	}
@@ -62,7 +62,7 @@ func (a *Agent) refreshInventory(ctx context.Context) {
 	if err == nil {
 		a.noteInventory(found, had)
 	}
-	a.noteProblem("look at this machine", errors.Join(append(found.Problems, err)...))
+	a.noteProblem("inventory", errors.Join(append(found.Problems, err)...))
 }
 
 // noteInventory keeps what was found and reports it if it is new. had are the
@@ -140,7 +140,7 @@ func (a *Agent) releaseGPUs(list []api.GPURelease) {
 			notify(a.inventorySoon)
 		}
 	}
-	a.noteProblem("release of GPUs", errors.Join(errs...))
+	a.noteProblem("GPU release", errors.Join(errs...))
 }
 
 func (a *Agent) closeMachine() error {

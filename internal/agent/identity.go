@@ -53,8 +53,8 @@ func (a *Agent) checkSameServer(identity *auth.NodeIdentity) error {
 		return err
 	}
 	if token.CAHash != identity.CAHash() {
-		return fault.New(fault.Conflict, "joined_elsewhere", "this machine has joined another yard as %s", identity.Node()).
-			WithRemedy("use another data directory, or remove %s to leave that yard", a.path("identity"))
+		return fault.New(fault.Conflict, "joined_elsewhere", "this machine has already joined another server as %s", identity.Node()).
+			WithRemedy("use another data directory, or remove %s to leave that server", a.path("identity"))
 	}
 	return nil
 }
@@ -114,22 +114,22 @@ func (a *Agent) joinWithToken(ctx context.Context, half *auth.NodeIdentity) (*au
 	if err != nil {
 		return nil, err
 	}
-	a.log.Info("joined the yard", "node", reply.Node, "server", a.cfg.Server, "certificate_until", reply.Expires)
+	a.log.Info("joined the server", "node", reply.Node, "server", a.cfg.Server, "certificate_until", reply.Expires)
 	return identity, nil
 }
 
 func (a *Agent) joinToken() (auth.Parsed, error) {
 	if a.cfg.JoinToken == "" {
-		return auth.Parsed{}, fault.New(fault.Invalid, "join_token_missing", "this machine has not joined a yard and was given no join token").
-			WithField("token").WithRemedy("make one with: trainyard tokens create --join")
+		return auth.Parsed{}, fault.New(fault.Invalid, "join_token_missing", "join token is missing and this machine has not joined a server yet").
+			WithField("token").WithRemedy("create one with: trainyard tokens create --join")
 	}
 	token, err := auth.Parse(a.cfg.JoinToken)
 	if err != nil {
 		return token, err
 	}
 	if token.Kind != tenant.JoinToken {
-		return token, fault.New(fault.Invalid, "token_kind_wrong", "this is a token for %s, not one for joining", token.Kind).
-			WithField("token").WithRemedy("make one with: trainyard tokens create --join")
+		return token, fault.New(fault.Invalid, "token_kind_wrong", "token must be a join token, got a token for %s", token.Kind).
+			WithField("token").WithRemedy("create one with: trainyard tokens create --join")
 	}
 	return token, nil
 }
@@ -138,8 +138,8 @@ func (a *Agent) joinToken() (auth.Parsed, error) {
 func serverAddr(server string) (string, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" {
-		return "", fault.New(fault.Invalid, "server_invalid", "%.80q is not the address of a yard", server).
-			WithField("server").WithRemedy("write it as in https://yard.example.org:7443").WithCause(err)
+		return "", fault.New(fault.Invalid, "server_invalid", "server must be an https URL, got %.80q", server).
+			WithField("server").WithRemedy("write it as https://yard.example.org:7443").WithCause(err)
 	}
 	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")), nil
 }
@@ -148,14 +148,14 @@ func serverAddr(server string) (string, error) {
 func (a *Agent) nodeName() (string, error) {
 	if a.cfg.Name != "" {
 		if !id.Name(a.cfg.Name) {
-			return "", fault.New(fault.Invalid, "node_name_invalid", "%.80q cannot name a node", a.cfg.Name).
+			return "", fault.New(fault.Invalid, "node_name_invalid", "invalid node name %.80q", a.cfg.Name).
 				WithField("name").WithRemedy("use up to %d lower-case letters, digits, '-', '_' and '.', with a letter or digit at both ends", id.MaxName)
 		}
 		return a.cfg.Name, nil
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return "", fmt.Errorf("find host name: %w", err)
+		return "", fmt.Errorf("get host name: %w", err)
 	}
 	short, _, _ := strings.Cut(strings.ToLower(host), ".")
 	if id.Name(short) {
@@ -168,7 +168,7 @@ func (a *Agent) nodeName() (string, error) {
 func (a *Agent) renewLoop(ctx context.Context) {
 	clock.Every(ctx, a.clk, renewalCheck, func(now time.Time) {
 		if a.identity.NeedsRenewal(now) {
-			a.noteProblem("renewal of the node's certificate", a.renew(ctx))
+			a.noteProblem("certificate renewal", a.renew(ctx))
 		}
 	})
 }

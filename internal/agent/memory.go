@@ -31,7 +31,7 @@ func loadMemory(dir string) (memory, error) {
 		err = json.Unmarshal(text, &m)
 	}
 	if err != nil {
-		return m, fmt.Errorf("read what is known about the yard: %w", err)
+		return m, fmt.Errorf("read the agent's state file: %w", err)
 	}
 	return m, nil
 }
@@ -47,7 +47,7 @@ func (a *Agent) saveMemory(lease job.Duration) error {
 		err = replaceFile(a.path(memoryFile), text)
 	}
 	if err != nil {
-		return fmt.Errorf("remember the yard: %w", err)
+		return fmt.Errorf("write the agent's state file: %w", err)
 	}
 	a.memory = m
 	return nil

@@ -17,7 +17,7 @@ import (
 // openIntake begins to listen for what programs send. Without it the rest works.
 func (a *Agent) openIntake() {
 	in, err := intake.Open(context.Background(), a.path("intake"), a.clk, a.log)
-	a.noteProblem("listening for metrics", err)
+	a.noteProblem("metrics endpoint", err)
 	if err == nil {
 		a.intake = in
 	}
@@ -83,7 +83,7 @@ func (a *Agent) pruneIntake(here []rundir.Status) {
 	if a.intake == nil {
 		return
 	}
-	a.noteProblem("clearing of metrics", a.intake.Prune(func(name string) bool {
+	a.noteProblem("metrics cleanup", a.intake.Prune(func(name string) bool {
 		return slices.ContainsFunc(here, func(st rundir.Status) bool { return nameOf(key{st.Run, st.Rank}) == name })
 	}))
 }

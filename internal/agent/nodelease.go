@@ -59,7 +59,7 @@ func openNodeLease(path string, moment func() (cloud.Moment, error)) (*nodeLease
 		h.until, err = cloud.ParseDeadline(string(text))
 	}
 	if err != nil {
-		return h, fmt.Errorf("read when this machine's lease ends: %w", err)
+		return h, fmt.Errorf("read the node lease: %w", err)
 	}
 	h.provisioned, h.written = true, h.until
 	return h, nil
@@ -113,7 +113,7 @@ func (h *nodeLease) set(d cloud.Deadline) error {
 		return nil // the file knows whole seconds, and may say less but never more
 	}
 	if err := replaceFile(h.path, []byte(d.String())); err != nil {
-		return fmt.Errorf("write when this machine's lease ends: %w", err)
+		return fmt.Errorf("write the node lease: %w", err)
 	}
 	h.written = d
 	h.written.Until = d.Until.Truncate(time.Second)
@@ -171,9 +171,9 @@ func (h *nodeLease) endedBy(err error) bool {
 
 // awaitShutdown waits until the agent is told to stop, or the lease is over, which it reports.
 func (a *Agent) awaitShutdown(ctx context.Context) bool {
-	over := a.nodeLease.expired() || a.nodeLease.awaitExpiry(ctx, func(err error) { a.noteProblem("the machine's lease", err) })
+	over := a.nodeLease.expired() || a.nodeLease.awaitExpiry(ctx, func(err error) { a.noteProblem("node lease", err) })
 	if over {
-		a.log.Warn("the lease of this machine is over: what runs is stopped, then the machine ends", "grace", nodeLeaseGrace)
+		a.log.Warn("node lease expired: stopping all runs, then shutting down", "grace", nodeLeaseGrace)
 	}
 	return over
 }
@@ -181,13 +181,13 @@ func (a *Agent) awaitShutdown(ctx context.Context) bool {
 // shutDownMachine ends the machine by the command that was set, until that has happened.
 func (a *Agent) shutDownMachine(ctx context.Context) {
 	if a.cfg.OnLeaseEnd == "" || a.cfg.OnLeaseEnd == ExitOnLeaseEnd {
-		a.log.Warn("the lease of this machine is over, the agent ends")
+		a.log.Warn("node lease expired, agent exits")
 		return
 	}
 	for {
-		a.log.Warn("the lease of this machine is over, it is ended", "command", a.cfg.OnLeaseEnd)
+		a.log.Warn("node lease expired, shutting down the machine", "command", a.cfg.OnLeaseEnd)
 		if err := runShell(ctx, a.cfg.OnLeaseEnd); err != nil {
-			a.log.Error("the machine cannot be ended", "error", err, "next_try", shutdownRetry)
+			a.log.Error("cannot shut down the machine", "error", err, "retry_in", shutdownRetry)
 		}
 		if !clock.Sleep(ctx, shutdownRetry) {
 			return

@@ -6,28 +6,29 @@ import (
 	"trainyard/internal/fault"
 )
 
-// noteProblem logs what goes wrong at a place once, again when it changes, and when
-// it is over, so that a server that is away for a night leaves two lines and
-// not a million.
-func (a *Agent) noteProblem(place string, err error) {
+// noteProblem logs when an operation starts to fail, when its error changes and when it
+// works again, instead of at every retry: a server that is down for a night leaves two
+// lines in the log, not a million.
+func (a *Agent) noteProblem(operation string, err error) {
 	text := ""
 	var f *fault.Error
 	if errors.As(err, &f) {
-		text = f.Code // the sentence may name a connection, which is another each time
+		text = f.Code // the sentence may name a connection, which differs each time
 	} else if err != nil {
 		text = err.Error()
 	}
 	a.mu.Lock()
-	before := a.problems[place]
-	if a.problems[place] = text; text == "" {
-		delete(a.problems, place)
+	before := a.problems[operation]
+	a.problems[operation] = text
+	if text == "" {
+		delete(a.problems, operation)
 	}
 	a.mu.Unlock()
 	switch text {
 	case before:
 	case "":
-		a.log.Info("works again", "what", place)
+		a.log.Info("operation recovered", "operation", operation)
 	default:
-		a.log.Warn("does not work, is tried again", "what", place, "error", err)
+		a.log.Warn("operation failed, will be retried", "operation", operation, "error", err)
 	}
 }

@@ -118,13 +118,13 @@ func readRegularFile(path string, limit int64) (text []byte, at time.Time, err e
 		return nil, at, err
 	}
 	if int64(len(text)) > limit {
-		return nil, at, fault.New(fault.Invalid, "too_large", "%s may have at most %d bytes", path, limit)
+		return nil, at, fault.New(fault.Invalid, "too_large", "%s must not be larger than %d bytes", path, limit)
 	}
 	return text, info.ModTime(), nil
 }
 
 func notRegular(path string, cause error) error {
-	return fault.New(fault.Invalid, "no_file", "%s is no plain file", path).WithCause(cause)
+	return fault.New(fault.Invalid, "no_file", "%s is not a regular file", path).WithCause(cause)
 }
 
 // parseProgress reads what a program tells of itself; nothing is no mistake.
@@ -138,10 +138,10 @@ func parseProgress(text []byte) (*job.Progress, error) {
 		Rates []job.Rate `json:"rates"`
 	}
 	if err := json.Unmarshal(text, &in); err != nil {
-		return nil, fault.New(fault.Invalid, "bad_progress", "the file is no JSON of progress: %v", err).WithCause(err)
+		return nil, fault.New(fault.Invalid, "bad_progress", "the progress file is not valid: %v", err).WithCause(err)
 	}
 	if in.Done == nil {
-		return nil, fault.New(fault.Invalid, "bad_progress", `the file has no "done"`)
+		return nil, fault.New(fault.Invalid, "bad_progress", `the progress file lacks "done"`)
 	}
 	p := &job.Progress{Done: *in.Done, Work: in.Work, Rates: in.Rates}
 	if err := api.CheckProgress(p); err != nil {

@@ -24,17 +24,17 @@ type metrics struct {
 func (a *Agent) register(registry prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		registry:       registry,
-		logBytes:       prometheus.NewCounter(prometheus.CounterOpts{Name: "trainyard_agent_log_bytes_total", Help: "Bytes of output that the server has taken."}),
-		reportFailures: prometheus.NewCounter(prometheus.CounterOpts{Name: "trainyard_agent_report_failures_total", Help: "Reports that the server did not take."}),
+		logBytes:       prometheus.NewCounter(prometheus.CounterOpts{Name: "trainyard_agent_log_bytes_total", Help: "Bytes of job output uploaded to the server."}),
+		reportFailures: prometheus.NewCounter(prometheus.CounterOpts{Name: "trainyard_agent_report_failures_total", Help: "Failed reports to the server."}),
 	}
-	m.points = prometheus.NewCounter(prometheus.CounterOpts{Name: "trainyard_agent_metric_points_total", Help: "Points of programs' metrics that the server has taken."})
-	m.pushFailures = prometheus.NewCounter(prometheus.CounterOpts{Name: "trainyard_agent_metric_push_failures_total", Help: "Reports of metrics that the server did not take."})
-	m.pollSeconds = prometheus.NewCounter(prometheus.CounterOpts{Name: "trainyard_agent_metric_poll_seconds_total", Help: "Time spent on reading metrics of programs."})
+	m.points = prometheus.NewCounter(prometheus.CounterOpts{Name: "trainyard_agent_metric_points_total", Help: "Points of training metrics sent to the server."})
+	m.pushFailures = prometheus.NewCounter(prometheus.CounterOpts{Name: "trainyard_agent_metric_push_failures_total", Help: "Failed uploads of training metrics."})
+	m.pollSeconds = prometheus.NewCounter(prometheus.CounterOpts{Name: "trainyard_agent_metric_poll_seconds_total", Help: "Time spent reading training metrics."})
 	m.all = []prometheus.Collector{
 		m.logBytes, m.reportFailures, m.points, m.pushFailures, m.pollSeconds,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "trainyard_agent_contact_age_seconds", Help: "Time since the server last answered a report; -1 before the first answer."}, a.contactAge),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "trainyard_agent_lease_left_seconds", Help: "How long the lease of this machine still holds; -1 if it was not hired."}, a.nodeLeaseLeft),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "trainyard_agent_contents_bytes", Help: "Size of the content store."}, func() float64 { return float64(a.contents.Size()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "trainyard_agent_node_lease_left_seconds", Help: "Time until the lease of this provisioned node expires; -1 if it was not provisioned."}, a.nodeLeaseLeft),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "trainyard_agent_content_cache_bytes", Help: "Size of the content cache."}, func() float64 { return float64(a.contents.Size()) }),
 	}
 	for _, state := range []job.RunState{job.RunPreparing, job.RunRunning, job.RunStopping, job.RunEnded} {
 		m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{

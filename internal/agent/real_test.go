@@ -138,7 +138,7 @@ func TestFilesThatCannotBeHadFailTheLaunch(t *testing.T) {
 	as.Launch.Workdir = strings.Repeat("0", 64)
 	y.assign(as)
 	end := y.awaitState("j1.1", job.RunEnded)
-	if end.Cause != job.CauseLaunchFailed || !strings.Contains(end.Reason, "fetch the list of files") {
+	if end.Cause != job.CauseLaunchFailed || !strings.Contains(end.Reason, "fetch the manifest") {
 		t.Errorf("end %+v", end)
 	}
 }

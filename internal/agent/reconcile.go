@@ -74,7 +74,7 @@ func (a *Agent) reconcileLoop(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		a.noteProblem("carrying out of assignments", err)
+		a.noteProblem("assignments", err)
 		wait := time.Hour
 		if failures++; err != nil {
 			wait = job.Backoff(failures, retryMin, retryMax)
@@ -181,7 +181,7 @@ func (a *Agent) reconcileRank(ctx context.Context, k key, want *api.Assignment, 
 	case doKill:
 		return a.rt.Stop(k.run, k.rank, job.StopKill)
 	case doCancel:
-		return a.recordResult(k, api.RankReport{Cause: job.CauseCancelled, Reason: "stopped as asked before it was started", Signalled: true})
+		return a.recordResult(k, api.RankReport{Cause: job.CauseCancelled, Reason: "stopped on request before it was started", Signalled: true})
 	case doForget:
 		return a.forget(k)
 	case doNothing:
@@ -193,8 +193,8 @@ func (a *Agent) reconcileRank(ctx context.Context, k key, want *api.Assignment, 
 func (a *Agent) start(ctx context.Context, k key, want api.Assignment, have *rundir.Status, tries map[key]int) error {
 	if have == nil { // one that the runtime has was let pass before
 		if err := a.fence.check(k); err != nil {
-			a.log.Warn("run refused", "run", k.run, "rank", k.rank, "error", err)
-			return a.recordResult(k, api.RankReport{Cause: job.CauseLaunchFailed, Reason: "refused: " + err.Error()})
+			a.log.Warn("run rejected", "run", k.run, "rank", k.rank, "error", err)
+			return a.recordResult(k, api.RankReport{Cause: job.CauseLaunchFailed, Reason: "rejected by the node: " + err.Error()})
 		}
 		if err := a.fence.recordStart(k); err != nil {
 			return a.startFailed(k, err, tries)
@@ -237,7 +237,7 @@ func (a *Agent) startFailed(k key, err error, tries map[key]int) error {
 		return fmt.Errorf("start %s rank %d: %w", k.run, k.rank, err)
 	}
 	delete(tries, k)
-	a.log.Error("run cannot be started", "run", k.run, "rank", k.rank, "error", err)
+	a.log.Error("cannot start run", "run", k.run, "rank", k.rank, "error", err)
 	return a.recordResult(k, api.RankReport{Cause: job.CauseLaunchFailed, Reason: err.Error()})
 }
 

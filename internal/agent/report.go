@@ -77,7 +77,7 @@ func (a *Agent) reportLoop(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		a.noteProblem("reporting to the yard", err)
+		a.noteProblem("report to the server", err)
 		if err != nil {
 			a.metrics.reportFailures.Inc()
 			failures++
@@ -135,7 +135,7 @@ func (a *Agent) report(ctx context.Context, seq uint64) (api.ReportReply, error)
 	a.releaseGPUs(reply.Release)
 	a.data.purge(reply.Purge)
 	if a.streamHangs(reply.Generation, now) {
-		a.log.Warn("stream of assignments hangs, opening another")
+		a.log.Warn("assignment stream is stale, reconnecting")
 		a.newStream()
 	}
 	return reply, err

@@ -33,7 +33,7 @@ func (a *Agent) stopRuns(ctx context.Context, maxGrace time.Duration) {
 		}
 		timeout = 10 * time.Second
 	}
-	a.log.Error("some runs could not be stopped, or their output not delivered")
+	a.log.Error("some runs were not stopped or their output was not uploaded in time")
 }
 
 // stopAll stops every run in this way and reports whether all is over and delivered.
@@ -52,7 +52,7 @@ func (a *Agent) stopAll(ctx context.Context, mode job.StopMode) bool {
 			}
 			if st.State != job.RunEnded {
 				running++
-				a.noteProblem("stopping of runs", a.rt.Stop(st.Run, st.Rank, mode))
+				a.noteProblem("stop of runs", a.rt.Stop(st.Run, st.Rank, mode))
 			}
 		}
 		if pending == 0 && a.allEndsReported() {

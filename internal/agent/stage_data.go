@@ -129,6 +129,6 @@ func (a *Agent) dataFailed(k key, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil // it is not wanted any more
 	}
-	a.log.Error("data of a run cannot be had", "run", k.run, "rank", k.rank, "error", err)
+	a.log.Error("cannot stage data of a run", "run", k.run, "rank", k.rank, "error", err)
 	return a.recordResult(k, api.RankReport{Cause: job.CauseDataFailed, Reason: fmt.Sprint(err)})
 }

@@ -86,7 +86,7 @@ func TestDataThatCannotBeHadEndsTheRun(t *testing.T) {
 	as.Launch.Data = []job.DataRef{{Name: "mri", Source: s.URL + "/mri"}}
 	y.assign(as)
 	end := y.awaitState("j1.1", job.RunEnded)
-	want := "dataset mri cannot be had on this node: " + s.URL + "/mri answered 404 Not Found"
+	want := "cannot stage dataset mri on this node: " + s.URL + "/mri answered 404 Not Found"
 	if end.Cause != job.CauseDataFailed || end.Reason != want || end.Signalled {
 		t.Errorf("end %+v, want cause %s and reason %q", end, job.CauseDataFailed, want)
 	}

@@ -27,7 +27,7 @@ func (a *Agent) streamLoop(ctx context.Context) {
 		a.mu.Unlock()
 		err := a.client.Load().Assignments(stream, func(as api.Assignments) error {
 			tries = 0
-			a.noteProblem("stream of assignments", nil)
+			a.noteProblem("assignment stream", nil)
 			a.applyAssignments(as)
 			return nil
 		})
@@ -40,7 +40,7 @@ func (a *Agent) streamLoop(ctx context.Context) {
 			continue
 		}
 		if err != nil {
-			a.noteProblem("stream of assignments", err)
+			a.noteProblem("assignment stream", err)
 		}
 		clock.Sleep(ctx, job.Backoff(tries, retryMin, retryMax))
 	}

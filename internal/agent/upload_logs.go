@@ -100,7 +100,7 @@ func (s *logUploader) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.agent.noteProblem(fmt.Sprintf("delivery of output of %s rank %d", s.key.run, s.key.rank), err)
+		s.agent.noteProblem(fmt.Sprintf("log upload of %s rank %d", s.key.run, s.key.rank), err)
 		switch {
 		case err == nil && s.delivered.Load():
 			notify(s.agent.reconcileSoon)
@@ -135,7 +135,7 @@ func (s *logUploader) read(buf *[]byte) ([]byte, error) {
 		s.log = log
 		if s.offset > size {
 			// A power cut took the end that was already delivered.
-			s.agent.log.Warn("the server holds more output than the node", "run", s.key.run, "rank", s.key.rank, "server", s.offset, "node", size)
+			s.agent.log.Warn("server has more output than the node", "run", s.key.run, "rank", s.key.rank, "server", s.offset, "node", size)
 		}
 	}
 	n := 0
@@ -170,7 +170,7 @@ func (s *logUploader) upload(ctx context.Context, data []byte, final bool) (move
 	defer cancel()
 	reply, err := s.agent.client.Load().UploadLog(call, s.key.run, s.key.rank, s.offset, data, final)
 	if fault.KindOf(err) == fault.NotFound {
-		s.agent.log.Warn("the server does not know this run, its output is dropped", "run", s.key.run, "rank", s.key.rank)
+		s.agent.log.Warn("run unknown to the server, dropping its output", "run", s.key.run, "rank", s.key.rank)
 		s.delivered.Store(true)
 		return true, nil
 	}
@@ -178,7 +178,7 @@ func (s *logUploader) upload(ctx context.Context, data []byte, final bool) (move
 		return false, err
 	}
 	if reply.Offset < 0 {
-		return false, fmt.Errorf("the server answered with the offset %d", reply.Offset)
+		return false, fmt.Errorf("server returned invalid offset %d", reply.Offset)
 	}
 	end := s.offset + int64(len(data))
 	if reply.Offset == end {

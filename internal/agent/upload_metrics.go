@@ -101,7 +101,7 @@ func (a *Agent) pollCurves(ctx context.Context) {
 		a.noteProblem(metricsTask(st.Run), a.readCurve(ctx, c))
 		if c.gatherer.Dropped() > 0 && !c.warned {
 			c.warned = true
-			a.log.Warn("a run has more metrics than are kept", "run", st.Run, "kept", metric.MaxSeries)
+			a.log.Warn("run exceeds the limit on metrics", "run", st.Run, "kept", metric.MaxSeries)
 		}
 	}
 	for run := range a.curves.runs {
@@ -167,7 +167,7 @@ func (a *Agent) pushCurves(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		a.noteProblem("reporting of metrics", err)
+		a.noteProblem("metrics upload", err)
 		if err != nil {
 			c.failures++
 			c.nextPush = a.clk.Now().Add(job.Backoff(c.failures, retryMin, retryMax))

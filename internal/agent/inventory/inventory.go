@@ -160,7 +160,7 @@ func (m *Machine) lookAtGPUs(ctx context.Context, held []int) (problems []error)
 		problems = append(problems, err)
 		m.gpus = m.health.unanswered(now)
 	case len(devices) == 0 && m.health.knows():
-		problems = append(problems, errors.New("look for GPUs: the driver has none any more"))
+		problems = append(problems, errors.New("find GPUs: the driver no longer reports any"))
 		m.gpus = m.health.unanswered(now)
 	case len(devices) == 0:
 		return nil
@@ -275,7 +275,7 @@ func (m *Machine) Probe(ctx context.Context) (int, error) {
 func disk(dir string) (job.Bytes, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, fmt.Errorf("look at file system of %s: %w", dir, err)
+		return 0, fmt.Errorf("stat file system of %s: %w", dir, err)
 	}
 	return job.Bytes(int64(st.Blocks) * st.Bsize), nil
 }
@@ -310,7 +310,7 @@ func osName(root string) string {
 func addressTo(ctx context.Context, server string) (string, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Hostname() == "" {
-		return "", fmt.Errorf("find own address: %.80q is no server address", server)
+		return "", fmt.Errorf("find own address: invalid server address %.80q", server)
 	}
 	port := u.Port()
 	if port == "" {

@@ -39,7 +39,7 @@ type reader interface {
 type damagedError struct{ records int }
 
 func (e damagedError) Error() string {
-	return fmt.Sprintf("%d of its records are damaged and were left out", e.records)
+	return fmt.Sprintf("%d damaged records skipped", e.records)
 }
 
 // parts are the names of folders that say of what the metrics in them are.

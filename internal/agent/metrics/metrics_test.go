@@ -362,7 +362,7 @@ func TestOddThingsInTheWay(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(p.work, "told.jsonl"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.g.Poll(p.now, false); err == nil || !strings.Contains(err.Error(), "no plain file") {
+	if _, err := p.g.Poll(p.now, false); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("a folder in the place of the SDK's file: %v", err)
 	}
 }

@@ -129,7 +129,7 @@ func openRegular(path string) (*os.File, error) {
 }
 
 func notRegular(path string, cause error) error {
-	return fault.New(fault.Invalid, "no_file", "%s is no plain file", path).WithCause(cause)
+	return fault.New(fault.Invalid, "no_file", "%s is not a regular file", path).WithCause(cause)
 }
 
 // readAt reads at most so many bytes from a place on.

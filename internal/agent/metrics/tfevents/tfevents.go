@@ -30,7 +30,7 @@ const (
 
 // ErrFraming says that the length of a record cannot be trusted, so that nothing behind it
 // can be found.
-var ErrFraming = errors.New("the length of a record does not fit its checksum")
+var ErrFraming = errors.New("checksum mismatch in a record length")
 
 // masked is the checksum as the format has it.
 func masked(data []byte) uint32 {
