@@ -73,7 +73,7 @@ func (c *cache) save() error {
 		return fmt.Errorf("encode digests: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(c.file), 0o700); err != nil {
-		return fmt.Errorf("make cache folder: %w", err)
+		return fmt.Errorf("create cache folder: %w", err)
 	}
 	f, err := os.CreateTemp(filepath.Dir(c.file), ".workdir-*")
 	if err != nil {

@@ -351,7 +351,7 @@ func TestARuleThatChangesWhileJobsRun(t *testing.T) {
 	y.ok(yardmaster.Resume{Job: j, By: "alice"})
 	y.round()
 	why, _ = y.Why(y.now, j)
-	if why.Blocker != place.BlockData || !strings.HasPrefix(why.Sentence, "dataset mri is not registered any more") {
+	if why.Blocker != place.BlockData || !strings.HasPrefix(why.Sentence, "dataset mri is no longer registered") {
 		t.Errorf("it waits for %q: %s", why.Blocker, why.Sentence)
 	}
 	y.rule("mri", job.PlaceAny)

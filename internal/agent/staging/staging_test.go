@@ -147,7 +147,7 @@ func TestHowFetchesGoWrong(t *testing.T) {
 		"a copy of another size": {ref: job.DataRef{Source: "file://" + folder, Size: 5}, want: "registered size is 5B"},
 		"digest of a folder":     {ref: job.DataRef{Source: "file://" + folder + "#sha256=" + digest(nil)}, want: "cannot compute SHA-256"},
 		"digest of a copy":       {ref: job.DataRef{Source: "file://" + folder + "/a#sha256=" + digest(nil)}, want: "is not the registered one"},
-		"a kind nobody knows":    {ref: job.DataRef{Source: "s3://bucket/mri"}, want: "cannot fetch from"},
+		"a kind nobody knows":    {ref: job.DataRef{Source: "s3://bucket/mri"}, want: "must be a path or a file, http or https URL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

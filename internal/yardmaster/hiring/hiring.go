@@ -90,7 +90,9 @@ func (h *Hiring) Of(name id.Lease) *fleet.Lease {
 }
 
 // comes reports whether the machine of a lease has not become a node yet and may.
-func comes(l *fleet.Lease) bool { return l.State == fleet.LeaseAsked || l.State == fleet.LeaseBooting }
+func comes(l *fleet.Lease) bool {
+	return l.State == fleet.LeaseRequested || l.State == fleet.LeaseBooting
+}
 
 // payer is on whose account a lease is.
 func payer(l *fleet.Lease) admit.Who { return admit.Who{Owner: l.Owner, Project: l.Project} }
