@@ -1,14 +1,19 @@
-// Package agent is the node side of the yard: it joins, obeys the server's
-// assignments and delivers what its runs do and print.
+// Package agent is the node side of Trainyard: it joins the server, carries out its
+// assignments and delivers the state, output and metrics of the runs.
 //
-// It dials out only. The server sends all that the node shall run; the agent
-// compares that with what the runtime has, starts and stops, and reports until
-// the server has taken each result and each byte of output. Everything it sends
-// can be sent again without harm, so a crash of either side, a cut line or a
-// lost answer needs no care of its own. While the server is away the runs go
-// on; the runtime stops them when the lease ends. The agent never decides what
-// shall run, never starts a rank twice, never starts one of an older epoch than
-// it has seen of that job, and never stops a run only because it restarts
+// It only dials out. The server sends the full set of ranks that this node is to run;
+// the agent compares it with what the runtime has (reconcile.go), starts and stops
+// ranks, and reports until the server has acknowledged every result and every byte of
+// output. Everything it sends is idempotent, so a crash of either side, a lost
+// connection or a lost reply needs no special handling. While the server is away the
+// runs continue; the runtime stops them when the contact lease expires.
+//
+// Identity and state between starts are in identity.go and memory.go; the lease of a
+// provisioned node is in nodelease.go; delivery is in report.go, upload_logs.go,
+// upload_metrics.go, fetch_files.go and stage_data.go.
+//
+// The agent never decides what runs, never starts a rank twice, never starts one of an
+// older epoch than it has seen of that job, and never stops a run because it restarts
 // itself: the next agent adopts it. cmd/trainyard builds it, for `agent` and for `up`.
 package agent
 
@@ -44,7 +49,7 @@ import (
 	"trainyard/internal/workdir"
 )
 
-// Runtime carries out ranks on this machine; see package runtime.
+// Runtime executes ranks on this machine; see package runtime.
 type Runtime interface {
 	Adopt() ([]rundir.Status, error)
 	Start(ctx context.Context, s rundir.Spec) error
@@ -66,13 +71,13 @@ var _ Runtime = (*runtime.Runtime)(nil)
 // and Server and JoinToken the first time.
 type Config struct {
 	Dir       string // the data directory
-	Server    string // the yard's address, https://host:port; that of the last start if left out
-	JoinToken string // needed to join; ignored by a machine that has joined this yard
-	Name      string // wished node name; the host's if left out
+	Server    string // address of the server, https://host:port; default: that of the last start
+	JoinToken string // needed to join; ignored by a machine that has already joined this server
+	Name      string // requested node name; default: the host name
 
-	// NewRuntime opens the runtime. It is given how a run's files are had.
+	// NewRuntime opens the runtime. Its argument fetches the files of a run.
 	NewRuntime func(runtime.Materialise) (Runtime, error)
-	// Inventory looks at the machine; package inventory does if left out.
+	// Inventory scans the machine; default: package inventory.
 	Inventory      func(context.Context) (inventory.Found, error)
 	InventoryEvery time.Duration // 30 seconds if left out
 	MetricsEvery   time.Duration // how often programs' metrics are looked for; 2 seconds if left out
@@ -89,10 +94,10 @@ type Config struct {
 
 	StoreLimit job.Bytes // of the content store; 20GB if left out
 	DataLimit  job.Bytes // of the datasets that are kept; as much as the disk has if left out
-	// OnLeaseEnd is the command that ends this machine when its lease is over, if it was
-	// hired; ExitOnLeaseEnd, or nothing, if the agent's own end is enough.
+	// OnLeaseEnd is the command that shuts a provisioned node down when its lease has
+	// expired; ExitOnLeaseEnd, or nothing, if it is enough that the agent exits.
 	OnLeaseEnd string
-	// Moment is the clock that leases go by; that of the machine if left out.
+	// Moment is the clock of node leases; default: that of the machine.
 	Moment func() (cloud.Moment, error)
 	// StopRunsOnExit stops all runs before Run returns and delivers their ends.
 	// Otherwise they go on and the next agent adopts them.
@@ -103,7 +108,7 @@ type Config struct {
 	Metrics prometheus.Registerer // nil for none
 }
 
-// Agent is the node side of the yard. Make it with New and run it once.
+// Agent is the node side of Trainyard. Make it with New and run it once.
 type Agent struct {
 	cfg           Config
 	log           *slog.Logger
@@ -140,15 +145,15 @@ type Agent struct {
 	startedRanks          map[key]bool         // given to the runtime by this process
 	uploaders             map[key]*logUploader // of every rank the runtime knows
 	rankReports           []api.RankReport     // to report next
-	acknowledgedRanks     []api.RankReport     // what the server has
-	latestScan            *inventory.Found     // newest look at the machine
-	scanGPUs              []int                // GPUs that ranks here had at that look
+	acknowledgedRanks     []api.RankReport     // what the server has acknowledged
+	latestScan            *inventory.Found     // newest inventory of the machine
+	scanGPUs              []int                // GPUs that were allocated to ranks at that scan
 	acknowledgedInventory *fleet.Inventory     // what the server has, nil before the first report
 	restream              func()               // ends the current stream so that a new one begins
-	behindSince           time.Time            // since when the server has newer assignments than we heard of
+	behindSince           time.Time            // since when the server has newer assignments than the stream delivered
 	lastContact           time.Time            // last answer of the server
-	contactSince          time.Time            // since when it has answered again and again
-	problems              map[string]string    // newest trouble by place, see trouble
+	contactSince          time.Time            // start of the current period of contact
+	problems              map[string]string    // newest error by operation, see noteProblem
 	metricsComplete       map[id.Run]bool      // runs that have ended and whose metrics are all delivered
 }
 
@@ -158,7 +163,7 @@ type key struct {
 	rank int
 }
 
-// assignments is the newest assignments that were obeyed.
+// assignments is the newest set of assignments that was applied.
 type assignments struct {
 	known      bool
 	server     string
@@ -192,7 +197,8 @@ func New(cfg Config) (*Agent, error) {
 		startedRanks: map[key]bool{}, uploaders: map[key]*logUploader{}, problems: map[string]string{},
 		progressFiles: map[id.Run]*progressFile{}, curves: curves{runs: map[id.Run]*curve{}}, metricsComplete: map[id.Run]bool{},
 	}
-	if a.memory, err = loadMemory(cfg.Dir); err != nil {
+	a.memory, err = loadMemory(cfg.Dir)
+	if err != nil {
 		return nil, err
 	}
 	a.cfg.Server = cmp.Or(cfg.Server, a.memory.Server)
@@ -220,9 +226,9 @@ func (a *Agent) scanMachine(ctx context.Context) (inventory.Found, error) {
 	return found, err
 }
 
-// Run joins if need be, adopts what an earlier agent left, and works until ctx
-// ends. It fails if the machine cannot join or its data cannot be read; that the
-// server is away is no failure.
+// Run joins if necessary, adopts the runs of an earlier agent, and works until ctx
+// ends. It fails if the machine cannot join or its data cannot be read; an unreachable
+// server is not a failure.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := a.open(); err != nil {
 		return err
@@ -281,22 +287,28 @@ func (a *Agent) open() error {
 		return fmt.Errorf("open runtime: %w", err)
 	}
 	a.rt = rt
-	if a.contents, err = workdir.OpenStore(a.path("contents"), int64(a.cfg.StoreLimit), a.clk); err != nil {
+	a.contents, err = workdir.OpenStore(a.path("contents"), int64(a.cfg.StoreLimit), a.clk)
+	if err != nil {
 		return errors.Join(err, rt.Close())
 	}
-	if a.data, err = a.openData(); err != nil {
+	a.data, err = a.openData()
+	if err != nil {
 		return errors.Join(err, rt.Close())
 	}
-	if a.nodeLease, err = openNodeLease(a.path(cloud.DeadlineFile), a.cfg.Moment); err != nil {
+	a.nodeLease, err = openNodeLease(a.path(cloud.DeadlineFile), a.cfg.Moment)
+	if err != nil {
 		a.noteProblem("node lease", err)
 	}
-	if a.fence, err = openFence(a.path("fence")); err != nil {
+	a.fence, err = openFence(a.path("fence"))
+	if err != nil {
 		return errors.Join(err, rt.Close())
 	}
-	if a.results, err = openResults(a.path("results")); err != nil {
+	a.results, err = openResults(a.path("results"))
+	if err != nil {
 		return errors.Join(err, a.fence.close(), rt.Close())
 	}
-	if a.metrics, err = a.register(a.cfg.Metrics); err != nil {
+	a.metrics, err = a.register(a.cfg.Metrics)
+	if err != nil {
 		return errors.Join(err, a.fence.close(), rt.Close())
 	}
 	a.openIntake()
@@ -313,7 +325,8 @@ func (a *Agent) close() error {
 	return errors.Join(a.closeIntake(), a.closeMachine(), a.fence.close(), a.rt.Close())
 }
 
-// notify asks a loop to look again; one wish is as good as many.
+// notify wakes a loop. The channel holds one element: several notifications before the
+// loop runs are one, because each run of a loop looks at everything.
 func notify(loop chan struct{}) {
 	select {
 	case loop <- struct{}{}:

@@ -48,7 +48,8 @@ func (f *files) materialise(ctx context.Context, digest, dir string) error {
 		case ctx.Err() != nil || !errors.As(err, &found):
 			return err
 		case found.Code == "workdir_content_damaged":
-			if damages++; damages == fetchTries {
+			damages++
+			if damages == fetchTries {
 				return err
 			}
 			f.agent.log.Warn("downloaded content is corrupt, downloading it again", "manifest", digest, "error", err)
@@ -130,7 +131,8 @@ func (f *files) end(digest string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c := f.copies[digest]; c != nil {
-		if c.users--; c.users == 0 {
+		c.users--
+		if c.users == 0 {
 			delete(f.copies, digest)
 		}
 	}

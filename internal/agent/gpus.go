@@ -46,7 +46,7 @@ func (a *Agent) probeGPUs(ctx context.Context) {
 	a.refreshInventory(ctx)
 }
 
-// inventoryLoop looks at the machine every so often, and when it is asked to.
+// inventoryLoop refreshes the inventory periodically and on request.
 func (a *Agent) inventoryLoop(ctx context.Context) {
 	for clock.Wait(ctx, a.cfg.InventoryEvery, a.inventorySoon) != clock.Ended {
 		a.refreshInventory(ctx)
@@ -135,7 +135,8 @@ func (a *Agent) releaseGPUs(list []api.GPURelease) {
 	var errs []error
 	for _, r := range list {
 		news, err := a.machine.Release(r.UUID, r.At)
-		if errs = append(errs, err); news {
+		errs = append(errs, err)
+		if news {
 			a.log.Info("GPU released by an operator", "gpu", r.UUID)
 			notify(a.inventorySoon)
 		}

@@ -29,7 +29,8 @@ func (a *Agent) join(ctx context.Context) error {
 		return err
 	}
 	if identity == nil || identity.Node() == "" {
-		if identity, err = a.joinWithToken(ctx, identity); err != nil {
+		identity, err = a.joinWithToken(ctx, identity)
+		if err != nil {
 			return err
 		}
 	} else if err := a.checkSameServer(identity); err != nil {
@@ -76,7 +77,8 @@ func (a *Agent) joinWithToken(ctx context.Context, half *auth.NodeIdentity) (*au
 		if err != nil {
 			return nil, err
 		}
-		if identity, err = auth.NewNodeIdentity(ca); err != nil {
+		identity, err = auth.NewNodeIdentity(ca)
+		if err != nil {
 			return nil, err
 		}
 		if err := identity.Save(a.path("identity")); err != nil {

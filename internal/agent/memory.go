@@ -11,10 +11,10 @@ import (
 	"trainyard/internal/job"
 )
 
-// memory is what the agent remembers between its starts about the yard.
+// memory is what the agent remembers about the server between its starts.
 type memory struct {
 	Server       string       `json:"server"`
-	ContactLease job.Duration `json:"lease"`
+	ContactLease job.Duration `json:"contact_lease"`
 }
 
 const memoryFile = "agent.json"
@@ -36,7 +36,7 @@ func loadMemory(dir string) (memory, error) {
 	return m, nil
 }
 
-// saveMemory keeps the newest lease and address, if they are new.
+// saveMemory stores the contact lease and the address of the server if they changed.
 func (a *Agent) saveMemory(lease job.Duration) error {
 	m := memory{Server: a.cfg.Server, ContactLease: lease}
 	if m == a.memory {

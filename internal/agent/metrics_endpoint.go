@@ -36,7 +36,8 @@ func (a *Agent) programEnv(want api.Assignment) (map[string]string, error) {
 	if a.intake != nil && want.Rank == 0 {
 		mlflow := slices.ContainsFunc(want.Launch.Metrics, func(r job.MetricRule) bool { return r.MLflow })
 		var err error
-		if env, err = a.intake.Env(want.Run, want.Rank, mlflow); err != nil {
+		env, err = a.intake.Env(want.Run, want.Rank, mlflow)
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -18,27 +18,28 @@ import (
 )
 
 const (
-	// ExitOnLeaseEnd as what is run at the end of the lease means that the agent ends
-	// and does nothing else: whoever started it ends the machine.
+	// ExitOnLeaseEnd as the command at the end of the lease means that the agent only
+	// exits: whoever started it shuts the machine down.
 	ExitOnLeaseEnd = "exit"
 
-	// nodeLeaseGrace is how long runs get at most when the lease is over, however long
-	// their own grace is: the dead man's switch does not wait for ever.
+	// nodeLeaseGrace bounds the grace period of runs when the lease has expired: the dead
+	// man's switch does not wait for longer ones.
 	nodeLeaseGrace = 2 * time.Minute
-	// nodeLeaseCheck is how often the lease is looked at: timers stand still while the machine sleeps.
+	// nodeLeaseCheck is how often the lease is checked: timers stop while the machine is suspended.
 	nodeLeaseCheck = 10 * time.Second
-	// shutdownRetry is how long a command that ends the machine has before it is run again.
+	// shutdownRetry is how long the shutdown command has before it is run again.
 	shutdownRetry = time.Minute
 )
 
-// nodeLease is the yard's hold on this machine, if it was hired: until when it may go on
-// without hearing from the yard. It lies in a file, so that an agent that
-// starts anew obeys it and the dead man's switch sees it. Of a machine that was not hired
-// there is none. It is safe for concurrent use.
+// nodeLease is the lease of this machine if it was provisioned: until when it may keep
+// running without a renewal by the server. It is stored in a file, so that a restarted
+// agent and the dead man's switch see it. Other machines have no lease. It is not the
+// contact lease, which bounds how long runs continue without the server. It is safe for
+// concurrent use.
 type nodeLease struct {
 	path    string
 	moment  func() (cloud.Moment, error)
-	changed chan struct{} // it has changed; holds at most one
+	changed chan struct{} // notifies of a change
 
 	mu          sync.Mutex
 	provisioned bool
@@ -46,9 +47,9 @@ type nodeLease struct {
 	written     cloud.Deadline // what the file says, in whole seconds
 }
 
-// openNodeLease reads what an earlier agent, or the machine's boot script, left. A file that
-// cannot be read is an error that stops nobody: the next answer of the yard replaces
-// it, and the dead man's switch does not depend on it.
+// openNodeLease reads the lease that an earlier agent, or the machine's boot script, left.
+// The result is usable even if the file cannot be read: the next answer of the server
+// replaces it, and the dead man's switch does not depend on it.
 func openNodeLease(path string, moment func() (cloud.Moment, error)) (*nodeLease, error) {
 	h := &nodeLease{path: path, moment: moment, changed: make(chan struct{}, 1)}
 	text, err := os.ReadFile(path)
@@ -65,10 +66,10 @@ func openNodeLease(path string, moment func() (cloud.Moment, error)) (*nodeLease
 	return h, nil
 }
 
-// renewal is called before the yard is asked, and what it returns with the answer. The time
-// counts from before the question: the yard looked at its clock after that, so
-// the machine never goes on for longer than the yard holds it. An answer that says
-// nothing about a lease changes nothing.
+// renewal is called before a request to the server, and the function it returns with the
+// answer. The remaining time counts from before the request: the server read its clock
+// after that, so the machine never outlives its lease. An answer without a lease changes
+// nothing.
 func (h *nodeLease) renewal() func(left *int64) error {
 	sentAt, err := h.moment()
 	return func(left *int64) error {
@@ -82,10 +83,10 @@ func (h *nodeLease) renewal() func(left *int64) error {
 	}
 }
 
-// maxNodeLease bounds what is believed: a lease that is longer holds this long.
+// maxNodeLease bounds the remaining time that the server may grant.
 const maxNodeLease = 10 * 365 * 24 * time.Hour
 
-// expire makes the lease be over now: the yard has said so.
+// expire ends the lease now, because the server said so.
 func (h *nodeLease) expire() error {
 	now, err := h.moment()
 	if err != nil {
@@ -94,7 +95,7 @@ func (h *nodeLease) expire() error {
 	return h.set(now.In(0))
 }
 
-// clear forgets the lease: this machine has joined anew and was not hired.
+// clear removes the lease: this machine has joined again and was not provisioned.
 func (h *nodeLease) clear() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -103,14 +104,14 @@ func (h *nodeLease) clear() error {
 	return removeIfThere(h.path)
 }
 
-// set takes a new end over. It counts in memory even if the file cannot be written.
+// set stores a new expiry. It is effective even if the file cannot be written.
 func (h *nodeLease) set(d cloud.Deadline) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.provisioned, h.until = true, d
 	notify(h.changed)
 	if moved := d.Until - h.written.Until; h.written.Boot == d.Boot && moved >= 0 && moved < time.Second {
-		return nil // the file knows whole seconds, and may say less but never more
+		return nil // the file has whole seconds, and may hold an earlier expiry but never a later one
 	}
 	if err := replaceFile(h.path, []byte(d.String())); err != nil {
 		return fmt.Errorf("write the node lease: %w", err)
@@ -120,7 +121,7 @@ func (h *nodeLease) set(d cloud.Deadline) error {
 	return nil
 }
 
-// remaining returns how long the lease still holds, and whether there is one.
+// remaining returns the time until the lease expires, and whether there is one.
 func (h *nodeLease) remaining() (time.Duration, bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -134,13 +135,13 @@ func (h *nodeLease) remaining() (time.Duration, bool, error) {
 	return h.until.Left(now), true, nil
 }
 
-// expired reports whether the lease has ended.
+// expired reports whether the lease has expired.
 func (h *nodeLease) expired() bool {
 	left, hired, err := h.remaining()
 	return hired && err == nil && left <= 0
 }
 
-// awaitExpiry waits until the lease is over and reports that it is; false if ctx ends first.
+// awaitExpiry waits until the lease has expired; it returns false if ctx ends first.
 func (h *nodeLease) awaitExpiry(ctx context.Context, failed func(error)) bool {
 	for {
 		left, hired, err := h.remaining()
@@ -157,8 +158,8 @@ func (h *nodeLease) awaitExpiry(ctx context.Context, failed func(error)) bool {
 	}
 }
 
-// endedBy reports whether the yard said by an error that it does not hold this machine any
-// more. A node that was taken out of the yard ends only if it was hired.
+// endedBy reports whether an error of the server means that the lease has ended. A removed
+// node shuts down only if it was provisioned.
 func (h *nodeLease) endedBy(err error) bool {
 	var f *fault.Error
 	if !errors.As(err, &f) {
@@ -169,7 +170,8 @@ func (h *nodeLease) endedBy(err error) bool {
 	return f.Code == api.CodeLeaseOver || f.Code == api.CodeNodeRemoved && h.provisioned
 }
 
-// awaitShutdown waits until the agent is told to stop, or the lease is over, which it reports.
+// awaitShutdown waits until the agent is to stop or the lease has expired, and reports
+// whether it was the lease.
 func (a *Agent) awaitShutdown(ctx context.Context) bool {
 	over := a.nodeLease.expired() || a.nodeLease.awaitExpiry(ctx, func(err error) { a.noteProblem("node lease", err) })
 	if over {
@@ -178,7 +180,7 @@ func (a *Agent) awaitShutdown(ctx context.Context) bool {
 	return over
 }
 
-// shutDownMachine ends the machine by the command that was set, until that has happened.
+// shutDownMachine runs the configured shutdown command until the machine is down.
 func (a *Agent) shutDownMachine(ctx context.Context) {
 	if a.cfg.OnLeaseEnd == "" || a.cfg.OnLeaseEnd == ExitOnLeaseEnd {
 		a.log.Warn("node lease expired, agent exits")
@@ -195,7 +197,7 @@ func (a *Agent) shutDownMachine(ctx context.Context) {
 	}
 }
 
-// nodeLeaseLeft is for how many seconds the lease still holds, -1 if there is none.
+// nodeLeaseLeft is the time in seconds until the lease expires, -1 if there is none.
 func (a *Agent) nodeLeaseLeft() float64 {
 	left, hired, err := a.nodeLease.remaining()
 	if !hired || err != nil {

@@ -18,21 +18,20 @@ import (
 	"trainyard/internal/job"
 )
 
-// maxProgress bounds the file in which a program tells how far it is.
+// maxProgress bounds the size of a progress file.
 const maxProgress = 64 << 10
 
-// progressFile is what the program of a run has told of its progress. It belongs to the
-// report loop.
+// progressFile is the progress file of a run as last read. It belongs to the report loop.
 type progressFile struct {
 	text      []byte // of its file, as last read
 	progress  *job.Progress
-	err       error  // what is wrong with the text
-	delivered bool   // the server has it
-	server    string // the start of the server that has it: another does not remember
+	err       error  // why the text is not valid
+	delivered bool   // the server has acknowledged it
+	server    string // the server instance that has it: after a restart it is sent again
 }
 
-// addProgress puts what programs tell of themselves into a report, as far as it
-// is new. A file that cannot be read is noted and keeps nothing from being reported.
+// addProgress adds new progress of the programs to a report. A file that cannot be read is
+// logged and does not hold up the report.
 func (a *Agent) addProgress(ranks []api.RankReport, server string) []api.RankReport {
 	ranks = slices.Clone(ranks)
 	seen := map[id.Run]bool{}
@@ -66,8 +65,8 @@ func (a *Agent) addProgress(ranks []api.RankReport, server string) []api.RankRep
 // progressTask names the place of trouble with a run's progress.
 func progressTask(run id.Run) string { return "progress of " + string(run) }
 
-// readProgress reads the file of a run. A text that makes no sense may be half written, so
-// that it is no mistake before it has stayed so from one report to the next.
+// readProgress reads the file of a run. Invalid content may be half written, so it is an
+// error only if it is unchanged at the next report.
 func (a *Agent) readProgress(t *progressFile, r *api.RankReport) error {
 	path, err := a.rt.ProgressFile(r.Run, r.Rank)
 	if fault.KindOf(err) == fault.NotFound {
@@ -84,7 +83,8 @@ func (a *Agent) readProgress(t *progressFile, r *api.RankReport) error {
 		return t.err
 	}
 	*t = progressFile{text: text}
-	if t.progress, t.err = parseProgress(text); t.progress != nil {
+	t.progress, t.err = parseProgress(text)
+	if t.progress != nil {
 		t.progress.At = at
 	}
 	if r.State != job.RunEnded {
@@ -114,7 +114,8 @@ func readRegularFile(path string, limit int64) (text []byte, at time.Time, err e
 	if !info.Mode().IsRegular() {
 		return nil, at, notRegular(path, nil)
 	}
-	if text, err = io.ReadAll(io.LimitReader(f, limit+1)); err != nil {
+	text, err = io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
 		return nil, at, err
 	}
 	if int64(len(text)) > limit {
@@ -127,7 +128,7 @@ func notRegular(path string, cause error) error {
 	return fault.New(fault.Invalid, "no_file", "%s is not a regular file", path).WithCause(cause)
 }
 
-// parseProgress reads what a program tells of itself; nothing is no mistake.
+// parseProgress parses a progress file; an empty one is valid.
 func parseProgress(text []byte) (*job.Progress, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, nil
@@ -150,7 +151,7 @@ func parseProgress(text []byte) (*job.Progress, error) {
 	return p, nil
 }
 
-// markProgressDelivered remembers what the server has been told.
+// markProgressDelivered notes which progress the server has acknowledged.
 func (a *Agent) markProgressDelivered(ranks []api.RankReport, server string) {
 	for i := range ranks {
 		if ranks[i].Progress != nil {

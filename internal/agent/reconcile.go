@@ -29,7 +29,7 @@ const (
 	doStart   action = "start"
 	doTerm    action = "term"
 	doKill    action = "kill"
-	doCancel  action = "cancel" // it never began: say that it was stopped
+	doCancel  action = "cancel" // it never started: report it as stopped
 	doForget  action = "forget"
 )
 
@@ -64,8 +64,8 @@ func decide(want *api.Assignment, have *rundir.Status, begun, delivered bool) ac
 	return doTerm
 }
 
-// reconcileLoop makes what runs here equal to what is assigned, whenever one
-// of the two changes.
+// reconcileLoop makes the running ranks match the assigned ones whenever one of the two
+// changes.
 func (a *Agent) reconcileLoop(ctx context.Context) {
 	tries := map[key]int{}
 	for failures := 0; ; {
@@ -76,7 +76,8 @@ func (a *Agent) reconcileLoop(ctx context.Context) {
 		}
 		a.noteProblem("assignments", err)
 		wait := time.Hour
-		if failures++; err != nil {
+		failures++
+		if err != nil {
 			wait = job.Backoff(failures, retryMin, retryMax)
 		} else if failures = 0; a.files.busy() || a.data.busy() {
 			wait = progressEvery
@@ -121,7 +122,7 @@ func (a *Agent) reconcile(ctx context.Context, tries map[key]int) error {
 	return errors.Join(errs...)
 }
 
-// liveRanks names the ranks that run here or shall.
+// liveRanks names the ranks that run here or are assigned.
 func (a *Agent) liveRanks(want assignments, have map[key]*rundir.Status) map[string]bool {
 	live := map[string]bool{}
 	for k := range want.ranks {
@@ -213,7 +214,8 @@ func (a *Agent) start(ctx context.Context, k key, want api.Assignment, have *run
 		return nil
 	}
 	spec := rundir.Spec{Run: want.Run, Rank: want.Rank, Job: want.Job, Epoch: want.Epoch, Launch: launch, Devices: a.devices(want.Launch.GPUs)}
-	if spec.ExtraEnv, err = a.programEnv(want); err != nil {
+	spec.ExtraEnv, err = a.programEnv(want)
+	if err != nil {
 		return a.startFailed(k, err, tries)
 	}
 	if err := a.rt.Start(ctx, spec); err != nil {
@@ -233,7 +235,8 @@ func (a *Agent) startFailed(k key, err error, tries map[key]int) error {
 		return err // the next report renews it
 	}
 	permanent := f != nil && (f.Kind == fault.Invalid || f.Kind == fault.Conflict)
-	if tries[k]++; !permanent && tries[k] < startTries {
+	tries[k]++
+	if !permanent && tries[k] < startTries {
 		return fmt.Errorf("start %s rank %d: %w", k.run, k.rank, err)
 	}
 	delete(tries, k)

@@ -141,10 +141,11 @@ func (a *Agent) report(ctx context.Context, seq uint64) (api.ReportReply, error)
 	return reply, err
 }
 
-// keepsContactLease reports whether a failed report proves that the server has given
-// nothing up meanwhile: a machine that refuses the connection runs no server,
-// and one that answers "not now" has heard us. Silence proves nothing, nor does
-// an answer that this node is not wanted, nor one that the server is broken.
+// keepsContactLease reports whether a failed report proves that the server has not declared
+// this node lost meanwhile, so that the contact lease may be renewed without it: a machine
+// that refuses the connection runs no server, and one that answers "try again later" has
+// received the report. A timeout proves nothing, nor does an answer that this node was
+// removed, nor an internal error of the server.
 func keepsContactLease(err error) bool {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return true

@@ -56,7 +56,8 @@ func (a *Agent) newStream() {
 	}
 }
 
-// applyAssignments takes assignments over, unless they are no newer than what is known.
+// applyAssignments takes new assignments over. Those of a generation that is already known
+// are ignored.
 func (a *Agent) applyAssignments(as api.Assignments) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -33,7 +33,7 @@ const (
 // curves are what the agent gathers of the programs' metrics. They belong to the loop that polls them.
 type curves struct {
 	runs     map[id.Run]*curve
-	server   string // the start of the server that has been told
+	server   string // the server instance that has the metrics
 	failures int
 	nextPush time.Time // not before then is anything sent
 }
@@ -86,7 +86,8 @@ func (a *Agent) pollCurves(ctx context.Context) {
 		c := a.curves.runs[st.Run]
 		if c == nil {
 			var err error
-			if c, err = a.follow(st); err != nil {
+			c, err = a.follow(st)
+			if err != nil {
 				a.noteProblem(metricsTask(st.Run), err)
 			}
 			if c == nil {
@@ -97,7 +98,7 @@ func (a *Agent) pollCurves(ctx context.Context) {
 		if c.complete {
 			continue
 		}
-		c.ended = st.State == job.RunEnded // asked before reading: what is read after the end is the whole rest
+		c.ended = st.State == job.RunEnded // checked before reading, so that a read after the end gets all that is left
 		a.noteProblem(metricsTask(st.Run), a.readCurve(ctx, c))
 		if c.gatherer.Dropped() > 0 && !c.warned {
 			c.warned = true
@@ -205,7 +206,7 @@ func (a *Agent) curvesReport() (report api.MetricsReport, of []*curve, points in
 	return report, of, points
 }
 
-// pushReport sends one report. A server that has started anew is told everything again.
+// pushReport sends one report. A restarted server gets everything again.
 func (a *Agent) pushReport(ctx context.Context, report api.MetricsReport, of []*curve) error {
 	call, cancel := context.WithTimeout(ctx, pushTimeout)
 	defer cancel()
@@ -220,7 +221,8 @@ func (a *Agent) pushReport(ctx context.Context, report api.MetricsReport, of []*
 		c.gatherer.MarkSent()
 	}
 	before := a.curves.server
-	if a.curves.server = reply.Server; before != "" && before != reply.Server {
+	a.curves.server = reply.Server
+	if before != "" && before != reply.Server {
 		for _, c := range a.curves.runs {
 			c.gatherer.ResendAll()
 		}

@@ -239,12 +239,14 @@ func ParseRange(s string) (Range, error) {
 	r := Range{Min: 1}
 	var err error
 	if lo != "" {
-		if r.Min, err = parseCount(lo); err != nil {
+		r.Min, err = parseCount(lo)
+		if err != nil {
 			return Range{}, badRange(s)
 		}
 	}
 	if hi != "" {
-		if r.Max, err = parseCount(hi); err != nil {
+		r.Max, err = parseCount(hi)
+		if err != nil {
 			return Range{}, badRange(s)
 		}
 		if r.Max < r.Min {
@@ -300,12 +302,14 @@ func ParseByteRange(s string) (ByteRange, error) {
 		return r, unitError("a range of memory sizes", s, "write it as 24GB.. or 24GB..80GB")
 	}
 	if lo != "" {
-		if r.Min, err = ParseBytes(lo); err != nil {
+		r.Min, err = ParseBytes(lo)
+		if err != nil {
 			return ByteRange{}, err
 		}
 	}
 	if hi != "" {
-		if r.Max, err = ParseBytes(hi); err != nil {
+		r.Max, err = ParseBytes(hi)
+		if err != nil {
 			return ByteRange{}, err
 		}
 		if r.Max < r.Min {

@@ -176,7 +176,8 @@ func (s *Store) bring(ctx context.Context, digest string, fetch Fetch) (f io.Rea
 	s.known[digest] = e
 	s.size += size
 	// Opened before the others are shrunk away, so that it cannot go itself.
-	if f, err = s.use(e); err != nil {
+	f, err = s.use(e)
+	if err != nil {
 		return nil, fmt.Errorf("open cached content: %w", err)
 	}
 	if err := s.shrink(); err != nil {

@@ -133,7 +133,8 @@ func Scan(ctx context.Context, root string, opts Options) (*Tree, error) {
 		return nil, err
 	}
 	slices.SortFunc(s.tree.Manifest.Files, func(a, b api.ManifestFile) int { return strings.Compare(a.Path, b.Path) })
-	if s.tree.Digest, err = Digest(s.tree.Manifest); err != nil {
+	s.tree.Digest, err = Digest(s.tree.Manifest)
+	if err != nil {
 		return nil, err
 	}
 	if err := s.cache.save(); err != nil {

@@ -109,7 +109,8 @@ func openHealth(path, boot string) (*health, error) {
 func (h *health) save() error {
 	text, err := json.Marshal(h.state)
 	if err == nil && string(text) != h.saved {
-		if err = replaceFile(h.path, text); err == nil {
+		err = replaceFile(h.path, text)
+		if err == nil {
 			h.saved = string(text)
 		}
 	}
@@ -208,7 +209,8 @@ func (h *health) judge(now time.Time, devices []device, errs []xid) []fleet.GPU 
 
 // unanswered takes in a look that the driver did not answer.
 func (h *health) unanswered(now time.Time) []fleet.GPU {
-	if h.silent++; h.silent >= silentLooks {
+	h.silent++
+	if h.silent >= silentLooks {
 		for _, p := range h.state.GPUs {
 			if p.Listed {
 				p.hold(now, "the driver no longer responds")
@@ -291,7 +293,8 @@ func (p *history) observe(now time.Time, d *device) {
 		}
 		p.Uncorrected = d.uncorrected
 	}
-	if p.Hot++; d.hot == "" {
+	p.Hot++
+	if d.hot == "" {
 		p.Hot = 0
 	}
 	switch {

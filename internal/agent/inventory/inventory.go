@@ -117,18 +117,22 @@ func (m *Machine) Look(ctx context.Context, held []int) (Found, error) {
 		found.Problems, m.problem = []error{m.problem}, nil
 	}
 	var err error
-	if inv.Memory, err = memory(opts.Root); err != nil {
+	inv.Memory, err = memory(opts.Root)
+	if err != nil {
 		return Found{}, fmt.Errorf("find memory: %w", err)
 	}
-	if inv.Disk, err = disk(opts.DataDir); err != nil {
+	inv.Disk, err = disk(opts.DataDir)
+	if err != nil {
 		return Found{}, fmt.Errorf("find disk: %w", err)
 	}
 	inv.CPUs = cpus(opts.Root, goruntime.NumCPU())
-	if inv.Kernel, err = kernel(); err != nil {
+	inv.Kernel, err = kernel()
+	if err != nil {
 		found.Problems = append(found.Problems, err)
 	}
 	if inv.Address == "" {
-		if inv.Address, err = addressTo(ctx, opts.Server); err != nil {
+		inv.Address, err = addressTo(ctx, opts.Server)
+		if err != nil {
 			found.Problems = append(found.Problems, err)
 		}
 	}
@@ -228,7 +232,8 @@ func (m *Machine) xids(now time.Time) ([]xid, error) {
 		if x, ok := parseXid(msg.text); ok {
 			// The kernel's count stands still while a machine sleeps, and then a message
 			// seems older than the last look, at which it was not there yet.
-			if x.at = now.Add(msg.at - up); x.at.Before(m.read) {
+			x.at = now.Add(msg.at - up)
+			if x.at.Before(m.read) {
 				x.at = now
 			}
 			all = append(all, x)

@@ -107,7 +107,8 @@ func (s *series) queue(p metric.Point) {
 		s.unsent[n-1] = p
 		return
 	}
-	if s.unsent = append(s.unsent, p); len(s.unsent) >= 2*maxUnsent {
+	s.unsent = append(s.unsent, p)
+	if len(s.unsent) >= 2*maxUnsent {
 		sortPoints(s.unsent)
 		s.unsent = metric.Thin(s.unsent, maxUnsent)
 	}

@@ -74,7 +74,8 @@ func (g *Gatherer) find() error {
 	for _, root := range g.run.Roots {
 		errs = append(errs, g.search(root, "", 0, &left))
 	}
-	if g.scanInterval = scanEvery; left < maxEntries-bigSearch {
+	g.scanInterval = scanEvery
+	if left < maxEntries-bigSearch {
 		g.scanInterval = 6 * scanEvery
 	}
 	return errors.Join(errs...)
@@ -87,7 +88,8 @@ func entriesOf(path string) (entries []fs.DirEntry, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if entries, err = f.ReadDir(maxFolder); errors.Is(err, io.EOF) {
+	entries, err = f.ReadDir(maxFolder)
+	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
@@ -105,7 +107,8 @@ func (g *Gatherer) search(root, rel string, depth int, left *int) error {
 	}
 	var errs []error
 	for _, e := range entries {
-		if *left--; *left < 0 || len(g.files) >= maxFiles {
+		*left--
+		if *left < 0 || len(g.files) >= maxFiles {
 			break
 		}
 		name := path.Join(rel, e.Name())
@@ -129,7 +132,8 @@ func (g *Gatherer) consider(root, rel string) {
 	}
 	kind, ruled := formatOf(rel), false
 	if slices.ContainsFunc(g.globs, func(glob string) bool { ok, err := path.Match(glob, rel); return ok && err == nil || within(glob, rel) }) {
-		if ruled = true; kind == noFormat {
+		ruled = true
+		if kind == noFormat {
 			kind = unknown
 		}
 	}

@@ -7,11 +7,11 @@ import (
 	"trainyard/internal/agent/metrics/reading"
 )
 
-// lineFile reads a file of lines as package reading has them: that of the SDK, or of what was sent to the agent.
+// lineFile reads a file of lines in the format of reading.Line: that of the SDK or of the intake.
 type lineFile struct {
 	tail tail
 	sdk  bool
-	// What status messages said before: they say the last value again and again.
+	// Values of earlier status messages, which repeat the last value.
 	lastValues map[string]reading.Float
 	step       reading.Float
 }
@@ -28,8 +28,8 @@ func newLineFile(path string, sdk bool) *lineFile {
 	return &lineFile{tail: tail{path: path}, sdk: sdk, lastValues: map[string]reading.Float{}}
 }
 
-// poll reads the lines that are new, and reports whether there are more. A line that makes no sense is passed
-// over: the disk may have been full.
+// poll reads the lines that are new, and reports whether there are more. An invalid line is
+// skipped: the disk may have been full.
 func (t *lineFile) poll(g *Gatherer) (more bool, err error) {
 	if t.tail.path == "" {
 		return false, nil
@@ -61,7 +61,8 @@ func (t *lineFile) take(g *Gatherer, line []byte, at float64) {
 	}
 	from := fromSDK
 	if !t.sdk {
-		if from = sources[in.Source]; from == nil {
+		from = sources[in.Source]
+		if from == nil {
 			return
 		}
 		if in.Source == reading.ViaStatus {

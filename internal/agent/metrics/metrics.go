@@ -1,19 +1,19 @@
-// Package metrics finds out how the training of a run goes without a change to its program:
-// it reads what the program prints, the files that it writes beside its work (TensorBoard's
-// events, tables, JSON lines, Hugging Face's state, W&B's and MLflow's files), what it tells
-// through our SDK, and what it has sent to the agent's own address (package intake).
+// Package metrics collects the training metrics of a run without a change to its program:
+// it reads the program's output, the files that it writes (TensorBoard events, CSV tables,
+// JSON lines, Hugging Face's trainer state, W&B and MLflow files), the file of our SDK, and
+// what the program has sent to the agent's endpoint (package intake).
 //
-// Several sources may tell the same metric. One is heeded at a time, the one that is trusted most:
+// Several sources may report the same metric. Only the most trusted one is used, in this order:
 //
 //	the SDK; the user's rules; what was sent to us; TensorBoard; tables; JSON lines; W&B; MLflow's files;
 //	what Hugging Face's Trainer prints; its status messages; JSON on the output; the guesses about other output;
 //	trainer_state.json
 //
-// Status messages come behind what is written and printed because they come every few seconds and tell the last value
-// that was logged with the newest step; trainer_state.json comes last because it is written only with each checkpoint.
+// Status messages rank below files and printed logs because they repeat the last logged value every few seconds with
+// the newest step; trainer_state.json ranks last because it is written only with each checkpoint.
 //
-// A Gatherer is polled by the agent, which sends what is new to the server. It remembers nothing over a restart
-// of the agent: it reads everything again, and the server takes what it has as told before.
+// The agent polls a Gatherer and sends what is new to the server. A Gatherer keeps no state across restarts of the
+// agent: it reads everything again, and the server ignores points that it already has.
 package metrics
 
 import (

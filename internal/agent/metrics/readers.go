@@ -123,7 +123,8 @@ func (r *tableReader) row(line []byte) (reading.Reading, bool) {
 	}
 	o, _ := lines.FromValues(values)
 	if !o.Step.Known {
-		if o.Step = o.Epoch; !o.Step.Known {
+		o.Step = o.Epoch
+		if !o.Step.Known {
 			o.Step = reading.Known(r.rows)
 		}
 	}

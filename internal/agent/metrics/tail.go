@@ -72,7 +72,8 @@ func (t *tail) read(limit int, since float64) (p *piece, err error) {
 		t.offset, t.head, p.restarted = 0, nil, true
 	}
 	t.state = state
-	if p.data, err = readAt(f, t.offset, int(min(int64(limit), state.size-t.offset))); err != nil {
+	p.data, err = readAt(f, t.offset, int(min(int64(limit), state.size-t.offset)))
+	if err != nil {
 		return nil, err
 	}
 	if t.offset == 0 {

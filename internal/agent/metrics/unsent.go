@@ -10,7 +10,7 @@ import (
 	"trainyard/internal/metric"
 )
 
-// batch is what was handed out to be sent, so that it can be struck off when it was taken.
+// batch is what Unsent returned last, to be removed once the server has accepted it.
 type batch struct {
 	points   map[string]int
 	bad      map[string]metric.Point
@@ -18,8 +18,8 @@ type batch struct {
 	progress bool
 }
 
-// Unsent returns what the server has not been told, at most as many points as given, and whether there is anything.
-// It stays news until Sent is called.
+// Unsent returns what has not been sent to the server, at most limit points, and whether there is anything. It
+// stays unsent until MarkSent is called.
 func (g *Gatherer) Unsent(limit int) (api.RunMetrics, bool) {
 	out := api.RunMetrics{Run: g.run.Run}
 	g.inFlight = batch{points: map[string]int{}, bad: map[string]metric.Point{}}
@@ -31,7 +31,8 @@ func (g *Gatherer) Unsent(limit int) (api.RunMetrics, bool) {
 			sp.Points = append(sp.Points, api.WirePoint(p))
 		}
 		g.inFlight.points[name] = n
-		if limit -= n; s.lastInvalid != nil && limit > 0 {
+		limit -= n
+		if s.lastInvalid != nil && limit > 0 {
 			limit--
 			sp.Points = append(sp.Points, api.WirePoint(*s.lastInvalid))
 			g.inFlight.bad[name] = *s.lastInvalid
@@ -56,7 +57,7 @@ func (g *Gatherer) Unsent(limit int) (api.RunMetrics, bool) {
 	return out, len(out.Series) > 0 || g.inFlight.progress || len(out.Notes) > 0
 }
 
-// MarkSent says that the server has taken the last news.
+// MarkSent says that the server has accepted the last batch.
 func (g *Gatherer) MarkSent() {
 	for name, n := range g.inFlight.points {
 		s := g.series[name]
@@ -72,7 +73,7 @@ func (g *Gatherer) MarkSent() {
 	g.inFlight = batch{}
 }
 
-// ResendAll makes all that is known news: the server has started anew and may have lost some of it.
+// ResendAll marks everything as unsent: the server has restarted and may have lost some of it.
 func (g *Gatherer) ResendAll() {
 	for _, s := range g.series {
 		s.unsent = slices.Clone(s.Points)

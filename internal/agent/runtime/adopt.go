@@ -60,7 +60,8 @@ func (r *Runtime) adopt(name string) error {
 		return nil
 	}
 	rk.state.Status = rundir.NewStatus(rk.rec.Spec)
-	if rk.begun, err = rundir.ReadJSON(filepath.Join(rk.dir, rundir.StateFile), &rk.state); err != nil {
+	rk.begun, err = rundir.ReadJSON(filepath.Join(rk.dir, rundir.StateFile), &rk.state)
+	if err != nil {
 		return err
 	}
 	holder, err := rundir.LockHolder(rk.dir)

@@ -112,7 +112,8 @@ func New(opt Options) (*Runtime, error) {
 
 // fill puts in the defaults.
 func (o *Options) fill() (err error) {
-	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
+	o.Dir, err = filepath.Abs(o.Dir)
+	if err != nil {
 		return err
 	}
 	if o.Exe == "" {

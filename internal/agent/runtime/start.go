@@ -43,7 +43,8 @@ func (r *Runtime) Start(ctx context.Context, s rundir.Spec) error {
 			}
 		}
 		var err error
-		if rk, err = r.createRunDir(s); err != nil {
+		rk, err = r.createRunDir(s)
+		if err != nil {
 			return err
 		}
 		r.ranks[rk.name] = rk

@@ -101,7 +101,8 @@ func (c *Cache) begin(p located) *fetch {
 		e, err := c.obtain(ctx, f)
 		c.mu.Lock()
 		delete(c.fetches, p.key)
-		if f.err = err; err == nil {
+		f.err = err
+		if err == nil {
 			c.entries[p.key] = e
 		}
 		close(f.done)

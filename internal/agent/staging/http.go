@@ -56,7 +56,8 @@ func (c *Cache) download(ctx context.Context, f *fetch) error {
 		if got := f.got.Load(); got > best {
 			best, failures = got, 0
 		}
-		if failures++; failures >= c.opt.Tries {
+		failures++
+		if failures >= c.opt.Tries {
 			return failed(f.ref.Name, "%v, %d times in a row", err, failures)
 		}
 		c.opt.Log.Warn("fetching of a dataset broke off", "dataset", f.ref.Name, "error", err)
@@ -110,7 +111,8 @@ func (d *getting) attempt(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if offset, err = d.answered(resp, offset); err != nil {
+	offset, err = d.answered(resp, offset)
+	if err != nil {
 		return err
 	}
 	err = d.take(ctx, &lively{resp.Body, came}, offset)

@@ -116,7 +116,8 @@ func (c *Cache) Close() {
 func (c *Cache) Stage(ctx context.Context, rank string, refs []job.DataRef) (vars map[string]string, err error) {
 	places := make([]located, len(refs))
 	for i, ref := range refs {
-		if places[i], err = c.locate(ref); err != nil {
+		places[i], err = c.locate(ref)
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -124,7 +124,7 @@ func TestLifeOfHiredNodes(t *testing.T) {
 	want(t, y.scrape(), map[string]float64{
 		`trainyard_hires_total{provider="testcloud"}`:                            0,
 		`trainyard_hires_refused_total{code="no_capacity",provider="testcloud"}`: 0,
-		`trainyard_leases{provider="testcloud",state="requested"}`:                   0,
+		`trainyard_leases{provider="testcloud",state="requested"}`:               0,
 	})
 	y.submit("ann", 2)
 	y.ok(yardmaster.Unclear{Lease: "l1", Why: "timeout"})

@@ -1,10 +1,10 @@
-// Package intake is the agent's own address at which programs on this machine can tell how
-// their training goes: a plain form for any language, the status messages that Hugging
-// Face's Trainer sends by itself, and as much of MLflow's API as its client needs to log.
+// Package intake is the agent's HTTP endpoint for training metrics: a simple JSON form for
+// any language, the status messages that Hugging Face's Trainer sends by itself, and the
+// part of MLflow's API that its client needs for logging.
 //
-// It listens on loopback only, and every run has a token of its own. What it takes it appends to a file of the run,
-// which package metrics reads, so that an answer means that the point outlives the agent. The port is remembered: a
-// program that runs while the agent is replaced finds the next one at the same address.
+// It listens on loopback only, and every run has its own token. Accepted points are appended to a file of the run,
+// which package metrics reads, so a successful reply means that the point survives the agent. The port is stored: a
+// program that runs while the agent is replaced finds the next agent at the same address.
 package intake
 
 import (

@@ -88,7 +88,8 @@ func scanNumber(line string, i int) (token, int) {
 		if !isDigit(c) && c != '.' && !exponent {
 			break
 		}
-		if end++; exponent {
+		end++
+		if exponent {
 			end++
 		}
 	}

@@ -29,7 +29,8 @@ func (s *supervisor) setUp() (release func(), e rundir.Ending, ok bool) {
 	made, have, err := s.cached()
 	if err == nil && !have {
 		var maker *os.File
-		if maker, err = s.lockSetup(rundir.SetupMakeLock, unix.LOCK_EX); err == nil && maker == nil {
+		maker, err = s.lockSetup(rundir.SetupMakeLock, unix.LOCK_EX)
+		if err == nil && maker == nil {
 			return release, s.neverStarted(), false
 		}
 		if err == nil {
@@ -128,7 +129,8 @@ func (s *supervisor) makeSetup() (rundir.Ending, bool, error) {
 		return rundir.Ending{}, false, err
 	}
 	made := rundir.SetupResult{Tree: after != before}
-	if _, made.Size, err = fingerprint(plan.OutputDir()); err != nil {
+	_, made.Size, err = fingerprint(plan.OutputDir())
+	if err != nil {
 		return rundir.Ending{}, false, err
 	}
 	if made.Tree {

@@ -106,10 +106,12 @@ func supervise(ctx context.Context, dir string, log *slog.Logger) error {
 		return err
 	}
 	s.state.Status = rundir.NewStatus(s.rec.Spec)
-	if s.kids, err = newChildren(ctx); err != nil {
+	s.kids, err = newChildren(ctx)
+	if err != nil {
 		return err
 	}
-	if s.out, err = openOutput(filepath.Join(dir, rundir.OutputFile), s.rec.Launch.LogLimit, s.clk, s.logError); err != nil {
+	s.out, err = openOutput(filepath.Join(dir, rundir.OutputFile), s.rec.Launch.LogLimit, s.clk, s.logError)
+	if err != nil {
 		return err
 	}
 	if err := s.receiveOrders(ctx); err != nil {
