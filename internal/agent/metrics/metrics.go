@@ -35,7 +35,7 @@ type Run struct {
 	Started time.Time // of the program; what is older is of another
 	// Roots are the folders in which files are looked for: the working directory, and where checkpoints are kept.
 	Roots []string
-	// SDKFile is the file that the SDK writes, Received the one of what was sent to the agent.
+	// SDKFile is written by the SDK; IntakeFile holds what the program sent to the agent.
 	SDKFile    string
 	IntakeFile string
 	// Output opens the output at an offset and says how long it is.

@@ -1,6 +1,3 @@
-// Package environ holds parts of the environment of a program that know nothing of its run: what
-// it takes over from the machine, how the ranks of a run find each other, how it reaches the agent.
-// Package runtime puts them together with what the job and the yard say.
 package runtime
 
 import (
@@ -12,11 +9,11 @@ import (
 	"trainyard/internal/job"
 )
 
-// agentAddress is where the agent hears what programs measure.
+// agentAddress is the address of the agent's metrics endpoint.
 const agentAddress = "127.0.0.1"
 
-// inherited are the variables of the agent that describe the machine and that
-// a program may need. Everything else of the agent's environment stays its own.
+// inherited are the variables of the agent that describe the machine and that a program
+// may need. Programs get nothing else of the agent's environment.
 var inherited = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR",
 	"SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
@@ -25,8 +22,8 @@ var inherited = []string{
 	"CONDA_EXE", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_PYTHON_EXE", "MAMBA_EXE", "MAMBA_ROOT_PREFIX",
 }
 
-// inheritedPrefixes begin further variables that are passed on: locale and how
-// this machine talks to the others of a run.
+// inheritedPrefixes are the prefixes of further variables that are passed on: locale and
+// the network settings of collective communication.
 var inheritedPrefixes = []string{"LC_", "NCCL_", "GLOO_"}
 
 // inheritedEnv picks from the agent's environment what programs get.
@@ -45,13 +42,13 @@ func inheritedEnv(environ []string) map[string]string {
 	return env
 }
 
-// bypassProxy keeps what a program tells the agent on this machine from being sent to a proxy.
+// bypassProxy exempts the agent's metrics endpoint from the HTTP proxy.
 func bypassProxy(env map[string]string) {
 	has := func(name string) bool { return env[name] != "" }
 	if !slices.ContainsFunc([]string{"HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"}, has) {
 		return
 	}
-	// Of two that are set programs read one only, so that none is added beside another.
+	// Programs read only one of the two spellings, so none is added beside another that is set.
 	names := slices.DeleteFunc([]string{"NO_PROXY", "no_proxy"}, func(name string) bool { return !has(name) })
 	if len(names) == 0 {
 		names = []string{"NO_PROXY", "no_proxy"}
@@ -65,8 +62,8 @@ func bypassProxy(env map[string]string) {
 	}
 }
 
-// distributedEnv are the names that distributed frameworks read. The first of the nodes, which are addresses
-// in order of ranks, is where the others meet.
+// distributedEnv returns the variables that distributed frameworks read. nodes are addresses in rank order;
+// the first is the rendezvous.
 func distributedEnv(rank, perNode int, nodes []string, port int) map[string]string {
 	first := "127.0.0.1"
 	if len(nodes) > 0 && nodes[0] != "" {
@@ -81,14 +78,14 @@ func distributedEnv(rank, perNode int, nodes []string, port int) map[string]stri
 	}
 }
 
-// targetJSON is what a job is to reach, as JSON; empty if it says nothing.
+// targetJSON is the target of a job as JSON; empty if it has none.
 func targetJSON(t *job.Target) string {
 	if t == nil {
 		return ""
 	}
 	text, err := json.Marshal(t)
 	if err != nil {
-		return "" // a number that JSON does not have: nothing can reach it
+		return "" // NaN or infinite: nothing can reach it
 	}
 	return string(text)
 }
