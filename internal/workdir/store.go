@@ -104,7 +104,7 @@ func (s *Store) Size() int64 {
 // forgets it then, so that the next Open fetches it again.
 func (s *Store) Open(ctx context.Context, digest string, fetch Fetch) (io.ReadCloser, error) {
 	if !isDigest(digest) {
-		return nil, badManifest("", "names a content by %.80q, which is no digest", digest)
+		return nil, badManifest("", "has an invalid digest %.80q", digest)
 	}
 	for {
 		f, wait, err := s.find(digest)

@@ -116,7 +116,7 @@ func fromForm(body []byte) ([]reading.Line, error) {
 	var objects []map[string]json.RawMessage
 	if bytes.HasPrefix(body, []byte("[")) {
 		if err := reading.Unmarshal(body, &objects); err != nil {
-			return nil, badForm("the body is no JSON: %v", err)
+			return nil, badForm("the body is not valid JSON: %v", err)
 		}
 	} else {
 		d := json.NewDecoder(bytes.NewReader(reading.Quoted(body)))
@@ -125,13 +125,13 @@ func fromForm(body []byte) ([]reading.Line, error) {
 			if err := d.Decode(&o); errors.Is(err, io.EOF) {
 				break
 			} else if err != nil {
-				return nil, badForm("object %d of the body is no JSON: %v", len(objects)+1, err)
+				return nil, badForm("object %d of the body is not valid JSON: %v", len(objects)+1, err)
 			}
 			objects = append(objects, o)
 		}
 	}
 	if len(objects) > maxLines {
-		return nil, badForm("there are more than %d points in one request", maxLines)
+		return nil, badForm("a request must not hold more than %d points", maxLines)
 	}
 	var out []reading.Line
 	for k, o := range objects {
@@ -142,7 +142,7 @@ func fromForm(body []byte) ([]reading.Line, error) {
 		out = append(out, line)
 	}
 	if len(out) == 0 {
-		return nil, badForm("there is no point in the body")
+		return nil, badForm("the body holds no point")
 	}
 	return out, nil
 }
