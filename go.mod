@@ -24,6 +24,7 @@ require (
 	golang.org/x/sys v0.47.0
 	golang.org/x/term v0.36.0
 	gonum.org/v1/gonum v0.17.0
+	google.golang.org/protobuf v1.36.6
 	modernc.org/sqlite v1.44.0
 	pgregory.net/rapid v1.2.0
 )
@@ -58,7 +59,6 @@ require (
 	golang.org/x/exp v0.0.0-20251023183803-a4bb9ffd2546 // indirect
 	golang.org/x/sync v0.17.0 // indirect
 	golang.org/x/text v0.30.0 // indirect
-	google.golang.org/protobuf v1.36.6 // indirect
 	gopkg.in/yaml.v2 v2.4.0 // indirect
 	modernc.org/libc v1.67.4 // indirect
 	modernc.org/mathutil v1.7.1 // indirect

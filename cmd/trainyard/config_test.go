@@ -69,7 +69,7 @@ func TestFlagWinsOverVariableOverFileOverDefault(t *testing.T) {
 func TestAllMistakesOfTheConfigurationAreNamedAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := read(t, map[string]string{"TRAINYARD_RATE": "fast"}, "--data", "d", "--lost-after", "10s", "--log-format", "xml", "--log-limit", "big")
-	want := `--log-limit: "big" is no amount of memory: write a number and a unit, as in 24GB or 512MB
+	want := `--log-limit: value must be a memory size, got "big"; write a number and a unit, e.g. 24GB or 512MB
 TRAINYARD_RATE: "fast" is no rate
 --log-format: "xml" is neither text nor json
 lost-after: must be longer than suspect-after (30s)`

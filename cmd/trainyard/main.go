@@ -13,7 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"trainyard/cmd/trainyard/hiring"
-	"trainyard/internal/agent/runtime"
+	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/agent/runtime/supervisor"
 	"trainyard/internal/cli"
 	"trainyard/internal/cloud/process"
 )
@@ -23,8 +24,8 @@ var version = "dev"
 
 func main() {
 	// A supervisor is started for every run: nothing else may happen before it.
-	if len(os.Args) == 3 && os.Args[1] == runtime.Subcommand {
-		os.Exit(runtime.Supervise(context.Background(), os.Args[2], os.Stderr))
+	if len(os.Args) == 3 && os.Args[1] == rundir.Subcommand {
+		os.Exit(supervisor.Run(context.Background(), os.Args[2], os.Stderr))
 	}
 	// Nor before a machine of the process provider: it becomes the reaper of all that runs in it.
 	if len(os.Args) == 3 && os.Args[1] == process.Subcommand {

@@ -13,7 +13,7 @@ func TestWhatCannotBeAskedIsRefused(t *testing.T) {
 		args []string
 	}{
 		{"is no day and no time", []string{"--from", "yesterday"}},
-		{"is no amount of money", []string{"--price", "A100=cheap"}},
+		{"must be an amount of money", []string{"--price", "A100=cheap"}},
 		{"cannot be less than 0", []string{"--parallel", "-1"}},
 		{"cannot be read", []string{"--offers", filepath.Join(t.TempDir(), "none.yaml")}},
 		{"none of the others can be", []string{"--last", "7d", "--from", "2026-10-01"}},

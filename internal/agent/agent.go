@@ -1,14 +1,19 @@
-// Package agent is the node side of the yard: it joins, obeys the server's
-// assignments and delivers what its runs do and print.
+// Package agent is the node side of Trainyard: it joins the server, carries out its
+// assignments and delivers the state, output and metrics of the runs.
 //
-// It dials out only. The server sends all that the node shall run; the agent
-// compares that with what the runtime has, starts and stops, and reports until
-// the server has taken each result and each byte of output. Everything it sends
-// can be sent again without harm, so a crash of either side, a cut line or a
-// lost answer needs no care of its own. While the server is away the runs go
-// on; the runtime stops them when the lease ends. The agent never decides what
-// shall run, never starts a rank twice, never starts one of an older epoch than
-// it has seen of that job, and never stops a run only because it restarts
+// It only dials out. The server sends the full set of ranks that this node is to run;
+// the agent compares it with what the runtime has (reconcile.go), starts and stops
+// ranks, and reports until the server has acknowledged every result and every byte of
+// output. Everything it sends is idempotent, so a crash of either side, a lost
+// connection or a lost reply needs no special handling. While the server is away the
+// runs continue; the runtime stops them when the contact lease expires.
+//
+// Identity and state between starts are in identity.go and memory.go; the lease of a
+// provisioned node is in nodelease.go; delivery is in report.go, upload_logs.go,
+// upload_metrics.go, fetch_files.go and stage_data.go.
+//
+// The agent never decides what runs, never starts a rank twice, never starts one of an
+// older epoch than it has seen of that job, and never stops a run because it restarts
 // itself: the next agent adopts it. cmd/trainyard builds it, for `agent` and for `up`.
 package agent
 
@@ -32,6 +37,7 @@ import (
 	"trainyard/internal/agent/inventory"
 	"trainyard/internal/agent/metrics/intake"
 	"trainyard/internal/agent/runtime"
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
 	"trainyard/internal/auth"
 	"trainyard/internal/clock"
@@ -43,18 +49,18 @@ import (
 	"trainyard/internal/workdir"
 )
 
-// Runtime carries out ranks on this machine; see package runtime.
+// Runtime executes ranks on this machine; see package runtime.
 type Runtime interface {
-	Adopt() ([]runtime.Status, error)
-	Start(ctx context.Context, s runtime.Spec) error
+	Adopt() ([]rundir.Status, error)
+	Start(ctx context.Context, s rundir.Spec) error
 	Stop(run id.Run, rank int, mode job.StopMode) error
 	Forget(run id.Run, rank int) error
-	List() []runtime.Status
+	List() []rundir.Status
 	Watch() <-chan struct{}
-	Renew(valid time.Duration) error
+	RenewContactLease(valid time.Duration) error
 	OpenLog(run id.Run, rank int, offset int64) (io.ReadCloser, int64, error)
 	ProgressFile(run id.Run, rank int) (string, error)
-	Places(run id.Run, rank int) (runtime.Places, error)
+	MetricSources(run id.Run, rank int) (runtime.MetricSources, error)
 	Limits() string
 	Close() error
 }
@@ -65,13 +71,13 @@ var _ Runtime = (*runtime.Runtime)(nil)
 // and Server and JoinToken the first time.
 type Config struct {
 	Dir       string // the data directory
-	Server    string // the yard's address, https://host:port; that of the last start if left out
-	JoinToken string // needed to join; ignored by a machine that has joined this yard
-	Name      string // wished node name; the host's if left out
+	Server    string // address of the server, https://host:port; default: that of the last start
+	JoinToken string // needed to join; ignored by a machine that has already joined this server
+	Name      string // requested node name; default: the host name
 
-	// NewRuntime opens the runtime. It is given how a run's files are had.
+	// NewRuntime opens the runtime. Its argument fetches the files of a run.
 	NewRuntime func(runtime.Materialise) (Runtime, error)
-	// Inventory looks at the machine; package inventory does if left out.
+	// Inventory scans the machine; default: package inventory.
 	Inventory      func(context.Context) (inventory.Found, error)
 	InventoryEvery time.Duration // 30 seconds if left out
 	MetricsEvery   time.Duration // how often programs' metrics are looked for; 2 seconds if left out
@@ -88,10 +94,10 @@ type Config struct {
 
 	StoreLimit job.Bytes // of the content store; 20GB if left out
 	DataLimit  job.Bytes // of the datasets that are kept; as much as the disk has if left out
-	// OnLeaseEnd is the command that ends this machine when its lease is over, if it was
-	// hired; ExitOnLeaseEnd, or nothing, if the agent's own end is enough.
+	// OnLeaseEnd is the command that shuts a provisioned node down when its lease has
+	// expired; ExitOnLeaseEnd, or nothing, if it is enough that the agent exits.
 	OnLeaseEnd string
-	// Moment is the clock that leases go by; that of the machine if left out.
+	// Moment is the clock of node leases; default: that of the machine.
 	Moment func() (cloud.Moment, error)
 	// StopRunsOnExit stops all runs before Run returns and delivers their ends.
 	// Otherwise they go on and the next agent adopts them.
@@ -102,53 +108,53 @@ type Config struct {
 	Metrics prometheus.Registerer // nil for none
 }
 
-// Agent is the node side of the yard. Make it with New and run it once.
+// Agent is the node side of Trainyard. Make it with New and run it once.
 type Agent struct {
-	cfg      Config
-	log      *slog.Logger
-	clk      clock.Clock
-	boot     string
-	fake     []fleet.GPU
-	machine  *inventory.Machine // nil if the configuration brings its own Inventory
-	identity *auth.NodeIdentity
-	yard     atomic.Pointer[api.Client]
-	rt       Runtime
-	files    *files
-	data     *data
-	contents *workdir.Store
-	fence    *fence
-	hold     *hold
-	results  *results
-	metrics  *metrics
-	memory   memory
-	told     map[id.Run]*told // by runs whose first rank is here; the report loop's own
-	intake   *intake.Intake   // nil if this machine has no loopback address to listen at
-	sdk      string           // the file of the Python SDK, "" if there is none
-	curves   curves
+	cfg           Config
+	log           *slog.Logger
+	clk           clock.Clock
+	boot          string
+	fakeGPUs      []fleet.GPU
+	machine       *inventory.Machine // nil if the configuration brings its own Inventory
+	identity      *auth.NodeIdentity
+	client        atomic.Pointer[api.Client]
+	rt            Runtime
+	files         *files
+	data          *data
+	contents      *workdir.Store
+	fence         *fence
+	nodeLease     *nodeLease
+	results       *results
+	metrics       *metrics
+	memory        memory
+	progressFiles map[id.Run]*progressFile // by runs whose first rank is here; the report loop's own
+	intake        *intake.Intake           // nil if this machine has no loopback address to listen at
+	sdk           string                   // the file of the Python SDK, "" if there is none
+	curves        curves
 
 	reconcileSoon chan struct{}
 	reportSoon    chan struct{}
-	lookSoon      chan struct{} // look at the machine again
+	inventorySoon chan struct{} // look at the machine again
 	uploads       chan struct{} // a place for each upload at a time
 
 	starting sync.Mutex // held while a rank is given to the runtime
 	closing  bool       // nothing is started any more; guarded by starting
 
-	mu       sync.Mutex
-	wanted   wanted
-	started  map[key]bool      // given to the runtime by this process
-	shippers map[key]*shipper  // of every rank the runtime knows
-	ranks    []api.RankReport  // to report next
-	taken    []api.RankReport  // what the server has
-	found    *inventory.Found  // newest look at the machine
-	had      []int             // GPUs that ranks here had at that look
-	sent     *fleet.Inventory  // what the server has, nil before the first report
-	restream func()            // ends the current stream so that a new one begins
-	behind   time.Time         // since when the server has newer assignments than we heard of
-	contact  time.Time         // last answer of the server
-	back     time.Time         // since when it has answered again and again
-	state    map[string]string // newest trouble by place, see trouble
-	measured map[id.Run]bool   // runs that have ended and whose metrics are all delivered
+	mu                    sync.Mutex
+	assignments           assignments
+	startedRanks          map[key]bool         // given to the runtime by this process
+	uploaders             map[key]*logUploader // of every rank the runtime knows
+	rankReports           []api.RankReport     // to report next
+	acknowledgedRanks     []api.RankReport     // what the server has acknowledged
+	latestScan            *inventory.Found     // newest inventory of the machine
+	scanGPUs              []int                // GPUs that were allocated to ranks at that scan
+	acknowledgedInventory *fleet.Inventory     // what the server has, nil before the first report
+	restream              func()               // ends the current stream so that a new one begins
+	behindSince           time.Time            // since when the server has newer assignments than the stream delivered
+	lastContact           time.Time            // last answer of the server
+	contactSince          time.Time            // start of the current period of contact
+	problems              map[string]string    // newest error by operation, see noteProblem
+	metricsComplete       map[id.Run]bool      // runs that have ended and whose metrics are all delivered
 }
 
 // key names one rank of a run.
@@ -157,8 +163,8 @@ type key struct {
 	rank int
 }
 
-// wanted is the newest assignments that were obeyed.
-type wanted struct {
+// assignments is the newest set of assignments that was applied.
+type assignments struct {
 	known      bool
 	server     string
 	generation uint64
@@ -176,34 +182,35 @@ func New(cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make data directory: %w", err)
+		return nil, fmt.Errorf("create data directory: %w", err)
 	}
 	cfg.InventoryEvery = cmp.Or(cfg.InventoryEvery, 30*time.Second)
 	cfg.MetricsEvery = cmp.Or(cfg.MetricsEvery, 2*time.Second)
 	cfg.StoreLimit = cmp.Or(cfg.StoreLimit, 20<<30)
 	var boot [8]byte
 	if _, err := rand.Read(boot[:]); err != nil {
-		return nil, fmt.Errorf("name this start: %w", err)
+		return nil, fmt.Errorf("generate boot id: %w", err)
 	}
 	a := &Agent{
-		cfg: cfg, log: cfg.Log, clk: cfg.Clock, boot: hex.EncodeToString(boot[:]), fake: fake,
-		reconcileSoon: make(chan struct{}, 1), reportSoon: make(chan struct{}, 1), lookSoon: make(chan struct{}, 1), uploads: make(chan struct{}, maxUploads),
-		started: map[key]bool{}, shippers: map[key]*shipper{}, state: map[string]string{},
-		told: map[id.Run]*told{}, curves: curves{runs: map[id.Run]*curve{}}, measured: map[id.Run]bool{},
+		cfg: cfg, log: cfg.Log, clk: cfg.Clock, boot: hex.EncodeToString(boot[:]), fakeGPUs: fake,
+		reconcileSoon: make(chan struct{}, 1), reportSoon: make(chan struct{}, 1), inventorySoon: make(chan struct{}, 1), uploads: make(chan struct{}, maxUploads),
+		startedRanks: map[key]bool{}, uploaders: map[key]*logUploader{}, problems: map[string]string{},
+		progressFiles: map[id.Run]*progressFile{}, curves: curves{runs: map[id.Run]*curve{}}, metricsComplete: map[id.Run]bool{},
 	}
-	if a.memory, err = loadMemory(cfg.Dir); err != nil {
+	a.memory, err = loadMemory(cfg.Dir)
+	if err != nil {
 		return nil, err
 	}
 	a.cfg.Server = cmp.Or(cfg.Server, a.memory.Server)
 	if a.cfg.Server == "" {
-		return nil, fault.New(fault.Invalid, "server_missing", "the address of the yard is missing").
-			WithField("server").WithRemedy("write it as in https://yard.example.org:7443")
+		return nil, fault.New(fault.Invalid, "server_missing", "server address is missing").
+			WithField("server").WithRemedy("write it as https://yard.example.org:7443")
 	}
 	if a.cfg.Inventory == nil {
-		a.cfg.Inventory = a.look
+		a.cfg.Inventory = a.scanMachine
 		a.machine = inventory.Open(inventory.Options{
 			DataDir: a.cfg.Dir, Server: a.cfg.Server, Address: a.cfg.Address, Version: a.cfg.Version,
-			FakeGPUs: a.fake, NoGPUs: a.cfg.FakeGPUs == NoGPUs, Python: a.cfg.ProbePython, Clock: a.clk,
+			FakeGPUs: a.fakeGPUs, NoGPUs: a.cfg.FakeGPUs == NoGPUs, Python: a.cfg.ProbePython, Clock: a.clk,
 		})
 	}
 	if a.cfg.Moment == nil {
@@ -212,16 +219,16 @@ func New(cfg Config) (*Agent, error) {
 	return a, nil
 }
 
-// look is the inventory of this machine.
-func (a *Agent) look(ctx context.Context) (inventory.Found, error) {
-	found, err := a.machine.Look(ctx, a.heldNow())
-	a.declare(&found)
+// scanMachine is the inventory of this machine.
+func (a *Agent) scanMachine(ctx context.Context) (inventory.Found, error) {
+	found, err := a.machine.Look(ctx, a.allocatedGPUsNow())
+	a.applyDeclared(&found)
 	return found, err
 }
 
-// Run joins if need be, adopts what an earlier agent left, and works until ctx
-// ends. It fails if the machine cannot join or its data cannot be read; that the
-// server is away is no failure.
+// Run joins if necessary, adopts the runs of an earlier agent, and works until ctx
+// ends. It fails if the machine cannot join or its data cannot be read; an unreachable
+// server is not a failure.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := a.open(); err != nil {
 		return err
@@ -229,17 +236,17 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, a.close()) }()
 	found, err := a.cfg.Inventory(ctx)
 	if err != nil {
-		return fmt.Errorf("look at this machine: %w", err)
+		return fmt.Errorf("take inventory: %w", err)
 	}
 	a.noteInventory(found, nil)
-	a.trouble("look at this machine", errors.Join(found.Problems...))
-	a.measure(ctx)
+	a.noteProblem("inventory", errors.Join(found.Problems...))
+	a.probeGPUs(ctx)
 	if err := a.join(ctx); err != nil {
-		if !a.hold.ended(err) && !a.hold.over() {
+		if !a.nodeLease.endedBy(err) && !a.nodeLease.expired() {
 			return err
 		}
-		a.log.Warn("this machine cannot join any more", "error", err)
-		a.endMachine(ctx)
+		a.log.Warn("node lease has ended, cannot join", "error", err)
+		a.shutDownMachine(ctx)
 		return nil
 	}
 	adopted, err := a.rt.Adopt()
@@ -247,27 +254,27 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("adopt runs: %w", err)
 	}
 	a.pruneIntake(adopted)
-	a.log.Info("agent works", "node", a.identity.Node(), "server", a.cfg.Server, "adopted", len(adopted))
+	a.log.Info("agent started", "node", a.identity.Node(), "server", a.cfg.Server, "adopted", len(adopted))
 	// The loops outlive ctx for as long as the exit takes.
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){a.reconcileLoop, a.streamLoop, a.reportLoop, a.inventoryLoop, a.renewLoop, a.curvesLoop} {
 		loops.Go(func() { loop(inner) })
 	}
-	over := a.awaitEnd(ctx)
+	over := a.awaitShutdown(ctx)
 	switch {
 	case over:
-		a.stopRuns(inner, leaseGrace)
+		a.stopRuns(inner, nodeLeaseGrace)
 	case a.cfg.StopRunsOnExit:
 		a.stopRuns(inner, math.MaxInt64)
 	}
 	cancel()
 	loops.Wait()
-	a.stopShippers()
+	a.stopUploaders()
 	if over {
-		a.endMachine(ctx)
+		a.shutDownMachine(ctx)
 	}
-	a.log.Info("agent ends", "node", a.identity.Node())
+	a.log.Info("agent stopped", "node", a.identity.Node())
 	return nil
 }
 
@@ -280,31 +287,37 @@ func (a *Agent) open() error {
 		return fmt.Errorf("open runtime: %w", err)
 	}
 	a.rt = rt
-	if a.contents, err = workdir.OpenStore(a.path("contents"), int64(a.cfg.StoreLimit), a.clk); err != nil {
+	a.contents, err = workdir.OpenStore(a.path("contents"), int64(a.cfg.StoreLimit), a.clk)
+	if err != nil {
 		return errors.Join(err, rt.Close())
 	}
-	if a.data, err = a.openData(); err != nil {
+	a.data, err = a.openData()
+	if err != nil {
 		return errors.Join(err, rt.Close())
 	}
-	if a.hold, err = openHold(a.path(cloud.DeadlineFile), a.cfg.Moment); err != nil {
-		a.trouble("the machine's lease", err)
+	a.nodeLease, err = openNodeLease(a.path(cloud.DeadlineFile), a.cfg.Moment)
+	if err != nil {
+		a.noteProblem("node lease", err)
 	}
-	if a.fence, err = openFence(a.path("fence")); err != nil {
+	a.fence, err = openFence(a.path("fence"))
+	if err != nil {
 		return errors.Join(err, rt.Close())
 	}
-	if a.results, err = openResults(a.path("results")); err != nil {
+	a.results, err = openResults(a.path("results"))
+	if err != nil {
 		return errors.Join(err, a.fence.close(), rt.Close())
 	}
-	if a.metrics, err = a.register(a.cfg.Metrics); err != nil {
+	a.metrics, err = a.register(a.cfg.Metrics)
+	if err != nil {
 		return errors.Join(err, a.fence.close(), rt.Close())
 	}
 	a.openIntake()
-	a.trouble("placing of the Python SDK", a.placeSDK())
+	a.noteProblem("Python SDK installation", a.placeSDK())
 	return nil
 }
 
 func (a *Agent) close() error {
-	if yard := a.yard.Load(); yard != nil {
+	if yard := a.client.Load(); yard != nil {
 		yard.Close()
 	}
 	a.metrics.unregister()
@@ -312,8 +325,9 @@ func (a *Agent) close() error {
 	return errors.Join(a.closeIntake(), a.closeMachine(), a.fence.close(), a.rt.Close())
 }
 
-// wake asks a loop to look again; one wish is as good as many.
-func wake(loop chan struct{}) {
+// notify wakes a loop. The channel holds one element: several notifications before the
+// loop runs are one, because each run of a loop looks at everything.
+func notify(loop chan struct{}) {
 	select {
 	case loop <- struct{}{}:
 	default:

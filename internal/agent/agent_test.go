@@ -134,7 +134,7 @@ func TestARunFromAssignmentToForgetting(t *testing.T) {
 	y.assign(assignment("j1.1"))
 	y.await("the refusal", func() bool {
 		got, _ := y.last("j1.1")
-		return got.State == job.RunEnded && got.Cause == job.CauseLaunchFailed && strings.Contains(got.Reason, "not started again")
+		return got.State == job.RunEnded && got.Cause == job.CauseLaunchFailed && strings.Contains(got.Reason, "already ended on this node")
 	})
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
@@ -186,7 +186,7 @@ func TestStops(t *testing.T) {
 		}
 	}
 	got := y.awaitState("j4.1", job.RunEnded)
-	if !got.Signalled || got.Cause != job.CauseCancelled || got.Reason != "stopped as asked before it was started" {
+	if !got.Signalled || got.Cause != job.CauseCancelled || got.Reason != "stopped on request before it was started" {
 		t.Errorf("never started: %+v", got)
 	}
 	rt.wait(y, "j3.1 to go", func() bool { return cmp.Equal(rt.forgot, []string{"j3.1"}) })

@@ -17,8 +17,8 @@ func declaredGPUs(text string) ([]fleet.GPU, error) {
 	return inventory.ParseFake(text)
 }
 
-// declare puts what was declared in the place of what was found.
-func (a *Agent) declare(found *inventory.Found) {
+// applyDeclared puts what was declared in the place of what was found.
+func (a *Agent) applyDeclared(found *inventory.Found) {
 	if a.cfg.CPUs > 0 {
 		found.Inventory.CPUs = a.cfg.CPUs
 	}

@@ -2,8 +2,10 @@ package agent
 
 import "time"
 
-// Vouches is vouches, for tests that make its errors on real connections.
-func Vouches(err error) bool { return vouches(err) }
+// KeepsContactLease is vouches, for tests that make its errors on real connections.
+func KeepsContactLease(err error) bool { return keepsContactLease(err) }
 
-// ReadPlain is readPlain, for tests that put odd things in its way.
-func ReadPlain(path string, most int64) ([]byte, time.Time, error) { return readPlain(path, most) }
+// ReadRegularFile is readPlain, for tests that put odd things in its way.
+func ReadRegularFile(path string, most int64) ([]byte, time.Time, error) {
+	return readRegularFile(path, most)
+}

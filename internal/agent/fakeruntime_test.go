@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"trainyard/internal/agent/runtime"
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
@@ -34,8 +35,8 @@ type fakeRuntime struct {
 }
 
 type fakeRank struct {
-	spec   runtime.Spec
-	status runtime.Status
+	spec   rundir.Spec
+	status rundir.Status
 	log    []byte
 	mute   error // why its progress cannot be had
 }
@@ -58,14 +59,14 @@ func (f *fakeRuntime) Watch() <-chan struct{} {
 	return f.changed
 }
 
-func (f *fakeRuntime) Adopt() ([]runtime.Status, error) {
+func (f *fakeRuntime) Adopt() ([]rundir.Status, error) {
 	f.mu.Lock()
 	f.adopted++
 	f.mu.Unlock()
 	return f.List(), nil
 }
 
-func (f *fakeRuntime) Start(_ context.Context, s runtime.Spec) (err error) {
+func (f *fakeRuntime) Start(_ context.Context, s rundir.Spec) (err error) {
 	f.change(func() {
 		if f.fail != nil {
 			err = f.fail
@@ -76,7 +77,7 @@ func (f *fakeRuntime) Start(_ context.Context, s runtime.Spec) (err error) {
 			return
 		}
 		f.starts[k]++
-		f.ranks[k] = &fakeRank{spec: s, status: runtime.Status{Run: s.Run, Rank: s.Rank, Job: s.Job, Epoch: s.Epoch, State: job.RunRunning, Started: time.Unix(1, 0).UTC()}}
+		f.ranks[k] = &fakeRank{spec: s, status: rundir.Status{Run: s.Run, Rank: s.Rank, Job: s.Job, Epoch: s.Epoch, State: job.RunRunning, Started: time.Unix(1, 0).UTC()}}
 	})
 	return err
 }
@@ -106,18 +107,18 @@ func (f *fakeRuntime) Forget(run id.Run, rank int) (err error) {
 	return err
 }
 
-func (f *fakeRuntime) List() []runtime.Status {
+func (f *fakeRuntime) List() []rundir.Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var all []runtime.Status
+	var all []rundir.Status
 	for _, r := range f.ranks {
 		all = append(all, r.status)
 	}
-	slices.SortFunc(all, func(a, b runtime.Status) int { return strings.Compare(string(a.Run), string(b.Run)) })
+	slices.SortFunc(all, func(a, b rundir.Status) int { return strings.Compare(string(a.Run), string(b.Run)) })
 	return all
 }
 
-func (f *fakeRuntime) Renew(valid time.Duration) error {
+func (f *fakeRuntime) RenewContactLease(valid time.Duration) error {
 	f.change(func() { f.renewed = append(f.renewed, valid) })
 	return nil
 }
@@ -145,14 +146,14 @@ func (f *fakeRuntime) ProgressFile(run id.Run, rank int) (string, error) {
 	return filepath.Join(f.progress, fmt.Sprintf("%s.%d", run, rank)), r.mute
 }
 
-func (f *fakeRuntime) Places(run id.Run, rank int) (runtime.Places, error) {
+func (f *fakeRuntime) MetricSources(run id.Run, rank int) (runtime.MetricSources, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := f.ranks[rankKey{run, rank}]
 	if r == nil {
-		return runtime.Places{}, fmt.Errorf("no places of %s", run)
+		return runtime.MetricSources{}, fmt.Errorf("no places of %s", run)
 	}
-	return runtime.Places{Work: f.work, Metrics: filepath.Join(f.work, "told.jsonl"), Launch: r.spec.Launch}, nil
+	return runtime.MetricSources{Work: f.work, Metrics: filepath.Join(f.work, "told.jsonl"), Launch: r.spec.Launch}, nil
 }
 
 // fakeLog reads a log that grows.

@@ -24,20 +24,20 @@ const fenceKeeps = 10_000
 // and each end ("- run rank"). Lines are not forced to disk: what a power cut
 // takes, no process survived either.
 type fence struct {
-	path   string
-	file   *os.File
-	newest map[id.Job]int // greatest epoch started
-	over   map[key]bool   // ended and forgotten
+	path        string
+	file        *os.File
+	newestEpoch map[id.Job]int // greatest epoch started
+	ended       map[key]bool   // ended and forgotten
 }
 
 func openFence(path string) (*fence, error) {
-	f := &fence{path: path, newest: map[id.Job]int{}, over: map[key]bool{}}
+	f := &fence{path: path, newestEpoch: map[id.Job]int{}, ended: map[key]bool{}}
 	if err := f.load(); err != nil {
-		return nil, fmt.Errorf("read which runs this node has had: %w", err)
+		return nil, fmt.Errorf("read the run fence: %w", err)
 	}
 	f.trim()
 	if err := f.rewrite(); err != nil {
-		return nil, fmt.Errorf("write which runs this node has had: %w", err)
+		return nil, fmt.Errorf("write the run fence: %w", err)
 	}
 	return f, nil
 }
@@ -53,13 +53,13 @@ func (f *fence) load() error {
 	defer func() { _ = file.Close() }()
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
-		f.take(lines.Text())
+		f.readLine(lines.Text())
 	}
 	return lines.Err()
 }
 
-// take reads one line. One that a crash cut short says nothing.
-func (f *fence) take(line string) {
+// readLine reads one line. One that a crash cut short says nothing.
+func (f *fence) readLine(line string) {
 	fields := strings.Fields(line)
 	if len(fields) != 4 || fields[3] != "." {
 		return
@@ -70,19 +70,19 @@ func (f *fence) take(line string) {
 	if err != nil || !ok {
 		return
 	}
-	f.newest[j] = max(f.newest[j], epoch)
+	f.newestEpoch[j] = max(f.newestEpoch[j], epoch)
 	if fields[0] == "-" {
-		f.over[key{run, rank}] = true
+		f.ended[key{run, rank}] = true
 	}
 }
 
 // trim forgets the oldest jobs.
 func (f *fence) trim() {
-	if len(f.newest) <= fenceKeeps {
+	if len(f.newestEpoch) <= fenceKeeps {
 		return
 	}
-	jobs := make([]id.Job, 0, len(f.newest))
-	for j := range f.newest {
+	jobs := make([]id.Job, 0, len(f.newestEpoch))
+	for j := range f.newestEpoch {
 		jobs = append(jobs, j)
 	}
 	number := func(j id.Job) uint64 { n, _ := j.Number(); return n }
@@ -96,11 +96,11 @@ func (f *fence) trim() {
 		return 0
 	})
 	for _, j := range jobs[:len(jobs)-fenceKeeps] {
-		delete(f.newest, j)
+		delete(f.newestEpoch, j)
 	}
-	for k := range f.over {
-		if j, _, _ := k.run.Split(); f.newest[j] == 0 {
-			delete(f.over, k)
+	for k := range f.ended {
+		if j, _, _ := k.run.Split(); f.newestEpoch[j] == 0 {
+			delete(f.ended, k)
 		}
 	}
 }
@@ -108,10 +108,10 @@ func (f *fence) trim() {
 // rewrite replaces the file by a short one and opens it for more.
 func (f *fence) rewrite() error {
 	var text strings.Builder
-	for j, epoch := range f.newest {
+	for j, epoch := range f.newestEpoch {
 		text.WriteString(fenceLine("+", key{id.NewRun(j, epoch), 0}))
 	}
-	for k := range f.over {
+	for k := range f.ended {
 		text.WriteString(fenceLine("-", k))
 	}
 	if err := replaceFile(f.path, []byte(text.String())); err != nil {
@@ -132,37 +132,37 @@ func (f *fence) check(k key) error {
 	j, epoch, ok := k.run.Split()
 	switch {
 	case !ok || k.rank < 0:
-		return fault.New(fault.Invalid, "bad_rank", "%.80q is no run", k.run)
-	case f.over[k]:
-		return fault.New(fault.Conflict, "run_over", "run %s has ended on this node and is not started again", k.run)
-	case epoch < f.newest[j]:
-		return fault.New(fault.Conflict, "stale_epoch", "run %s is older than run %s, which this node has had", k.run, id.NewRun(j, f.newest[j]))
+		return fault.New(fault.Invalid, "bad_rank", "invalid run id %.80q", k.run)
+	case f.ended[k]:
+		return fault.New(fault.Conflict, "run_over", "run %s has already ended on this node", k.run)
+	case epoch < f.newestEpoch[j]:
+		return fault.New(fault.Conflict, "stale_epoch", "run %s is older than run %s, which this node has already run", k.run, id.NewRun(j, f.newestEpoch[j]))
 	}
 	return nil
 }
 
-// enter notes that a rank is about to be started.
-func (f *fence) enter(k key) error {
+// recordStart notes that a rank is about to be started.
+func (f *fence) recordStart(k key) error {
 	j, epoch, _ := k.run.Split()
-	if f.newest[j] == epoch {
+	if f.newestEpoch[j] == epoch {
 		return nil
 	}
 	if _, err := f.file.WriteString(fenceLine("+", k)); err != nil {
-		return fmt.Errorf("note start of run %s: %w", k.run, err)
+		return fmt.Errorf("record start of run %s: %w", k.run, err)
 	}
-	f.newest[j] = max(f.newest[j], epoch)
+	f.newestEpoch[j] = max(f.newestEpoch[j], epoch)
 	return nil
 }
 
-// leave notes that a rank has ended for good and its record is about to go.
-func (f *fence) leave(k key) error {
-	if f.over[k] {
+// recordEnd notes that a rank has ended for good and its record is about to go.
+func (f *fence) recordEnd(k key) error {
+	if f.ended[k] {
 		return nil
 	}
 	if _, err := f.file.WriteString(fenceLine("-", k)); err != nil {
-		return fmt.Errorf("note end of run %s: %w", k.run, err)
+		return fmt.Errorf("record end of run %s: %w", k.run, err)
 	}
-	f.over[k] = true
+	f.ended[k] = true
 	return nil
 }
 

@@ -23,38 +23,38 @@ const maxForeign = 1000
 
 func checkProbe(probe string) error {
 	if probe != "" && probe != ProbeAuto && probe != ProbeOff {
-		return fault.New(fault.Invalid, "bad_setting", "%.40q does not say whether GPUs are measured", probe).
-			WithField("probe").WithRemedy("write %s or %s", ProbeAuto, ProbeOff)
+		return fault.New(fault.Invalid, "bad_setting", "probe must be %s or %s, got %.40q", ProbeAuto, ProbeOff, probe).
+			WithField("probe")
 	}
 	return nil
 }
 
-// measure finds out how fast the GPUs are, if that is not known. It is called
+// probeGPUs finds out how fast the GPUs are, if that is not known. It is called
 // before the yard can give this machine anything to run, so that no run starts
 // meanwhile; GPUs on which an adopted run or anybody else works are left alone until
 // the agent starts again.
-func (a *Agent) measure(ctx context.Context) {
+func (a *Agent) probeGPUs(ctx context.Context) {
 	if a.machine == nil || a.cfg.Probe == ProbeOff {
 		return
 	}
 	count, err := a.machine.Probe(ctx)
-	a.trouble("measure GPUs", err)
+	a.noteProblem("GPU probe", err)
 	if count == 0 {
 		return
 	}
 	a.log.Info("GPUs measured", "count", count)
-	a.lookAgain(ctx)
+	a.refreshInventory(ctx)
 }
 
-// inventoryLoop looks at the machine every so often, and when it is asked to.
+// inventoryLoop refreshes the inventory periodically and on request.
 func (a *Agent) inventoryLoop(ctx context.Context) {
-	for clock.Wait(ctx, a.cfg.InventoryEvery, a.lookSoon) != clock.Ended {
-		a.lookAgain(ctx)
+	for clock.Wait(ctx, a.cfg.InventoryEvery, a.inventorySoon) != clock.Ended {
+		a.refreshInventory(ctx)
 	}
 }
 
-func (a *Agent) lookAgain(ctx context.Context) {
-	had := a.heldNow()
+func (a *Agent) refreshInventory(ctx context.Context) {
+	had := a.allocatedGPUsNow()
 	found, err := a.cfg.Inventory(ctx)
 	if ctx.Err() != nil {
 		return
@@ -62,7 +62,7 @@ func (a *Agent) lookAgain(ctx context.Context) {
 	if err == nil {
 		a.noteInventory(found, had)
 	}
-	a.trouble("look at this machine", errors.Join(append(found.Problems, err)...))
+	a.noteProblem("inventory", errors.Join(append(found.Problems, err)...))
 }
 
 // noteInventory keeps what was found and reports it if it is new. had are the
@@ -71,45 +71,45 @@ func (a *Agent) noteInventory(found inventory.Found, had []int) {
 	found.Inventory.Limits = a.rt.Limits()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.had = append(had, a.held()...)
-	if a.found == nil || !reflect.DeepEqual(*a.found, found) {
-		a.found = &found
-		wake(a.reportSoon)
+	a.scanGPUs = append(had, a.allocatedGPUs()...)
+	if a.latestScan == nil || !reflect.DeepEqual(*a.latestScan, found) {
+		a.latestScan = &found
+		notify(a.reportSoon)
 	}
 }
 
-// held lists the GPUs that ranks here have. The caller holds mu.
-func (a *Agent) held() []int {
+// allocatedGPUs lists the GPUs that ranks here have. The caller holds mu.
+func (a *Agent) allocatedGPUs() []int {
 	var all []int
-	for _, r := range a.ranks {
-		all = append(all, a.wanted.ranks[key{r.Run, r.Rank}].Launch.GPUs...)
+	for _, r := range a.rankReports {
+		all = append(all, a.assignments.ranks[key{r.Run, r.Rank}].Launch.GPUs...)
 	}
 	return all
 }
 
-func (a *Agent) heldNow() []int {
+func (a *Agent) allocatedGPUsNow() []int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.held()
+	return a.allocatedGPUs()
 }
 
-// foreign lists the GPUs that processes outside the yard use, and those
+// foreignProcesses lists the GPUs that processes outside the yard use, and those
 // processes as far as they can be seen. A GPU that a rank has stays that rank's,
 // and one that it had at the newest look was in use by it; there only a process that
 // is plainly not of a run is foreign. Before the assignments are known nothing
 // can be told. The caller holds mu.
-func (a *Agent) foreign() (gpus []int, procs []api.ForeignProcess) {
-	if !a.wanted.known {
+func (a *Agent) foreignProcesses() (gpus []int, procs []api.ForeignProcess) {
+	if !a.assignments.known {
 		return nil, nil
 	}
-	held := a.held()
-	ours := slices.Concat(held, a.had)
-	for _, gpu := range a.found.Busy {
+	held := a.allocatedGPUs()
+	ours := slices.Concat(held, a.scanGPUs)
+	for _, gpu := range a.latestScan.Busy {
 		if !slices.Contains(ours, gpu) {
 			gpus = append(gpus, gpu)
 		}
 	}
-	for _, p := range a.found.Processes {
+	for _, p := range a.latestScan.Processes {
 		if slices.Contains(ours, p.GPU) {
 			if p.Ours || !p.Seen {
 				continue
@@ -126,21 +126,22 @@ func (a *Agent) foreign() (gpus []int, procs []api.ForeignProcess) {
 	return slices.Compact(gpus), procs
 }
 
-// release lets GPUs out of quarantine that an operator has released. The server
+// releaseGPUs lets GPUs out of quarantine that an operator has released. The server
 // tells of a release again and again; the machine knows which it has heeded.
-func (a *Agent) release(list []api.GPURelease) {
+func (a *Agent) releaseGPUs(list []api.GPURelease) {
 	if a.machine == nil {
 		return
 	}
 	var errs []error
 	for _, r := range list {
 		news, err := a.machine.Release(r.UUID, r.At)
-		if errs = append(errs, err); news {
+		errs = append(errs, err)
+		if news {
 			a.log.Info("GPU released by an operator", "gpu", r.UUID)
-			wake(a.lookSoon)
+			notify(a.inventorySoon)
 		}
 	}
-	a.trouble("release of GPUs", errors.Join(errs...))
+	a.noteProblem("GPU release", errors.Join(errs...))
 }
 
 func (a *Agent) closeMachine() error {

@@ -98,7 +98,7 @@ func TestGPUsFromJoiningToRelease(t *testing.T) {
 
 	show(5, os.Getpid())
 	y.await("the fault", func() bool {
-		return strings.HasPrefix(y.newest().GPUs[1].Error, "2 memory errors that could not be corrected")
+		return strings.HasPrefix(y.newest().GPUs[1].Error, "2 uncorrectable memory errors")
 	})
 	y.mu.Lock()
 	y.release = []api.GPURelease{{UUID: "GPU-unknown", At: time.Now()}, {UUID: "GPU-1", At: time.Now()}}
@@ -109,7 +109,7 @@ func TestGPUsFromJoiningToRelease(t *testing.T) {
 	})
 	// The release is told with every answer and heeded once.
 	show(6, os.Getpid())
-	y.await("the next fault", func() bool { return strings.HasPrefix(y.newest().GPUs[1].Error, "a memory error") })
+	y.await("the next fault", func() bool { return strings.HasPrefix(y.newest().GPUs[1].Error, "1 uncorrectable memory error") })
 	y.mu.Lock()
 	seen := len(y.reports)
 	y.mu.Unlock()

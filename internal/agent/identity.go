@@ -18,8 +18,8 @@ import (
 	"trainyard/internal/tenant"
 )
 
-// renewLook is how often the certificate's age is looked at.
-const renewLook = time.Minute
+// renewalCheck is how often the certificate's age is looked at.
+const renewalCheck = time.Minute
 
 // join makes the machine a node, unless it is one already. Its key is saved
 // before it asks, so that an answer that is lost does not leave two nodes.
@@ -29,22 +29,23 @@ func (a *Agent) join(ctx context.Context) error {
 		return err
 	}
 	if identity == nil || identity.Node() == "" {
-		if identity, err = a.enrol(ctx, identity); err != nil {
+		identity, err = a.joinWithToken(ctx, identity)
+		if err != nil {
 			return err
 		}
-	} else if err := a.sameYard(identity); err != nil {
+	} else if err := a.checkSameServer(identity); err != nil {
 		return err
 	}
-	if err := a.remember(a.memory.Lease); err != nil {
+	if err := a.saveMemory(a.memory.ContactLease); err != nil {
 		return err
 	}
 	a.identity = identity
-	a.yard.Store(api.NewClient(a.cfg.Server, "", identity.TLS()))
+	a.client.Store(api.NewClient(a.cfg.Server, "", identity.TLS()))
 	return nil
 }
 
-// sameYard refuses a join token of another yard than the one joined before.
-func (a *Agent) sameYard(identity *auth.NodeIdentity) error {
+// checkSameServer refuses a join token of another yard than the one joined before.
+func (a *Agent) checkSameServer(identity *auth.NodeIdentity) error {
 	if a.cfg.JoinToken == "" {
 		return nil
 	}
@@ -53,15 +54,15 @@ func (a *Agent) sameYard(identity *auth.NodeIdentity) error {
 		return err
 	}
 	if token.CAHash != identity.CAHash() {
-		return fault.New(fault.Conflict, "joined_elsewhere", "this machine has joined another yard as %s", identity.Node()).
-			WithRemedy("use another data directory, or remove %s to leave that yard", a.path("identity"))
+		return fault.New(fault.Conflict, "joined_elsewhere", "this machine has already joined another server as %s", identity.Node()).
+			WithRemedy("use another data directory, or remove %s to leave that server", a.path("identity"))
 	}
 	return nil
 }
 
-// enrol joins by the token. half is the identity of a join that was not
+// joinWithToken joins by the token. half is the identity of a join that was not
 // finished, nil if there is none.
-func (a *Agent) enrol(ctx context.Context, half *auth.NodeIdentity) (*auth.NodeIdentity, error) {
+func (a *Agent) joinWithToken(ctx context.Context, half *auth.NodeIdentity) (*auth.NodeIdentity, error) {
 	token, err := a.joinToken()
 	if err != nil {
 		return nil, err
@@ -76,14 +77,15 @@ func (a *Agent) enrol(ctx context.Context, half *auth.NodeIdentity) (*auth.NodeI
 		if err != nil {
 			return nil, err
 		}
-		if identity, err = auth.NewNodeIdentity(ca); err != nil {
+		identity, err = auth.NewNodeIdentity(ca)
+		if err != nil {
 			return nil, err
 		}
 		if err := identity.Save(a.path("identity")); err != nil {
 			return nil, err
 		}
 	}
-	name, err := a.wishedName()
+	name, err := a.nodeName()
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +95,7 @@ func (a *Agent) enrol(ctx context.Context, half *auth.NodeIdentity) (*auth.NodeI
 	}
 	yard := api.NewClient(a.cfg.Server, "", identity.TLS())
 	defer yard.Close()
-	renew := a.hold.asking()
+	renew := a.nodeLease.renewal()
 	reply, err := yard.Join(ctx, api.JoinRequest{
 		Capability: api.Capability, Token: strings.TrimSpace(a.cfg.JoinToken), Name: name, CSR: string(csr), Inventory: a.inventory(),
 	})
@@ -107,29 +109,29 @@ func (a *Agent) enrol(ctx context.Context, half *auth.NodeIdentity) (*auth.NodeI
 		return nil, err
 	}
 	if reply.LeaseLeft == nil {
-		err = a.hold.drop() // of an earlier life of this data folder
+		err = a.nodeLease.clear() // of an earlier life of this data folder
 	} else {
 		err = renew(reply.LeaseLeft)
 	}
 	if err != nil {
 		return nil, err
 	}
-	a.log.Info("joined the yard", "node", reply.Node, "server", a.cfg.Server, "certificate_until", reply.Expires)
+	a.log.Info("joined the server", "node", reply.Node, "server", a.cfg.Server, "certificate_until", reply.Expires)
 	return identity, nil
 }
 
 func (a *Agent) joinToken() (auth.Parsed, error) {
 	if a.cfg.JoinToken == "" {
-		return auth.Parsed{}, fault.New(fault.Invalid, "join_token_missing", "this machine has not joined a yard and was given no join token").
-			WithField("token").WithRemedy("make one with: trainyard tokens create --join")
+		return auth.Parsed{}, fault.New(fault.Invalid, "join_token_missing", "join token is missing and this machine has not joined a server yet").
+			WithField("token").WithRemedy("create one with: trainyard tokens create --join")
 	}
 	token, err := auth.Parse(a.cfg.JoinToken)
 	if err != nil {
 		return token, err
 	}
 	if token.Kind != tenant.JoinToken {
-		return token, fault.New(fault.Invalid, "token_kind_wrong", "this is a token for %s, not one for joining", token.Kind).
-			WithField("token").WithRemedy("make one with: trainyard tokens create --join")
+		return token, fault.New(fault.Invalid, "token_kind_wrong", "token must be a join token, got a token for %s", token.Kind).
+			WithField("token").WithRemedy("create one with: trainyard tokens create --join")
 	}
 	return token, nil
 }
@@ -138,24 +140,24 @@ func (a *Agent) joinToken() (auth.Parsed, error) {
 func serverAddr(server string) (string, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" {
-		return "", fault.New(fault.Invalid, "server_invalid", "%.80q is not the address of a yard", server).
-			WithField("server").WithRemedy("write it as in https://yard.example.org:7443").WithCause(err)
+		return "", fault.New(fault.Invalid, "server_invalid", "server must be an https URL, got %.80q", server).
+			WithField("server").WithRemedy("write it as https://yard.example.org:7443").WithCause(err)
 	}
 	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")), nil
 }
 
-// wishedName is the configured name, or what of the host's can be one.
-func (a *Agent) wishedName() (string, error) {
+// nodeName is the configured name, or what of the host's can be one.
+func (a *Agent) nodeName() (string, error) {
 	if a.cfg.Name != "" {
 		if !id.Name(a.cfg.Name) {
-			return "", fault.New(fault.Invalid, "node_name_invalid", "%.80q cannot name a node", a.cfg.Name).
+			return "", fault.New(fault.Invalid, "node_name_invalid", "invalid node name %.80q", a.cfg.Name).
 				WithField("name").WithRemedy("use up to %d lower-case letters, digits, '-', '_' and '.', with a letter or digit at both ends", id.MaxName)
 		}
 		return a.cfg.Name, nil
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return "", fmt.Errorf("find host name: %w", err)
+		return "", fmt.Errorf("get host name: %w", err)
 	}
 	short, _, _ := strings.Cut(strings.ToLower(host), ".")
 	if id.Name(short) {
@@ -166,9 +168,9 @@ func (a *Agent) wishedName() (string, error) {
 
 // renewLoop gets a new certificate when two thirds of the old one's life are over.
 func (a *Agent) renewLoop(ctx context.Context) {
-	clock.Every(ctx, a.clk, renewLook, func(now time.Time) {
+	clock.Every(ctx, a.clk, renewalCheck, func(now time.Time) {
 		if a.identity.NeedsRenewal(now) {
-			a.trouble("renewal of the node's certificate", a.renew(ctx))
+			a.noteProblem("certificate renewal", a.renew(ctx))
 		}
 	})
 }
@@ -180,7 +182,7 @@ func (a *Agent) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	old := a.yard.Load()
+	old := a.client.Load()
 	reply, err := old.Renew(ctx, api.RenewRequest{CSR: string(csr)})
 	if err != nil {
 		return err
@@ -188,7 +190,7 @@ func (a *Agent) renew(ctx context.Context) error {
 	if err := a.identity.Install([]byte(reply.Certificate)); err != nil {
 		return err
 	}
-	a.yard.Store(api.NewClient(a.cfg.Server, "", a.identity.TLS()))
+	a.client.Store(api.NewClient(a.cfg.Server, "", a.identity.TLS()))
 	old.Close()
 	a.newStream()
 	a.log.Info("certificate renewed", "certificate_until", reply.Expires)

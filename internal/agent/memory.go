@@ -12,10 +12,10 @@ import (
 	"trainyard/internal/job"
 )
 
-// memory is what the agent remembers between its starts about the yard.
+// memory is what the agent remembers about the server between its starts.
 type memory struct {
-	Server string       `json:"server"`
-	Lease  job.Duration `json:"lease"`
+	Server       string       `json:"server"`
+	ContactLease job.Duration `json:"contact_lease"`
 }
 
 const memoryFile = "agent.json"
@@ -32,14 +32,14 @@ func loadMemory(dir string) (memory, error) {
 		err = json.Unmarshal(text, &m)
 	}
 	if err != nil {
-		return m, fmt.Errorf("read what is known about the yard: %w", err)
+		return m, fmt.Errorf("read the agent's state file: %w", err)
 	}
 	return m, nil
 }
 
-// remember keeps the newest lease and address, if they are new.
-func (a *Agent) remember(lease job.Duration) error {
-	m := memory{Server: a.cfg.Server, Lease: lease}
+// saveMemory stores the contact lease and the address of the server if they changed.
+func (a *Agent) saveMemory(lease job.Duration) error {
+	m := memory{Server: a.cfg.Server, ContactLease: lease}
 	if m == a.memory {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (a *Agent) remember(lease job.Duration) error {
 		err = replaceFile(a.path(memoryFile), text)
 	}
 	if err != nil {
-		return fmt.Errorf("remember the yard: %w", err)
+		return fmt.Errorf("write the agent's state file: %w", err)
 	}
 	a.memory = m
 	return nil

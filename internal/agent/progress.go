@@ -18,21 +18,20 @@ import (
 	"trainyard/internal/job"
 )
 
-// maxProgress bounds the file in which a program tells how far it is.
+// maxProgress bounds the size of a progress file.
 const maxProgress = 64 << 10
 
-// told is what the program of a run has told of its progress. It belongs to the
-// report loop.
-type told struct {
-	text     []byte // of its file, as last read
-	progress *job.Progress
-	err      error  // what is wrong with the text
-	taken    bool   // the server has it
-	by       string // the start of the server that has it: another does not remember
+// progressFile is the progress file of a run as last read. It belongs to the report loop.
+type progressFile struct {
+	text      []byte // of its file, as last read
+	progress  *job.Progress
+	err       error  // why the text is not valid
+	delivered bool   // the server has acknowledged it
+	server    string // the server instance that has it: after a restart it is sent again
 }
 
-// addProgress puts what programs tell of themselves into a report, as far as it
-// is new. A file that cannot be read is noted and keeps nothing from being reported.
+// addProgress adds new progress of the programs to a report. A file that cannot be read is
+// logged and does not hold up the report.
 func (a *Agent) addProgress(ranks []api.RankReport, server string) []api.RankReport {
 	ranks = slices.Clone(ranks)
 	seen := map[id.Run]bool{}
@@ -42,33 +41,33 @@ func (a *Agent) addProgress(ranks []api.RankReport, server string) []api.RankRep
 			continue
 		}
 		seen[r.Run] = true
-		t := a.told[r.Run]
+		t := a.progressFiles[r.Run]
 		if t == nil {
-			t = &told{}
-			a.told[r.Run] = t
+			t = &progressFile{}
+			a.progressFiles[r.Run] = t
 		}
-		a.trouble(progressOf(r.Run), a.readProgress(t, r))
-		if !t.taken || t.by != server {
+		a.noteProblem(progressTask(r.Run), a.readProgress(t, r))
+		if !t.delivered || t.server != server {
 			r.Progress = t.progress
 		}
 	}
-	for run := range a.told {
+	for run := range a.progressFiles {
 		if !seen[run] {
-			delete(a.told, run)
+			delete(a.progressFiles, run)
 			a.mu.Lock()
-			delete(a.state, progressOf(run)) // over, though it does not work again
+			delete(a.problems, progressTask(run)) // over, though it does not work again
 			a.mu.Unlock()
 		}
 	}
 	return ranks
 }
 
-// progressOf names the place of trouble with a run's progress.
-func progressOf(run id.Run) string { return "progress of " + string(run) }
+// progressTask names the place of trouble with a run's progress.
+func progressTask(run id.Run) string { return "progress of " + string(run) }
 
-// readProgress reads the file of a run. A text that makes no sense may be half written, so
-// that it is no mistake before it has stayed so from one report to the next.
-func (a *Agent) readProgress(t *told, r *api.RankReport) error {
+// readProgress reads the file of a run. Invalid content may be half written, so it is an
+// error only if it is unchanged at the next report.
+func (a *Agent) readProgress(t *progressFile, r *api.RankReport) error {
 	path, err := a.rt.ProgressFile(r.Run, r.Rank)
 	if fault.KindOf(err) == fault.NotFound {
 		return nil // forgotten since the report was made up
@@ -76,15 +75,16 @@ func (a *Agent) readProgress(t *told, r *api.RankReport) error {
 	if err != nil {
 		return err
 	}
-	text, at, err := readPlain(path, maxProgress)
+	text, at, err := readRegularFile(path, maxProgress)
 	if err != nil {
 		return err
 	}
 	if bytes.Equal(text, t.text) {
 		return t.err
 	}
-	*t = told{text: text}
-	if t.progress, t.err = parseProgress(text); t.progress != nil {
+	*t = progressFile{text: text}
+	t.progress, t.err = parseProgress(text)
+	if t.progress != nil {
 		t.progress.At = at
 	}
 	if r.State != job.RunEnded {
@@ -93,16 +93,16 @@ func (a *Agent) readProgress(t *told, r *api.RankReport) error {
 	return t.err
 }
 
-// readPlain reads a file that a program has made and that may be anything, and
+// readRegularFile reads a file that a program has made and that may be anything, and
 // when it was written; nil if there is none. It must not wait, as on a pipe that
 // nobody writes to, nor follow a link elsewhere.
-func readPlain(path string, most int64) (text []byte, at time.Time, err error) {
+func readRegularFile(path string, limit int64) (text []byte, at time.Time, err error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, at, nil
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENXIO): // a link, a socket
-		return nil, at, notPlain(path, err)
+		return nil, at, notRegular(path, err)
 	case err != nil:
 		return nil, at, err
 	}
@@ -112,22 +112,23 @@ func readPlain(path string, most int64) (text []byte, at time.Time, err error) {
 		return nil, at, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, at, notPlain(path, nil)
+		return nil, at, notRegular(path, nil)
 	}
-	if text, err = io.ReadAll(io.LimitReader(f, most+1)); err != nil {
+	text, err = io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
 		return nil, at, err
 	}
-	if int64(len(text)) > most {
-		return nil, at, fault.New(fault.Invalid, "too_large", "%s may have at most %d bytes", path, most)
+	if int64(len(text)) > limit {
+		return nil, at, fault.New(fault.Invalid, "too_large", "%s must not be larger than %d bytes", path, limit)
 	}
 	return text, info.ModTime(), nil
 }
 
-func notPlain(path string, cause error) error {
-	return fault.New(fault.Invalid, "no_file", "%s is no plain file", path).WithCause(cause)
+func notRegular(path string, cause error) error {
+	return fault.New(fault.Invalid, "no_file", "%s is not a regular file", path).WithCause(cause)
 }
 
-// parseProgress reads what a program tells of itself; nothing is no mistake.
+// parseProgress parses a progress file; an empty one is valid.
 func parseProgress(text []byte) (*job.Progress, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, nil
@@ -138,10 +139,10 @@ func parseProgress(text []byte) (*job.Progress, error) {
 		Rates []job.Rate `json:"rates"`
 	}
 	if err := json.Unmarshal(text, &in); err != nil {
-		return nil, fault.New(fault.Invalid, "bad_progress", "the file is no JSON of progress: %v", err).WithCause(err)
+		return nil, fault.New(fault.Invalid, "bad_progress", "the progress file is not valid: %v", err).WithCause(err)
 	}
 	if in.Done == nil {
-		return nil, fault.New(fault.Invalid, "bad_progress", `the file has no "done"`)
+		return nil, fault.New(fault.Invalid, "bad_progress", `the progress file lacks "done"`)
 	}
 	p := &job.Progress{Done: *in.Done, Work: in.Work, Rates: in.Rates}
 	if err := api.CheckProgress(p); err != nil {
@@ -150,12 +151,12 @@ func parseProgress(text []byte) (*job.Progress, error) {
 	return p, nil
 }
 
-// tookProgress remembers what the server has been told.
-func (a *Agent) tookProgress(ranks []api.RankReport, server string) {
+// markProgressDelivered notes which progress the server has acknowledged.
+func (a *Agent) markProgressDelivered(ranks []api.RankReport, server string) {
 	for i := range ranks {
 		if ranks[i].Progress != nil {
-			t := a.told[ranks[i].Run]
-			t.taken, t.by = true, server
+			t := a.progressFiles[ranks[i].Run]
+			t.delivered, t.server = true, server
 		}
 	}
 }

@@ -337,10 +337,10 @@ func TestOddProgressFilesAreRefused(t *testing.T) {
 		make func(path string) error
 		want string
 	}{
-		"a pipe that nobody writes to": {func(path string) error { return unix.Mkfifo(path, 0o600) }, "no plain file"},
-		"a folder":                     {func(path string) error { return os.Mkdir(path, 0o700) }, "no plain file"},
-		"a link":                       {func(path string) error { return os.Symlink("/etc/hostname", path) }, "no plain file"},
-		"a link to nowhere":            {func(path string) error { return os.Symlink("nowhere", path) }, "no plain file"},
+		"a pipe that nobody writes to": {func(path string) error { return unix.Mkfifo(path, 0o600) }, "not a regular file"},
+		"a folder":                     {func(path string) error { return os.Mkdir(path, 0o700) }, "not a regular file"},
+		"a link":                       {func(path string) error { return os.Symlink("/etc/hostname", path) }, "not a regular file"},
+		"a link to nowhere":            {func(path string) error { return os.Symlink("nowhere", path) }, "not a regular file"},
 		"a socket": {func(path string) error {
 			fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 			if err != nil {
@@ -348,14 +348,14 @@ func TestOddProgressFilesAreRefused(t *testing.T) {
 			}
 			defer func() { _ = unix.Close(fd) }()
 			return unix.Bind(fd, &unix.SockaddrUnix{Name: path})
-		}, "no plain file"},
-		"a very large file": {func(path string) error { return os.WriteFile(path, make([]byte, most+1), 0o600) }, "at most 65536 bytes"},
+		}, "not a regular file"},
+		"a very large file": {func(path string) error { return os.WriteFile(path, make([]byte, most+1), 0o600) }, "larger than 65536 bytes"},
 		"a sparse file": {func(path string) error {
 			if err := os.WriteFile(path, nil, 0o600); err != nil {
 				return err
 			}
 			return os.Truncate(path, 1<<40)
-		}, "at most 65536 bytes"},
+		}, "larger than 65536 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -363,7 +363,7 @@ func TestOddProgressFilesAreRefused(t *testing.T) {
 			if err := tt.make(path); err != nil {
 				t.Fatal(err)
 			}
-			text, _, err := agent.ReadPlain(path, most)
+			text, _, err := agent.ReadRegularFile(path, most)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %d bytes and %v, want an error with %q", len(text), err, tt.want)
 			}
@@ -378,7 +378,7 @@ func TestTheLargestProgressFileIsRead(t *testing.T) {
 	if err := os.WriteFile(path, make([]byte, most), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if text, _, err := agent.ReadPlain(path, most); err != nil || len(text) != most {
+	if text, _, err := agent.ReadRegularFile(path, most); err != nil || len(text) != most {
 		t.Errorf("%d bytes, %v", len(text), err)
 	}
 }

@@ -17,6 +17,8 @@ import (
 
 	"trainyard/internal/agent"
 	"trainyard/internal/agent/runtime"
+	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/agent/runtime/supervisor"
 	"trainyard/internal/api"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -25,8 +27,8 @@ import (
 
 // TestMain lets the test binary be its own supervisor, as main does.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == runtime.Subcommand {
-		os.Exit(runtime.Supervise(context.Background(), os.Args[2], os.Stderr))
+	if len(os.Args) == 3 && os.Args[1] == rundir.Subcommand {
+		os.Exit(supervisor.Run(context.Background(), os.Args[2], os.Stderr))
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -136,7 +138,7 @@ func TestFilesThatCannotBeHadFailTheLaunch(t *testing.T) {
 	as.Launch.Workdir = strings.Repeat("0", 64)
 	y.assign(as)
 	end := y.awaitState("j1.1", job.RunEnded)
-	if end.Cause != job.CauseLaunchFailed || !strings.Contains(end.Reason, "fetch the list of files") {
+	if end.Cause != job.CauseLaunchFailed || !strings.Contains(end.Reason, "fetch the manifest") {
 		t.Errorf("end %+v", end)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"trainyard/internal/agent/runtime"
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
@@ -29,14 +29,14 @@ const (
 	doStart   action = "start"
 	doTerm    action = "term"
 	doKill    action = "kill"
-	doCancel  action = "cancel" // it never began: say that it was stopped
+	doCancel  action = "cancel" // it never started: report it as stopped
 	doForget  action = "forget"
 )
 
 // decide says what is to be done about a rank: want is its assignment, nil if
 // it has none; have is what the runtime knows, nil if nothing; delivered says
 // that the server has all of its output and metrics; begun that this process gave it to the runtime.
-func decide(want *api.Assignment, have *runtime.Status, begun, delivered bool) action {
+func decide(want *api.Assignment, have *rundir.Status, begun, delivered bool) action {
 	if want == nil {
 		switch {
 		case have == nil:
@@ -64,8 +64,8 @@ func decide(want *api.Assignment, have *runtime.Status, begun, delivered bool) a
 	return doTerm
 }
 
-// reconcileLoop makes what runs here equal to what is assigned, whenever one
-// of the two changes.
+// reconcileLoop makes the running ranks match the assigned ones whenever one of the two
+// changes.
 func (a *Agent) reconcileLoop(ctx context.Context) {
 	tries := map[key]int{}
 	for failures := 0; ; {
@@ -74,16 +74,17 @@ func (a *Agent) reconcileLoop(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		a.trouble("carrying out of assignments", err)
-		again := time.Hour
-		if failures++; err != nil {
-			again = job.Backoff(failures, retryFirst, retryMost)
+		a.noteProblem("assignments", err)
+		wait := time.Hour
+		failures++
+		if err != nil {
+			wait = job.Backoff(failures, retryMin, retryMax)
 		} else if failures = 0; a.files.busy() || a.data.busy() {
-			again = progressEvery
+			wait = progressEvery
 		}
-		wait, cancel := context.WithTimeout(ctx, again)
+		timeout, cancel := context.WithTimeout(ctx, wait)
 		select {
-		case <-wait.Done():
+		case <-timeout.Done():
 		case <-changed:
 		case <-a.reconcileSoon:
 		}
@@ -97,13 +98,13 @@ func (a *Agent) reconcileLoop(ctx context.Context) {
 // reconcile does one round. What fails is tried again in the next.
 func (a *Agent) reconcile(ctx context.Context, tries map[key]int) error {
 	list := a.rt.List()
-	have := make(map[key]*runtime.Status, len(list))
+	have := make(map[key]*rundir.Status, len(list))
 	for i := range list {
 		have[key{list[i].Run, list[i].Rank}] = &list[i]
 	}
-	a.tendShippers(ctx, list)
+	a.updateUploaders(ctx, list)
 	a.mu.Lock()
-	want := a.wanted
+	want := a.assignments
 	a.mu.Unlock()
 	var errs []error
 	if want.known {
@@ -112,17 +113,17 @@ func (a *Agent) reconcile(ctx context.Context, tries map[key]int) error {
 			if w, ok := want.ranks[k]; ok {
 				assigned = &w
 			}
-			errs = append(errs, a.settle(ctx, k, assigned, have[k], tries))
+			errs = append(errs, a.reconcileRank(ctx, k, assigned, have[k], tries))
 		}
 		errs = append(errs, a.results.keepOnly(func(k key) bool { _, ok := want.ranks[k]; return ok }))
-		errs = append(errs, a.data.keepOnly(a.live(want, have)))
+		errs = append(errs, a.data.keepOnly(a.liveRanks(want, have)))
 	}
 	a.publish(a.rt.List(), want)
 	return errors.Join(errs...)
 }
 
-// live names the ranks that run here or shall.
-func (a *Agent) live(want wanted, have map[key]*runtime.Status) map[string]bool {
+// liveRanks names the ranks that run here or are assigned.
+func (a *Agent) liveRanks(want assignments, have map[key]*rundir.Status) map[string]bool {
 	live := map[string]bool{}
 	for k := range want.ranks {
 		_, over := a.results.all[k]
@@ -136,7 +137,7 @@ func (a *Agent) live(want wanted, have map[key]*runtime.Status) map[string]bool 
 
 // sortedKeys lists the keys of both, those that are only running first: they
 // make room.
-func sortedKeys(want map[key]api.Assignment, have map[key]*runtime.Status) []key {
+func sortedKeys(want map[key]api.Assignment, have map[key]*rundir.Status) []key {
 	var all []key
 	for k := range want {
 		all = append(all, k)
@@ -164,16 +165,16 @@ func sortedKeys(want map[key]api.Assignment, have map[key]*runtime.Status) []key
 	return all
 }
 
-// settle does what decide says about one rank.
-func (a *Agent) settle(ctx context.Context, k key, want *api.Assignment, have *runtime.Status, tries map[key]int) error {
+// reconcileRank does what decide says about one rank.
+func (a *Agent) reconcileRank(ctx context.Context, k key, want *api.Assignment, have *rundir.Status, tries map[key]int) error {
 	if _, over := a.results.all[k]; over && want != nil {
 		return nil
 	}
 	a.mu.Lock()
-	begun := a.started[k]
-	s := a.shippers[k]
+	begun := a.startedRanks[k]
+	s := a.uploaders[k]
 	a.mu.Unlock()
-	switch decide(want, have, begun, s != nil && s.delivered.Load() && a.heardOut(have)) {
+	switch decide(want, have, begun, s != nil && s.delivered.Load() && a.metricsDelivered(have)) {
 	case doStart:
 		return a.start(ctx, k, *want, have, tries)
 	case doTerm:
@@ -181,7 +182,7 @@ func (a *Agent) settle(ctx context.Context, k key, want *api.Assignment, have *r
 	case doKill:
 		return a.rt.Stop(k.run, k.rank, job.StopKill)
 	case doCancel:
-		return a.conclude(k, api.RankReport{Cause: job.CauseCancelled, Reason: "stopped as asked before it was started", Signalled: true})
+		return a.recordResult(k, api.RankReport{Cause: job.CauseCancelled, Reason: "stopped on request before it was started", Signalled: true})
 	case doForget:
 		return a.forget(k)
 	case doNothing:
@@ -190,13 +191,13 @@ func (a *Agent) settle(ctx context.Context, k key, want *api.Assignment, have *r
 }
 
 // start gives a rank to the runtime, if the fence lets it pass.
-func (a *Agent) start(ctx context.Context, k key, want api.Assignment, have *runtime.Status, tries map[key]int) error {
+func (a *Agent) start(ctx context.Context, k key, want api.Assignment, have *rundir.Status, tries map[key]int) error {
 	if have == nil { // one that the runtime has was let pass before
 		if err := a.fence.check(k); err != nil {
-			a.log.Warn("run refused", "run", k.run, "rank", k.rank, "error", err)
-			return a.conclude(k, api.RankReport{Cause: job.CauseLaunchFailed, Reason: "refused: " + err.Error()})
+			a.log.Warn("run rejected", "run", k.run, "rank", k.rank, "error", err)
+			return a.recordResult(k, api.RankReport{Cause: job.CauseLaunchFailed, Reason: "rejected by the node: " + err.Error()})
 		}
-		if err := a.fence.enter(k); err != nil {
+		if err := a.fence.recordStart(k); err != nil {
 			return a.startFailed(k, err, tries)
 		}
 	}
@@ -212,15 +213,16 @@ func (a *Agent) start(ctx context.Context, k key, want api.Assignment, have *run
 	if a.closing {
 		return nil
 	}
-	spec := runtime.Spec{Run: want.Run, Rank: want.Rank, Job: want.Job, Epoch: want.Epoch, Launch: launch, Devices: a.devices(want.Launch.GPUs)}
-	if spec.Offered, err = a.offer(want); err != nil {
+	spec := rundir.Spec{Run: want.Run, Rank: want.Rank, Job: want.Job, Epoch: want.Epoch, Launch: launch, Devices: a.devices(want.Launch.GPUs)}
+	spec.ExtraEnv, err = a.programEnv(want)
+	if err != nil {
 		return a.startFailed(k, err, tries)
 	}
 	if err := a.rt.Start(ctx, spec); err != nil {
 		return a.startFailed(k, err, tries)
 	}
 	a.mu.Lock()
-	a.started[k] = true
+	a.startedRanks[k] = true
 	a.mu.Unlock()
 	delete(tries, k)
 	return nil
@@ -232,38 +234,39 @@ func (a *Agent) startFailed(k key, err error, tries map[key]int) error {
 	if errors.As(err, &f) && f.Code == "lease_over" {
 		return err // the next report renews it
 	}
-	hopeless := f != nil && (f.Kind == fault.Invalid || f.Kind == fault.Conflict)
-	if tries[k]++; !hopeless && tries[k] < startTries {
+	permanent := f != nil && (f.Kind == fault.Invalid || f.Kind == fault.Conflict)
+	tries[k]++
+	if !permanent && tries[k] < startTries {
 		return fmt.Errorf("start %s rank %d: %w", k.run, k.rank, err)
 	}
 	delete(tries, k)
-	a.log.Error("run cannot be started", "run", k.run, "rank", k.rank, "error", err)
-	return a.conclude(k, api.RankReport{Cause: job.CauseLaunchFailed, Reason: err.Error()})
+	a.log.Error("cannot start run", "run", k.run, "rank", k.rank, "error", err)
+	return a.recordResult(k, api.RankReport{Cause: job.CauseLaunchFailed, Reason: err.Error()})
 }
 
-// conclude keeps the end of a rank that the runtime does not have.
-func (a *Agent) conclude(k key, end api.RankReport) error {
-	const most = 2000 // of a reason, by the contract
+// recordResult keeps the end of a rank that the runtime does not have.
+func (a *Agent) recordResult(k key, end api.RankReport) error {
+	const maxReason = 2000 // of a reason, by the contract
 	end.Run, end.Rank, end.State, end.Ended = k.run, k.rank, job.RunEnded, a.clk.Now()
-	if len(end.Reason) > most {
-		end.Reason = strings.ToValidUTF8(end.Reason[:most], "")
+	if len(end.Reason) > maxReason {
+		end.Reason = strings.ToValidUTF8(end.Reason[:maxReason], "")
 	}
 	return a.results.put(end)
 }
 
 // forget drops the record of a rank that the server has all of.
 func (a *Agent) forget(k key) error {
-	if err := a.fence.leave(k); err != nil {
+	if err := a.fence.recordEnd(k); err != nil {
 		return err
 	}
 	if err := a.rt.Forget(k.run, k.rank); err != nil {
 		return fmt.Errorf("forget %s rank %d: %w", k.run, k.rank, err)
 	}
 	a.mu.Lock()
-	delete(a.started, k)
-	delete(a.shippers, k)
+	delete(a.startedRanks, k)
+	delete(a.uploaders, k)
 	if k.rank == 0 {
-		delete(a.measured, k.run)
+		delete(a.metricsComplete, k.run)
 	}
 	a.mu.Unlock()
 	return a.forgetIntake(k)

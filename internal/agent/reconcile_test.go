@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"trainyard/internal/agent/runtime"
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
@@ -17,11 +17,11 @@ import (
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	run := func(stop job.StopMode) *api.Assignment { return &api.Assignment{Run: "j1.1", Stop: stop} }
-	is := func(state job.RunState) *runtime.Status { return &runtime.Status{Run: "j1.1", State: state} }
+	is := func(state job.RunState) *rundir.Status { return &rundir.Status{Run: "j1.1", State: state} }
 	tests := []struct {
 		name      string
 		want      *api.Assignment
-		have      *runtime.Status
+		have      *rundir.Status
 		begun     bool
 		delivered bool
 		do        action
@@ -76,11 +76,11 @@ func TestFence(t *testing.T) {
 		if err := f.check(k); err != nil {
 			t.Errorf("%v: %v", k, err)
 		}
-		if err := f.enter(k); err != nil {
+		if err := f.recordStart(k); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := f.leave(key{"j2.1", 3}); err != nil {
+	if err := f.recordEnd(key{"j2.1", 3}); err != nil {
 		t.Fatal(err)
 	}
 	// A crash in the middle of a line.
@@ -128,8 +128,8 @@ func TestFenceForgetsTheOldestJobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(f.newest) != fenceKeeps || len(f.over) != fenceKeeps {
-		t.Errorf("%d jobs, %d ends, want %d", len(f.newest), len(f.over), fenceKeeps)
+	if len(f.newestEpoch) != fenceKeeps || len(f.ended) != fenceKeeps {
+		t.Errorf("%d jobs, %d ends, want %d", len(f.newestEpoch), len(f.ended), fenceKeeps)
 	}
 	if f.check(key{"j5.1", 0}) != nil || f.check(key{"j6.1", 0}) == nil {
 		t.Error("the newest must stay and the oldest go")

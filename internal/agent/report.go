@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"trainyard/internal/agent/runtime"
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
@@ -24,7 +24,7 @@ const (
 // publish makes up what is reported about the ranks, and reports at once if
 // that changed. An end is reported until the server, having taken it, drops the
 // assignment.
-func (a *Agent) publish(list []runtime.Status, want wanted) {
+func (a *Agent) publish(list []rundir.Status, want assignments) {
 	var ranks []api.RankReport
 	for _, st := range list {
 		k := key{st.Run, st.Rank}
@@ -40,7 +40,7 @@ func (a *Agent) publish(list []runtime.Status, want wanted) {
 		ranks = append(ranks, report)
 	}
 	for _, report := range a.data.waiting() {
-		if !slices.ContainsFunc(list, func(st runtime.Status) bool { return st.Run == report.Run && st.Rank == report.Rank }) {
+		if !slices.ContainsFunc(list, func(st rundir.Status) bool { return st.Run == report.Run && st.Rank == report.Rank }) {
 			ranks = append(ranks, report)
 		}
 	}
@@ -52,9 +52,9 @@ func (a *Agent) publish(list []runtime.Status, want wanted) {
 	slices.SortFunc(ranks, compareReports)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !slices.Equal(ranks, a.ranks) {
-		a.ranks = ranks
-		wake(a.reportSoon)
+	if !slices.Equal(ranks, a.rankReports) {
+		a.rankReports = ranks
+		notify(a.reportSoon)
 	}
 }
 
@@ -77,11 +77,11 @@ func (a *Agent) reportLoop(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		a.trouble("reporting to the yard", err)
+		a.noteProblem("report to the server", err)
 		if err != nil {
 			a.metrics.reportFailures.Inc()
 			failures++
-			clock.Sleep(ctx, min(job.Backoff(failures, retryFirst, retryMost), interval))
+			clock.Sleep(ctx, min(job.Backoff(failures, retryMin, retryMax), interval))
 			continue
 		}
 		failures = 0
@@ -96,56 +96,57 @@ func (a *Agent) reportLoop(ctx context.Context) {
 func (a *Agent) report(ctx context.Context, seq uint64) (api.ReportReply, error) {
 	r := api.Report{Capability: api.Capability, Boot: a.boot, Seq: seq}
 	a.mu.Lock()
-	ranks, server := a.ranks, a.wanted.server
-	r.Foreign, r.ForeignProcesses = a.foreign()
-	inv := a.found.Inventory
-	if a.sent == nil || !reflect.DeepEqual(*a.sent, inv) {
+	ranks, server := a.rankReports, a.assignments.server
+	r.Foreign, r.ForeignProcesses = a.foreignProcesses()
+	inv := a.latestScan.Inventory
+	if a.acknowledgedInventory == nil || !reflect.DeepEqual(*a.acknowledgedInventory, inv) {
 		r.Inventory = &inv
 	}
 	a.mu.Unlock()
 	r.Ranks, r.Data = a.addProgress(ranks, server), a.data.cache.Copies()
 	call, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	renew := a.hold.asking()
-	reply, err := a.yard.Load().Report(call, r)
+	renew := a.nodeLease.renewal()
+	reply, err := a.client.Load().Report(call, r)
 	if err != nil {
-		if a.hold.ended(err) {
-			return reply, errors.Join(err, a.hold.end())
+		if a.nodeLease.endedBy(err) {
+			return reply, errors.Join(err, a.nodeLease.expire())
 		}
-		if ctx.Err() == nil && vouches(err) && a.memory.Lease > 0 {
-			err = errors.Join(err, a.rt.Renew(time.Duration(a.memory.Lease)))
+		if ctx.Err() == nil && keepsContactLease(err) && a.memory.ContactLease > 0 {
+			err = errors.Join(err, a.rt.RenewContactLease(time.Duration(a.memory.ContactLease)))
 		}
 		return reply, err
 	}
-	a.tookProgress(r.Ranks, server)
+	a.markProgressDelivered(r.Ranks, server)
 	now := a.clk.Now()
 	a.mu.Lock()
-	if now.Sub(a.contact) > deafAfter {
-		a.back = now
+	if now.Sub(a.lastContact) > contactTimeout {
+		a.contactSince = now
 	}
-	a.contact, a.taken = now, r.Ranks
+	a.lastContact, a.acknowledgedRanks = now, r.Ranks
 	if r.Inventory != nil {
-		a.sent = r.Inventory
+		a.acknowledgedInventory = r.Inventory
 	}
 	a.mu.Unlock()
 	if reply.Lease > 0 {
-		err = errors.Join(a.rt.Renew(time.Duration(reply.Lease)), a.remember(reply.Lease))
+		err = errors.Join(a.rt.RenewContactLease(time.Duration(reply.Lease)), a.saveMemory(reply.Lease))
 	}
 	err = errors.Join(err, renew(reply.LeaseLeft))
-	a.release(reply.Release)
+	a.releaseGPUs(reply.Release)
 	a.data.purge(reply.Purge)
-	if a.heard(reply.Generation, now) {
-		a.log.Warn("stream of assignments hangs, opening another")
+	if a.streamHangs(reply.Generation, now) {
+		a.log.Warn("assignment stream is stale, reconnecting")
 		a.newStream()
 	}
 	return reply, err
 }
 
-// vouches reports whether a failed report proves that the server has given
-// nothing up meanwhile: a machine that refuses the connection runs no server,
-// and one that answers "not now" has heard us. Silence proves nothing, nor does
-// an answer that this node is not wanted, nor one that the server is broken.
-func vouches(err error) bool {
+// keepsContactLease reports whether a failed report proves that the server has not declared
+// this node lost meanwhile, so that the contact lease may be renewed without it: a machine
+// that refuses the connection runs no server, and one that answers "try again later" has
+// received the report. A timeout proves nothing, nor does an answer that this node was
+// removed, nor an internal error of the server.
+func keepsContactLease(err error) bool {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return true
 	}
@@ -156,18 +157,18 @@ func vouches(err error) bool {
 	return f.Kind == fault.Unavailable || f.Kind == fault.OverLimit
 }
 
-// reported says whether the server has heard of every end.
-func (a *Agent) reported() bool {
+// allEndsReported says whether the server has heard of every end.
+func (a *Agent) allEndsReported() bool {
 	list := a.rt.List()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, st := range list {
 		k := key{st.Run, st.Rank}
-		_, assigned := a.wanted.ranks[k]
-		heard := slices.ContainsFunc(a.taken, func(r api.RankReport) bool {
+		_, assigned := a.assignments.ranks[k]
+		acknowledged := slices.ContainsFunc(a.acknowledgedRanks, func(r api.RankReport) bool {
 			return r.Run == k.run && r.Rank == k.rank && r.State == job.RunEnded
 		})
-		if assigned && !heard {
+		if assigned && !acknowledged {
 			return false
 		}
 	}
@@ -178,5 +179,5 @@ func (a *Agent) reported() bool {
 func (a *Agent) inventory() fleet.Inventory {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.found.Inventory
+	return a.latestScan.Inventory
 }

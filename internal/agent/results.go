@@ -23,7 +23,7 @@ type results struct {
 func openResults(dir string) (*results, error) {
 	r := &results{dir: dir, all: map[key]api.RankReport{}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make folder of results: %w", err)
+		return nil, fmt.Errorf("create results folder: %w", err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -68,7 +68,7 @@ func (r *results) put(report api.RankReport) error {
 		err = replaceFile(r.path(k), text)
 	}
 	if err != nil {
-		return fmt.Errorf("keep result of %s rank %d: %w", k.run, k.rank, err)
+		return fmt.Errorf("store result of %s rank %d: %w", k.run, k.rank, err)
 	}
 	return nil
 }

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	retryFirst = 100 * time.Millisecond
-	retryMost  = 5 * time.Second
+	retryMin = 100 * time.Millisecond
+	retryMax = 5 * time.Second
 
-	// hangAfter is how long the server may have newer assignments than the
+	// streamTimeout is how long the server may have newer assignments than the
 	// stream brought before the stream is given up.
-	hangAfter = 3 * time.Second
+	streamTimeout = 3 * time.Second
 )
 
 // streamLoop keeps the stream of assignments open.
@@ -25,10 +25,10 @@ func (a *Agent) streamLoop(ctx context.Context) {
 		a.mu.Lock()
 		a.restream = cancel
 		a.mu.Unlock()
-		err := a.yard.Load().Assignments(stream, func(as api.Assignments) error {
+		err := a.client.Load().Assignments(stream, func(as api.Assignments) error {
 			tries = 0
-			a.trouble("stream of assignments", nil)
-			a.obey(as)
+			a.noteProblem("assignment stream", nil)
+			a.applyAssignments(as)
 			return nil
 		})
 		ended := stream.Err() != nil // by newStream, which is no trouble
@@ -40,9 +40,9 @@ func (a *Agent) streamLoop(ctx context.Context) {
 			continue
 		}
 		if err != nil {
-			a.trouble("stream of assignments", err)
+			a.noteProblem("assignment stream", err)
 		}
-		clock.Sleep(ctx, job.Backoff(tries, retryFirst, retryMost))
+		clock.Sleep(ctx, job.Backoff(tries, retryMin, retryMax))
 	}
 }
 
@@ -50,18 +50,19 @@ func (a *Agent) streamLoop(ctx context.Context) {
 func (a *Agent) newStream() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.behind = time.Time{}
+	a.behindSince = time.Time{}
 	if a.restream != nil {
 		a.restream()
 	}
 }
 
-// obey takes assignments over, unless they are no newer than what is known.
-func (a *Agent) obey(as api.Assignments) {
+// applyAssignments takes new assignments over. Those of a generation that is already known
+// are ignored.
+func (a *Agent) applyAssignments(as api.Assignments) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.behind = time.Time{}
-	w := &a.wanted
+	a.behindSince = time.Time{}
+	w := &a.assignments
 	if w.known && as.Server == w.server && as.Generation <= w.generation {
 		return
 	}
@@ -69,22 +70,22 @@ func (a *Agent) obey(as api.Assignments) {
 	for _, r := range as.Runs {
 		ranks[key{r.Run, r.Rank}] = r
 	}
-	*w = wanted{known: true, server: as.Server, generation: as.Generation, ranks: ranks}
-	wake(a.reconcileSoon)
+	*w = assignments{known: true, server: as.Server, generation: as.Generation, ranks: ranks}
+	notify(a.reconcileSoon)
 }
 
-// heard compares the server's newest generation with ours. A stream that stays
+// streamHangs compares the server's newest generation with ours. A stream that stays
 // behind hangs.
-func (a *Agent) heard(generation uint64, now time.Time) (hangs bool) {
+func (a *Agent) streamHangs(generation uint64, now time.Time) (hangs bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case a.wanted.known && a.wanted.generation == generation:
-		a.behind = time.Time{}
-	case a.behind.IsZero():
-		a.behind = now
+	case a.assignments.known && a.assignments.generation == generation:
+		a.behindSince = time.Time{}
+	case a.behindSince.IsZero():
+		a.behindSince = now
 	default:
-		return now.Sub(a.behind) >= hangAfter
+		return now.Sub(a.behindSince) >= streamTimeout
 	}
 	return false
 }

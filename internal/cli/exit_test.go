@@ -18,7 +18,7 @@ func TestErrorsAreToldWithRemedyAndCode(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	y.refuse("GET /api/v1/jobs/j404", http.StatusNotFound, api.Problem{Detail: "there is no job j404", Kind: "not_found", Code: "job_not_found", Remedy: "list them with: trainyard jobs"})
-	y.refuse("POST /api/v1/jobs/j1/cancel", http.StatusConflict, api.Problem{Detail: "a job that is succeeded cannot cancel", Kind: "conflict", Code: "job_state"})
+	y.refuse("POST /api/v1/jobs/j1/cancel", http.StatusConflict, api.Problem{Detail: "job j1 has already succeeded and cannot be cancelled", Kind: "conflict", Code: "job_state"})
 	y.refuse("GET /api/v1/nodes", http.StatusForbidden, api.Problem{Detail: "evil\x1b[2J", Kind: "denied", Code: "denied"})
 	y.mux.HandleFunc("GET /api/v1/users", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) })
 	tests := []struct {
@@ -27,7 +27,7 @@ func TestErrorsAreToldWithRemedyAndCode(t *testing.T) {
 		want string
 	}{
 		{[]string{"job", "j404"}, exit.NotFound, "error: there is no job j404\n  list them with: trainyard jobs\n"},
-		{[]string{"cancel", "j1"}, exit.Refused, "error: cancel j1: a job that is succeeded cannot cancel\n"},
+		{[]string{"cancel", "j1"}, exit.Refused, "error: cancel j1: job j1 has already succeeded and cannot be cancelled\n"},
 		{[]string{"nodes"}, exit.Denied, "error: evil[2J\n"},
 		{[]string{"users"}, exit.Unreachable, "error: the server answered 502 Bad Gateway\n"},
 		{[]string{"job"}, exit.Usage, "error: say which job\n  see: trainyard job --help\n"},
@@ -38,7 +38,7 @@ func TestErrorsAreToldWithRemedyAndCode(t *testing.T) {
 		{[]string{"jobs", "--nope"}, exit.Usage, "error: unknown flag: --nope\n  see: trainyard jobs --help\n"},
 		{[]string{"jobs", "-o", "xml"}, exit.Usage, "error: invalid argument \"xml\" for \"-o, --output\" flag: there is no format \"xml\": choose table, wide, json, yaml\n  see: trainyard jobs --help\n"},
 		{[]string{"jobs", "--state", "sleeping"}, exit.Usage, "error: --state cannot be \"sleeping\": choose pending, starting, running, recovering, pausing, paused, cancelling, succeeded, failed, cancelled\n  see: trainyard jobs --help\n"},
-		{[]string{"jobs", "--since", "soon"}, exit.Usage, "error: --since: \"soon\" is no length of time: write a number and a unit, as in 90s, 10m, 6h or 2d\n  see: trainyard jobs --help\n"},
+		{[]string{"jobs", "--since", "soon"}, exit.Usage, "error: --since: value must be a duration, got \"soon\"; write a number and a unit, e.g. 90s, 10m, 6h or 2d\n  see: trainyard jobs --help\n"},
 		{[]string{"logs", "j1", "--grep", "("}, exit.Usage, "error: --grep is no regular expression: error parsing regexp: missing closing ): `(`\n  see: trainyard logs --help\n"},
 		{[]string{"logs", "j1", "--run", "x"}, exit.Usage, "error: --run \"x\" is no run of j1: write its number, as in --run 2\n  see: trainyard logs --help\n"},
 		{[]string{"tokens", "create", "--join", "--scope", "read"}, exit.Usage, "error: --class, --pool and --uses are for join tokens, --scope and --owner for others\n  see: trainyard tokens create --help\n"},

@@ -33,7 +33,7 @@ func someJobs() []api.Job {
 		},
 		{
 			ID: "j6", Name: "evil\x1b[2J\nname", Owner: "ada", State: job.Failed, Status: job.StatusOutOfMemory, Cause: job.CauseHostOOM, Epoch: 1,
-			Reason: "the program used more memory than it had", Resources: "1 CPU, 256MB", Submitted: ago(26 * time.Hour), Since: ago(20 * time.Hour),
+			Reason: "out of memory", Resources: "1 CPU, 256MB", Submitted: ago(26 * time.Hour), Since: ago(20 * time.Hour),
 			Started: new(ago(25 * time.Hour)), Ended: new(ago(20 * time.Hour)), ExitCode: new(137),
 		},
 	}
@@ -78,7 +78,7 @@ func detail() api.JobDetail {
 	d.Runs = []api.Run{{
 		ID: "j9.1", Epoch: 1, State: job.RunEnded, Cause: job.CauseNodeLost, Ordered: ago(2 * time.Hour), Started: new(ago(2 * time.Hour)), Ended: new(ago(time.Hour)),
 		Ranks: []api.Rank{
-			{Rank: 0, Node: "box3", GPUs: []int{0, 1}, State: job.RunEnded, Cause: job.CauseNodeLost, Reason: "the node stopped answering"},
+			{Rank: 0, Node: "box3", GPUs: []int{0, 1}, State: job.RunEnded, Cause: job.CauseNodeLost, Reason: "the node stopped responding"},
 			{Rank: 1, Node: "box4", GPUs: []int{0, 1}, State: job.RunEnded, ExitCode: new(143), Signal: "SIGTERM", Reason: "stopped with rank 0"},
 		},
 	}}

@@ -229,7 +229,7 @@ func TestMistakesInFlagsOfMoneyAreToldBeforeAnythingIsChanged(t *testing.T) {
 		`--from: "yesterday" is no time`:        {"books", "--from", "yesterday"},
 		`--to: "1.1." is no time`:               {"savings", "--to", "1.1."},
 		`"ada" is nobody to limit`:              {"limit", "set", "ada", "--gpus", "1"},
-		`--money: "much" is no amount of money`: {"limit", "set", "user/ada", "--money", "much"},
+		`--money: value must be an amount of money, got "much"`: {"limit", "set", "user/ada", "--money", "much"},
 		`--warn: "200%" is no share`:            {"limit", "set", "user/ada", "--warn", "200%"},
 		`--period cannot be "year"`:             {"limit", "set", "user/ada", "--period", "year"},
 		`--at cannot be "cry"`:                  {"limit", "set", "user/ada", "--at", "cry"},

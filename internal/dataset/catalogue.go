@@ -117,8 +117,8 @@ func (c *Catalogue) PlaceOf(place job.Place, names []string) (job.Place, error) 
 		}
 		next, possible := Narrow(place, d.Rule)
 		if !possible {
-			return place, fault.New(fault.Invalid, "place_conflict", "dataset %s may only be used on %s nodes and %s is %s", name, d.Rule, who, place).
-				WithField("data").WithRemedy("leave one of them out, or ask the owner of the data to change its rule")
+			return place, fault.New(fault.Invalid, "place_conflict", "dataset %s may only be used on %s nodes, but %s is %s", name, d.Rule, who, place).
+				WithField("data").WithRemedy("omit one of them, or ask the owner of the dataset to change its rule")
 		}
 		if next != place {
 			place, who = next, "the place of dataset "+name
@@ -128,7 +128,7 @@ func (c *Catalogue) PlaceOf(place job.Place, names []string) (job.Place, error) 
 }
 
 func (c *Catalogue) unknown(name string) error {
-	e := fault.New(fault.Invalid, "no_dataset", "there is no dataset %q", name).WithField("data")
+	e := fault.New(fault.Invalid, "no_dataset", "unknown dataset %q", name).WithField("data")
 	known := c.List()
 	if len(known) == 0 {
 		return e.WithRemedy("register it first: trainyard data add %s --size 10GB --place local", name)
@@ -137,7 +137,7 @@ func (c *Catalogue) unknown(name string) error {
 	for _, d := range known[:min(len(known), 5)] {
 		names = append(names, string(d.ID))
 	}
-	return e.WithRemedy("there are %s; register another with trainyard data add", strings.Join(names, ", "))
+	return e.WithRemedy("known datasets: %s; register another with: trainyard data add", strings.Join(names, ", "))
 }
 
 // Has reports whether a dataset can be read at a spot without bringing it there.
@@ -196,14 +196,14 @@ type Use struct {
 func (d *Dataset) Validate() error {
 	switch {
 	case !id.Name(string(d.ID)):
-		return fault.New(fault.Invalid, "dataset_name", "%q cannot name a dataset", d.ID).WithField("name").
-			WithRemedy("use lower-case letters, digits, '-', '_' and '.', at most %d", id.MaxName)
+		return fault.New(fault.Invalid, "dataset_name", "invalid dataset name %q", d.ID).WithField("name").
+			WithRemedy("use at most %d lower-case letters, digits, '-', '_' and '.'", id.MaxName)
 	case d.Rule != job.PlaceAny && d.Rule != job.PlaceLocal && d.Rule != job.PlaceCloud:
-		return fault.New(fault.Invalid, "dataset_place", "%q is no place", d.Rule).WithField("place").WithRemedy("use local, cloud or any")
+		return fault.New(fault.Invalid, "dataset_place", "place must be local, cloud or any, got %q", d.Rule).WithField("place")
 	case d.Size < 0:
-		return fault.New(fault.Invalid, "dataset_size", "a dataset cannot have %d bytes", d.Size).WithField("size")
+		return fault.New(fault.Invalid, "dataset_size", "size must not be negative, got %d", d.Size).WithField("size")
 	case len(d.Copies) > maxCopies:
-		return fault.New(fault.Invalid, "dataset_copies", "a dataset can have %d copies at most", maxCopies).WithField("copies")
+		return fault.New(fault.Invalid, "dataset_copies", "a dataset may have at most %d copies, got %d", maxCopies, len(d.Copies)).WithField("copies")
 	}
 	if _, err := ParseSource(d.Source); err != nil {
 		return err
@@ -216,10 +216,10 @@ func (d *Dataset) Validate() error {
 			}
 		}
 		if named != 1 {
-			return fault.New(fault.Invalid, "dataset_copy", "a copy is on a node, in a pool, or at a place: exactly one of them").WithField(fmt.Sprintf("copies[%d]", i))
+			return fault.New(fault.Invalid, "dataset_copy", "a copy must have exactly one of node, pool and at").WithField(fmt.Sprintf("copies[%d]", i))
 		}
 		if d.Rule != job.PlaceAny && (c.At == job.PlaceAny || c.At != "" && c.At != d.Rule) {
-			return fault.New(fault.Invalid, "dataset_copy", "its rule is %s and this copy is at %s", d.Rule, c.At).WithField(fmt.Sprintf("copies[%d]", i))
+			return fault.New(fault.Invalid, "dataset_copy", "a copy of a dataset with place %s cannot be at %s", d.Rule, c.At).WithField(fmt.Sprintf("copies[%d]", i))
 		}
 	}
 	return nil

@@ -106,7 +106,7 @@ func (c *Catalogue) Binds(place job.Place, names []string) string {
 	if _, err := c.PlaceOf(place, names); err != nil {
 		for _, name := range names {
 			if _, ok := c.byName[id.Dataset(name)]; !ok {
-				return fmt.Sprintf("dataset %s is not registered any more", name)
+				return fmt.Sprintf("dataset %s is no longer registered", name)
 			}
 		}
 		var f *fault.Error

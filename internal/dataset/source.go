@@ -25,7 +25,7 @@ type Source struct {
 	Kind   SourceKind
 	At     string // the path, or the address without what follows a #
 	Base   string // the last part of its name, "" if it has none
-	SHA256 string // that the file must have, from a #sha256=… at the end; "" if nobody said
+	SHA256 string // that the file must have, from a #sha256=… at the end; "" if none was given
 }
 
 // maxSource bounds the text of a source.
@@ -36,45 +36,45 @@ const maxSource = 2000
 func ParseSource(text string) (Source, error) {
 	bad := func(format string, args ...any) (Source, error) {
 		return Source{}, fault.New(fault.Invalid, "dataset_source", format, args...).WithField("source").
-			WithRemedy("write a path as in /data/mri, or an address as in file:///mnt/nas/mri or https://example.org/mri.tar#sha256=…")
+			WithRemedy("write a path such as /data/mri, or a URL such as file:///mnt/nas/mri or https://example.org/mri.tar#sha256=…")
 	}
 	switch {
 	case text == "":
 		return Source{}, nil
 	case len(text) > maxSource:
-		return bad("a source has at most %d bytes", maxSource)
+		return bad("source must not be longer than %d bytes", maxSource)
 	case strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c == 0x7f }):
-		return bad("%.100q has characters that no source has", text)
+		return bad("source must not contain control characters, got %.100q", text)
 	case strings.HasPrefix(text, "/"):
 		return Source{Kind: SourcePath, At: path.Clean(text), Base: base(text)}, nil
 	}
 	at, fragment, _ := strings.Cut(text, "#")
 	u, err := url.Parse(at)
 	if err != nil || !strings.Contains(at, "://") {
-		return bad("%.100q is neither a path nor an address", text)
+		return bad("source must be a path or a URL, got %.100q", text)
 	}
 	s := Source{At: at, Base: base(u.Path)}
 	if fragment != "" {
 		digest, given := strings.CutPrefix(fragment, "sha256=")
 		sum, err := hex.DecodeString(digest)
 		if !given || err != nil || len(sum) != 32 {
-			return bad("%.100q is no digest: sha256= and 64 hexadecimal digits are", fragment)
+			return bad("digest must be sha256= and 64 hexadecimal digits, got %.100q", fragment)
 		}
 		s.SHA256 = strings.ToLower(digest)
 	}
 	switch u.Scheme {
 	case "http", "https":
 		if u.Host == "" {
-			return bad("%.100q names no machine", text)
+			return bad("source must name a host, got %.100q", text)
 		}
 		s.Kind = SourceHTTP
 	case "file":
 		if u.Host != "" || !strings.HasPrefix(u.Path, "/") {
-			return bad("%.100q must name a path, with three slashes as in file:///mnt/nas/mri", text)
+			return bad("source must be an absolute path with three slashes, e.g. file:///mnt/nas/mri, got %.100q", text)
 		}
 		s.Kind, s.At = SourceFile, path.Clean(u.Path)
 	default:
-		return bad("nodes cannot fetch from %.20q addresses", u.Scheme+":")
+		return bad("source must be a path or a file, http or https URL, got scheme %.20q", u.Scheme)
 	}
 	return s, nil
 }

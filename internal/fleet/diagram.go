@@ -27,7 +27,7 @@ func Diagram() string {
 // LeaseDiagram returns the life of a lease as a Mermaid state diagram.
 func LeaseDiagram() string {
 	var out strings.Builder
-	out.WriteString("stateDiagram-v2\n    [*] --> " + string(LeaseAsked) + ": hire\n    [*] --> " + string(LeaseReturning) + ": found astray\n")
+	out.WriteString("stateDiagram-v2\n    [*] --> " + string(LeaseRequested) + ": provision\n    [*] --> " + string(LeaseReleasing) + ": found without a lease\n")
 	for _, from := range LeaseStates() {
 		for _, ev := range LeaseEvents() {
 			if to, ok := leaseTransitions[from][ev]; ok && to != from {

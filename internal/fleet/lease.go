@@ -7,17 +7,17 @@ import (
 	"trainyard/internal/id"
 )
 
-// LeaseState is where a lease stands.
+// LeaseState is the state of a lease.
 type LeaseState string
 
 // The states of a lease.
 const (
-	LeaseAsked     LeaseState = "asked"     // written down; its provider is being asked for a machine
-	LeaseBooting   LeaseState = "booting"   // the provider has given one; its agent has not joined yet
-	LeaseActive    LeaseState = "active"    // its node is in the yard
-	LeaseReturning LeaseState = "returning" // is being given back; nothing may use it any more
-	LeaseEnded     LeaseState = "ended"     // the provider no longer has the machine
-	LeaseRefused   LeaseState = "refused"   // the provider has none to give
+	LeaseRequested LeaseState = "requested" // stored; the provider is being called
+	LeaseBooting   LeaseState = "booting"   // the provider has started a machine; its agent has not joined yet
+	LeaseActive    LeaseState = "active"    // its node has joined
+	LeaseReleasing LeaseState = "releasing" // being released; nothing may use it any more
+	LeaseEnded     LeaseState = "ended"     // the machine no longer exists
+	LeaseRefused   LeaseState = "refused"   // the provider refused, e.g. for lack of capacity
 )
 
 // LeaseEvent is something that happens to a lease.
@@ -25,82 +25,82 @@ type LeaseEvent string
 
 // The events of a lease.
 const (
-	LeaseGrant  LeaseEvent = "grant"  // the provider gave a machine
-	LeaseRefuse LeaseEvent = "refuse" // the provider said no, for certain
-	LeaseJoin   LeaseEvent = "join"   // the machine's agent joined
-	LeaseReturn LeaseEvent = "return" // it is not wanted any more
-	LeaseGone   LeaseEvent = "gone"   // the provider has no such machine, or has it no more
+	LeaseGrant   LeaseEvent = "grant"   // the provider started a machine
+	LeaseRefuse  LeaseEvent = "refuse"  // the provider definitely refused
+	LeaseJoin    LeaseEvent = "join"    // the machine's agent joined
+	LeaseRelease LeaseEvent = "release" // it is no longer needed
+	LeaseGone    LeaseEvent = "gone"    // the provider has no such machine, or no longer has it
 )
 
-// The join of a machine may be heard of before the answer to the call that ordered it.
+// leaseTransitions is the life cycle of a lease. The join of a machine may arrive before
+// the provider's answer to the call that requested it.
 var leaseTransitions = map[LeaseState]map[LeaseEvent]LeaseState{
-	LeaseAsked:     {LeaseGrant: LeaseBooting, LeaseRefuse: LeaseRefused, LeaseJoin: LeaseActive, LeaseReturn: LeaseReturning},
-	LeaseBooting:   {LeaseJoin: LeaseActive, LeaseReturn: LeaseReturning, LeaseGone: LeaseEnded},
-	LeaseActive:    {LeaseGrant: LeaseActive, LeaseReturn: LeaseReturning, LeaseGone: LeaseEnded},
-	LeaseReturning: {LeaseGrant: LeaseReturning, LeaseRefuse: LeaseEnded, LeaseGone: LeaseEnded},
+	LeaseRequested: {LeaseGrant: LeaseBooting, LeaseRefuse: LeaseRefused, LeaseJoin: LeaseActive, LeaseRelease: LeaseReleasing},
+	LeaseBooting:   {LeaseJoin: LeaseActive, LeaseRelease: LeaseReleasing, LeaseGone: LeaseEnded},
+	LeaseActive:    {LeaseGrant: LeaseActive, LeaseRelease: LeaseReleasing, LeaseGone: LeaseEnded},
+	LeaseReleasing: {LeaseGrant: LeaseReleasing, LeaseRefuse: LeaseEnded, LeaseGone: LeaseEnded},
 	LeaseEnded:     {},
 	LeaseRefused:   {},
 }
 
 // LeaseStates lists every state of a lease.
 func LeaseStates() []LeaseState {
-	return []LeaseState{LeaseAsked, LeaseBooting, LeaseActive, LeaseReturning, LeaseEnded, LeaseRefused}
+	return []LeaseState{LeaseRequested, LeaseBooting, LeaseActive, LeaseReleasing, LeaseEnded, LeaseRefused}
 }
 
 // LeaseEvents lists every event of a lease.
 func LeaseEvents() []LeaseEvent {
-	return []LeaseEvent{LeaseGrant, LeaseRefuse, LeaseJoin, LeaseReturn, LeaseGone}
+	return []LeaseEvent{LeaseGrant, LeaseRefuse, LeaseJoin, LeaseRelease, LeaseGone}
 }
 
 // After returns the state after an event, or a conflict if it cannot happen.
 func (s LeaseState) After(ev LeaseEvent) (LeaseState, error) {
 	to, ok := leaseTransitions[s][ev]
 	if !ok {
-		return s, fault.New(fault.Conflict, "lease_state", "a lease that is %s cannot %s", s, ev)
+		return s, fault.New(fault.Conflict, "lease_state", "a lease in state %s cannot %s", s, ev)
 	}
 	return to, nil
 }
 
-// Final reports whether nothing can happen to the lease any more.
+// Final reports whether the lease has ended.
 func (s LeaseState) Final() bool { return s == LeaseEnded || s == LeaseRefused }
 
-// Lease is the yard's hold on a hired node. It is written before the provider is
-// asked, and everything that was hired has one.
+// Lease is the claim on a provisioned node. It is stored before the provider is called,
+// and every provisioned machine has one.
 type Lease struct {
 	ID      id.Lease
 	Seq     uint64
 	Offer   Offer // as it was when it was taken
 	State   LeaseState
 	Since   time.Time // in this state since
-	Reason  string    // why it was hired, and then why it is in this state
-	Job     id.Job    // it was hired for, "" if for none
+	Reason  string    // why it was provisioned, and then why it is in this state
+	Job     id.Job    // it was provisioned for, "" if for none
 	Owner   id.User   // who pays until a job uses it
 	Project id.Project
-	Gang    string // leases that are of use only together share this; "" for one of its own
+	Gang    string // leases that are useful only together share this; "" for a single one
 
 	Asked    time.Time
-	Granted  time.Time // the provider gave the machine
+	Granted  time.Time // the provider started the machine
 	Joined   time.Time
 	Ends     time.Time // not renewed, the node shuts itself down then
-	Returned time.Time // it was wanted no more
+	Returned time.Time // it was released
 	Ended    time.Time
 
 	Instance string // the provider's name for the machine, "" until it is known
 	Node     id.Node
 	Token    id.Token // with which the machine joins
-	// Billed is what the provider said that it charged, where it says so; negative if it did not.
+	// Billed is what the provider reported to have charged; negative if it reports nothing.
 	Billed float64
-	// Stray says that a machine was found that no lease knew of.
+	// Stray says that the machine was found without a lease.
 	Stray bool
 }
 
-// Live reports whether the lease holds a machine or may come to hold one, and is wanted.
+// Live reports whether the lease has or may get a machine, and is not being released.
 func (l *Lease) Live() bool {
-	return l.State == LeaseAsked || l.State == LeaseBooting || l.State == LeaseActive
+	return l.State == LeaseRequested || l.State == LeaseBooting || l.State == LeaseActive
 }
 
-// Kept returns how long the machine was paid for by now: since it was given, or
-// asked for if that is not known.
+// Kept returns how long the machine has been paid for by now: since the provider started it.
 func (l *Lease) Kept(now time.Time) time.Duration {
 	from := l.Granted
 	if from.IsZero() {

@@ -14,10 +14,10 @@ import (
 func TestLifeOfALeaseIsTheTable(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{
-		"asked grant": "booting", "asked refuse": "refused", "asked join": "active", "asked return": "returning",
-		"booting join": "active", "booting return": "returning", "booting gone": "ended",
-		"active grant": "active", "active return": "returning", "active gone": "ended",
-		"returning grant": "returning", "returning refuse": "ended", "returning gone": "ended",
+		"requested grant": "booting", "requested refuse": "refused", "requested join": "active", "requested release": "releasing",
+		"booting join": "active", "booting release": "releasing", "booting gone": "ended",
+		"active grant": "active", "active release": "releasing", "active gone": "ended",
+		"releasing grant": "releasing", "releasing refuse": "ended", "releasing gone": "ended",
 	}
 	got := map[string]string{}
 	for _, s := range fleet.LeaseStates() {

@@ -99,7 +99,8 @@ func (m *Matcher) Fits(r *Room) (gpus uint64, ok bool) {
 		return 0, false
 	}
 	if n.MaxGPUs > 0 {
-		if gpus = m.gpus(r, r.Free); bits.OnesCount64(gpus) < n.GPUs {
+		gpus = m.gpus(r, r.Free)
+		if bits.OnesCount64(gpus) < n.GPUs {
 			return 0, false
 		}
 	}

@@ -60,9 +60,9 @@ type State string
 // The states of a node.
 const (
 	Ready   State = "ready"   // its agent reports
-	Suspect State = "suspect" // silent for a while; its runs are left alone, nothing new is placed
-	Lost    State = "lost"    // silent past the bound; its runs were given up
-	Removed State = "removed" // taken out by an operator; may not come back
+	Suspect State = "suspect" // silent for a while; its runs continue, nothing new is placed
+	Lost    State = "lost"    // silent for too long; its runs were declared lost
+	Removed State = "removed" // removed by an operator; may not come back
 )
 
 // Event is something that happens to a node.
@@ -94,7 +94,7 @@ func Events() []Event { return []Event{EventReport, EventSilent, EventLose, Even
 func (s State) After(ev Event) (State, error) {
 	to, ok := transitions[s][ev]
 	if !ok {
-		return s, fault.New(fault.Conflict, "node_state", "a node that is %s cannot %s", s, ev)
+		return s, fault.New(fault.Conflict, "node_state", "a node in state %s cannot %s", s, ev)
 	}
 	return to, nil
 }
@@ -108,10 +108,10 @@ type Node struct {
 	State     State
 	Since     time.Time // in this state, drained or not, since
 	Reason    string    // why it is in this state
-	Drained   bool      // an operator lets nothing new onto it
+	Drained   bool      // cordoned by an operator: nothing new is placed on it
 	Joined    time.Time
 	Key       string   // names the machine's own key, so that joining twice makes one node
-	Lease     id.Lease // by which it was hired, "" if it was not
+	Lease     id.Lease // of a provisioned node, "" for others
 	Inventory Inventory
 }
 

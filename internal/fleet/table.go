@@ -145,7 +145,8 @@ func (r *Room) Share(gpu uint64, share float64) {
 		parts = append(parts, Part{GPU: gpu})
 		at = len(parts) - 1
 	}
-	if parts[at].Held += share; parts[at].Held < tiny {
+	parts[at].Held += share
+	if parts[at].Held < tiny {
 		parts = slices.Delete(parts, at, at+1)
 		r.Free |= gpu & r.Sound
 	} else {

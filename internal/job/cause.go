@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Cause says why a run ended other than well.
+// Cause says why a run did not succeed.
 type Cause string
 
 // The failure catalogue.
 const (
 	CauseNone         Cause = ""
-	CauseUserCode     Cause = "user_code"     // the program ended with an error of its own
+	CauseUserCode     Cause = "user_code"     // the program failed of its own
 	CauseHostOOM      Cause = "host_oom"      // the node's memory, or the limit asked for, ran out
 	CauseGPUOOM       Cause = "gpu_oom"       // the GPU's memory ran out
-	CauseNodeLost     Cause = "node_lost"     // the node stopped answering and was given up
+	CauseNodeLost     Cause = "node_lost"     // the node stopped responding and was given up
 	CauseSetupFailed  Cause = "setup_failed"  // the set-up step failed
 	CauseImageFailed  Cause = "image_failed"  // the container image could not be had
 	CauseDataFailed   Cause = "data_failed"   // a dataset could not be brought to the node
@@ -22,7 +22,7 @@ const (
 	CauseCancelled    Cause = "cancelled"     // someone asked
 	CauseTimedOut     Cause = "timed_out"     // ran longer than max_duration
 	CausePreempted    Cause = "preempted"     // gave way: drained node or more urgent work
-	CauseNeedFailed   Cause = "need_failed"   // a job it needs did not succeed
+	CauseNeedFailed   Cause = "need_failed"   // a job it depends on did not succeed
 )
 
 // Next says what follows a cause.
@@ -49,18 +49,18 @@ type Handling struct {
 
 // catalogue is the whole failure catalogue. It is the only place that decides this.
 var catalogue = []Handling{
-	{CauseUserCode, StatusFailed, NextRetry, 0, true, "the program ended with an error"},
-	{CauseHostOOM, StatusOutOfMemory, NextEscalate, 2, false, "the program used more memory than it had"},
-	{CauseGPUOOM, StatusOutOfMemory, NextEscalate, 2, false, "the program used more GPU memory than it had"},
-	{CauseNodeLost, StatusNodeFail, NextElsewhere, 8, true, "the node stopped answering"},
+	{CauseUserCode, StatusFailed, NextRetry, 0, true, "the program failed"},
+	{CauseHostOOM, StatusOutOfMemory, NextEscalate, 2, false, "out of memory"},
+	{CauseGPUOOM, StatusOutOfMemory, NextEscalate, 2, false, "out of GPU memory"},
+	{CauseNodeLost, StatusNodeFail, NextElsewhere, 8, true, "the node stopped responding"},
 	{CauseSetupFailed, StatusFailedSetup, NextGiveUp, 0, false, "the set-up step failed"},
 	{CauseImageFailed, StatusFailedSetup, NextElsewhere, 2, true, "the container image could not be fetched"},
-	{CauseDataFailed, StatusFailedSetup, NextElsewhere, 2, true, "its data could not be brought to the node"},
+	{CauseDataFailed, StatusFailedSetup, NextElsewhere, 2, true, "its data could not be staged on the node"},
 	{CauseLaunchFailed, StatusNodeFail, NextElsewhere, 4, true, "the node could not start the program"},
-	{CauseCancelled, StatusCancelled, NextGiveUp, 0, false, "it was cancelled"},
-	{CauseTimedOut, StatusTimeout, NextGiveUp, 0, false, "it ran longer than its max_duration"},
-	{CausePreempted, StatusPreempted, NextRequeue, 0, false, "it gave way to other work"},
-	{CauseNeedFailed, StatusCancelled, NextGiveUp, 0, false, "a job it needs did not succeed"},
+	{CauseCancelled, StatusCancelled, NextGiveUp, 0, false, "cancelled"},
+	{CauseTimedOut, StatusTimeout, NextGiveUp, 0, false, "exceeded its max_duration"},
+	{CausePreempted, StatusPreempted, NextRequeue, 0, false, "preempted by other work"},
+	{CauseNeedFailed, StatusCancelled, NextGiveUp, 0, false, "a job it depends on did not succeed"},
 }
 
 // Catalogue lists the failure catalogue: for each cause what is shown and what happens next.
@@ -76,13 +76,13 @@ func HandlingOf(c Cause) (Handling, bool) {
 	return Handling{}, false
 }
 
-// Backoff returns how long to wait before attempt n (from 1), doubling from base to most.
-func Backoff(n int, base, most time.Duration) time.Duration {
+// Backoff returns how long to wait before attempt n (from 1), doubling from base up to limit.
+func Backoff(n int, base, limit time.Duration) time.Duration {
 	d := base
-	for ; n > 1 && d < most; n-- {
+	for ; n > 1 && d < limit; n-- {
 		d *= 2
 	}
-	return min(d, most)
+	return min(d, limit)
 }
 
 // Status is the one word that a person sees: the state, or for an ended job what it ended of.

@@ -58,18 +58,18 @@ func (h Handling) words() string {
 	var words string
 	switch h.Next {
 	case NextRetry:
-		words = "runs again, as often as the job's `retry` says"
+		words = "retried up to the job's `retry`"
 	case NextElsewhere:
-		words = "runs again on another node, at most " + times(h.Limit)
+		words = "retried on another node, at most " + times(h.Limit)
 	case NextEscalate:
-		words = "runs again where there is more memory, at most " + times(h.Limit) + ", if there is such a node"
+		words = "retried on a node with more memory, at most " + times(h.Limit) + ", if there is one"
 	case NextRequeue:
-		words = "goes back into the line at once"
+		words = "requeued at once"
 	case NextGiveUp:
 		words = "the job ends"
 	}
 	if h.Backoff {
-		words += ", waiting longer each time"
+		words += ", with increasing delays"
 	}
 	return words
 }
@@ -101,16 +101,16 @@ type Word struct {
 // Words lists every word that people see, in the order of a job's life.
 func Words() []Word {
 	means := map[State]string{
-		Pending:    "waits for its turn, for jobs it needs, or for a node",
-		Starting:   "has nodes; they fetch its files and set it up",
+		Pending:    "queued: waits for jobs it depends on or for a node",
+		Starting:   "placed; its nodes fetch its files and run its set-up",
 		Running:    "its program runs",
-		Recovering: "a run ended early; it waits to run again",
-		Pausing:    "was asked to pause; its program is being stopped",
+		Recovering: "a run ended early; waits to be retried",
+		Pausing:    "being paused; its program is being stopped",
 		Paused:     "holds no node until it is resumed",
-		Cancelling: "was asked to end; its program is being stopped",
-		Succeeded:  "its program ended well",
-		Failed:     "ended of the cause in its reason and will not run again",
-		Cancelled:  "was cancelled, or a job it needs did not succeed",
+		Cancelling: "being cancelled; its program is being stopped",
+		Succeeded:  "its program succeeded",
+		Failed:     "failed for the cause in its reason and will not be retried",
+		Cancelled:  "was cancelled, or a job it depends on did not succeed",
 	}
 	var list []Word
 	seen := map[Status]bool{}
@@ -127,7 +127,7 @@ func Words() []Word {
 		}
 		for _, h := range Catalogue() {
 			if h.Status != StatusCancelled {
-				add(Word{h.Status, s, "ended because " + meansOf(h.Status)})
+				add(Word{h.Status, s, "ended: " + meansOf(h.Status)})
 			}
 		}
 	}

@@ -4,18 +4,18 @@ import (
 	"trainyard/internal/fault"
 )
 
-// State is where a job stands. Every state is reached by the table below only.
+// State is the state of a job. It changes only by the table below.
 type State string
 
 // The states of a job.
 const (
-	Pending    State = "pending"    // waits for its turn, for other jobs, or for a node
-	Starting   State = "starting"   // has a place; its nodes prepare the run
+	Pending    State = "pending"    // queued: waits for other jobs or for a node
+	Starting   State = "starting"   // placed; its nodes prepare the run
 	Running    State = "running"    // its processes run
 	Recovering State = "recovering" // a run ended early; waits to run again
-	Pausing    State = "pausing"    // asked to stop so that it can be resumed
+	Pausing    State = "pausing"    // stopping, to be resumed later
 	Paused     State = "paused"     // holds no node until it is resumed
-	Cancelling State = "cancelling" // asked to stop for good
+	Cancelling State = "cancelling" // stopping for good
 	Succeeded  State = "succeeded"
 	Failed     State = "failed"
 	Cancelled  State = "cancelled"
@@ -26,18 +26,18 @@ type Event string
 
 // The events of a job's life.
 const (
-	EventPlace   Event = "place"   // the plan gave it nodes
+	EventPlace   Event = "place"   // it was placed on nodes
 	EventStart   Event = "start"   // all its processes run
-	EventSucceed Event = "succeed" // its run ended well
+	EventSucceed Event = "succeed" // its run succeeded
 	EventRetry   Event = "retry"   // its run ended early and another will follow
-	EventFail    Event = "fail"    // its run ended badly and no other will follow
-	EventPause   Event = "pause"   // someone asked to pause it
-	EventResume  Event = "resume"  // someone asked to go on
-	EventCancel  Event = "cancel"  // someone asked to end it
-	EventStopped Event = "stopped" // its run has stopped as asked
+	EventFail    Event = "fail"    // its run failed and no other will follow
+	EventPause   Event = "pause"   // someone paused it
+	EventResume  Event = "resume"  // someone resumed it
+	EventCancel  Event = "cancel"  // someone cancelled it
+	EventStopped Event = "stopped" // its run has stopped on request
 )
 
-// transitions is the whole life of a job. A pair that is not here cannot happen.
+// transitions is the life cycle of a job. Any other pair is an error.
 var transitions = map[State]map[Event]State{
 	Pending:    {EventPlace: Starting, EventPause: Paused, EventCancel: Cancelled, EventFail: Failed},
 	Recovering: {EventPlace: Starting, EventPause: Paused, EventCancel: Cancelled, EventFail: Failed},
@@ -61,10 +61,10 @@ func Events() []Event {
 	return []Event{EventPlace, EventStart, EventSucceed, EventRetry, EventFail, EventPause, EventResume, EventCancel, EventStopped}
 }
 
-// Final reports whether nothing can happen to a job in this state any more.
+// Final reports whether a job in this state has ended.
 func (s State) Final() bool { return len(transitions[s]) == 0 }
 
-// Waiting reports whether a job in this state may be given a place.
+// Waiting reports whether a job in this state may be placed.
 func (s State) Waiting() bool { return s == Pending || s == Recovering }
 
 // Live reports whether a job in this state has a run that holds nodes.
@@ -76,21 +76,59 @@ func (s State) Live() bool {
 func (s State) After(ev Event) (State, error) {
 	to, ok := transitions[s][ev]
 	if !ok {
-		return s, fault.New(fault.Conflict, "job_state", "a job that is %s cannot %s", s, ev)
+		return s, fault.New(fault.Conflict, "job_state", "the job %s and cannot %s", stateClauses[s], eventClauses[ev])
 	}
 	return to, nil
 }
 
-// RunState is where a run stands. A rank of a run, its part on one node, goes
-// through the same states.
+// After returns the state of the job after an event, or a conflict that names the job
+// if the event cannot happen.
+func (j *Job) After(ev Event) (State, error) {
+	to, ok := transitions[j.State][ev]
+	if !ok {
+		return j.State, fault.New(fault.Conflict, "job_state", "job %s %s and cannot %s",
+			j.ID, stateClauses[j.State], eventClauses[ev])
+	}
+	return to, nil
+}
+
+// stateClauses says in a sentence about a job in which state it is.
+var stateClauses = map[State]string{
+	Pending:    "is pending",
+	Starting:   "is starting",
+	Running:    "is running",
+	Recovering: "is waiting to be retried",
+	Pausing:    "is being paused",
+	Paused:     "is paused",
+	Cancelling: "is being cancelled",
+	Succeeded:  "has already succeeded",
+	Failed:     "has already failed",
+	Cancelled:  "has already been cancelled",
+}
+
+// eventClauses says in a sentence about a job what cannot happen to it.
+var eventClauses = map[Event]string{
+	EventPlace:   "be placed",
+	EventStart:   "start",
+	EventSucceed: "succeed",
+	EventRetry:   "be retried",
+	EventFail:    "fail",
+	EventPause:   "be paused",
+	EventResume:  "be resumed",
+	EventCancel:  "be cancelled",
+	EventStopped: "stop",
+}
+
+// RunState is the state of a run. A rank of a run, its part on one node, has the
+// same states.
 type RunState string
 
 // The states of a run.
 const (
-	RunOrdered   RunState = "ordered"   // its nodes have been told
+	RunOrdered   RunState = "ordered"   // sent to its nodes
 	RunPreparing RunState = "preparing" // files are fetched, set-up runs
 	RunRunning   RunState = "running"
-	RunStopping  RunState = "stopping" // told to stop, not gone yet
+	RunStopping  RunState = "stopping" // a stop was requested and it has not ended yet
 	RunEnded     RunState = "ended"
 )
 
@@ -125,7 +163,7 @@ func RunEvents() []RunEvent { return []RunEvent{RunPrepare, RunStart, RunStop, R
 func (s RunState) After(ev RunEvent) (RunState, error) {
 	to, ok := runTransitions[s][ev]
 	if !ok {
-		return s, fault.New(fault.Conflict, "run_state", "a run that is %s cannot %s", s, ev)
+		return s, fault.New(fault.Conflict, "run_state", "a run in state %s cannot %s", s, ev)
 	}
 	return to, nil
 }

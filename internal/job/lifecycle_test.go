@@ -253,10 +253,10 @@ func TestTablesOfTheDocumentation(t *testing.T) {
 	t.Parallel()
 	table := job.CatalogueTable()
 	for _, want := range []string{
-		"| `user_code` | the program ended with an error | runs again, as often as the job's `retry` says, waiting longer each time | `FAILED` |\n",
-		"| `gpu_oom` | the program used more GPU memory than it had | runs again where there is more memory, at most 2 times, if there is such a node | `OUT_OF_MEMORY` |\n",
-		"| `preempted` | it gave way to other work | goes back into the line at once | `PREEMPTED` |\n",
-		"| `timed_out` | it ran longer than its max_duration | the job ends | `TIMEOUT` |\n",
+		"| `user_code` | the program failed | retried up to the job's `retry`, with increasing delays | `FAILED` |\n",
+		"| `gpu_oom` | out of GPU memory | retried on a node with more memory, at most 2 times, if there is one | `OUT_OF_MEMORY` |\n",
+		"| `preempted` | preempted by other work | requeued at once | `PREEMPTED` |\n",
+		"| `timed_out` | exceeded its max_duration | the job ends | `TIMEOUT` |\n",
 	} {
 		if !strings.Contains(table, want) {
 			t.Errorf("the catalogue lacks %s in\n%s", want, table)

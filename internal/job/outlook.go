@@ -55,7 +55,8 @@ func (o *Outlook) Declare(p *Progress) {
 // Seconds turns seconds into a duration, at most the longest there is.
 func Seconds(s float64) time.Duration {
 	const most = float64(1<<63 - 1)
-	if s *= float64(time.Second); s < most {
+	s *= float64(time.Second)
+	if s < most {
 		return time.Duration(s)
 	}
 	return 1<<63 - 1

@@ -8,8 +8,22 @@ import (
 	"time"
 )
 
+// UnitError says that a text is not a value of one of the units of job files.
+type UnitError struct {
+	Message string // follows the name of the field: must be a duration, got "6"
+	Remedy  string // write a number and a unit, e.g. 90s, 10m, 6h or 2d
+}
+
+// Error is the whole sentence, for a caller that cannot name the field.
+func (e *UnitError) Error() string { return "value " + e.Message + "; " + e.Remedy }
+
+// unitError makes a UnitError of what a value must be, what was given and what to do.
+func unitError(constraint, given, remedy string) error {
+	return &UnitError{Message: fmt.Sprintf("must be %s, got %q", constraint, given), Remedy: remedy}
+}
+
 // Bytes is an amount of memory. It is written with a unit: 24GB, 512MiB.
-// As everywhere in our field GB means GiB: a card sold as 80GB has 80 GiB.
+// As usual for GPUs GB means GiB: a GPU sold as 80GB has 80 GiB.
 type Bytes int64
 
 const (
@@ -43,7 +57,7 @@ func ParseBytes(s string) (Bytes, error) {
 		}
 		return Bytes(math.Round(f * float64(u.size))), nil
 	}
-	return 0, fmt.Errorf("%q is no amount of memory: write a number and a unit, as in 24GB or 512MB", s)
+	return 0, unitError("a memory size", s, "write a number and a unit, e.g. 24GB or 512MB")
 }
 
 // parsePlain reads a number of digits and at most one point: no sign, exponent, hexadecimal or infinity.
@@ -94,7 +108,7 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Duration is a length of time. It is written with units: 90s, 6h, 1d12h.
+// Duration is a duration. It is written with units: 90s, 6h, 1d12h.
 type Duration time.Duration
 
 // ParseDuration reads 90s, 10m, 6h, 1h30m, 2d or 1w.
@@ -117,7 +131,7 @@ func ParseDuration(s string) (Duration, error) {
 		if !ok || f*float64(size)+float64(total) >= math.MaxInt64 {
 			return 0, badDuration(s)
 		}
-		whole, part := math.Modf(f) // apart, so that long times stay exact
+		whole, part := math.Modf(f) // converted separately, so that long durations stay exact
 		total += Duration(whole)*Duration(size) + Duration(math.Round(part*float64(size)))
 		rest = after
 	}
@@ -139,10 +153,10 @@ func cutTimeUnit(s string) (size time.Duration, after string, ok bool) {
 }
 
 func badDuration(s string) error {
-	return fmt.Errorf("%q is no length of time: write a number and a unit, as in 90s, 10m, 6h or 2d", s)
+	return unitError("a duration", s, "write a number and a unit, e.g. 90s, 10m, 6h or 2d")
 }
 
-// String writes the length of time as it is written in a job file.
+// String writes the duration as in a job file.
 func (d Duration) String() string {
 	if d < 0 {
 		return "-" + (-d).String()
@@ -167,7 +181,7 @@ func (d Duration) String() string {
 	return out.String()
 }
 
-// MarshalText writes the length of time as in a job file.
+// MarshalText writes the duration as in a job file.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote.
@@ -184,12 +198,12 @@ type Money int64
 func ParseMoney(s string) (Money, error) {
 	f, err := parsePlain(strings.TrimPrefix(strings.TrimSpace(s), "$"))
 	if err != nil || f >= math.MaxInt64/1e6 {
-		return 0, fmt.Errorf("%q is no amount of money: write it as in $40 or $1.25", s)
+		return 0, unitError("an amount of money", s, "write it as $40 or $1.25")
 	}
 	return Money(math.Round(f * 1e6)), nil
 }
 
-// String writes the amount with as many decimals as it needs, at least none.
+// String writes the amount with as many decimals as it needs.
 func (m Money) String() string {
 	s := strconv.FormatFloat(float64(m)/1e6, 'f', -1, 64)
 	return "$" + s
@@ -225,23 +239,25 @@ func ParseRange(s string) (Range, error) {
 	r := Range{Min: 1}
 	var err error
 	if lo != "" {
-		if r.Min, err = parseCount(lo); err != nil {
+		r.Min, err = parseCount(lo)
+		if err != nil {
 			return Range{}, badRange(s)
 		}
 	}
 	if hi != "" {
-		if r.Max, err = parseCount(hi); err != nil {
+		r.Max, err = parseCount(hi)
+		if err != nil {
 			return Range{}, badRange(s)
 		}
 		if r.Max < r.Min {
-			return Range{}, fmt.Errorf("%q is an empty range: the first number must not be greater than the second", s)
+			return Range{}, unitError("a range", s, "the first number must not be greater than the second")
 		}
 	}
 	return r, nil
 }
 
 func badRange(s string) error {
-	return fmt.Errorf("%q is no count: write a number or a range, as in 4, 1..8 or 2..", s)
+	return unitError("a count", s, "write a number or a range, e.g. 4, 1..8 or 2..")
 }
 
 func parseCount(s string) (int, error) {
@@ -283,19 +299,21 @@ func ParseByteRange(s string) (ByteRange, error) {
 	var r ByteRange
 	var err error
 	if lo == "" && hi == "" {
-		return r, fmt.Errorf("%q is no amount of memory: write it as in 24GB.. or 24GB..80GB", s)
+		return r, unitError("a range of memory sizes", s, "write it as 24GB.. or 24GB..80GB")
 	}
 	if lo != "" {
-		if r.Min, err = ParseBytes(lo); err != nil {
+		r.Min, err = ParseBytes(lo)
+		if err != nil {
 			return ByteRange{}, err
 		}
 	}
 	if hi != "" {
-		if r.Max, err = ParseBytes(hi); err != nil {
+		r.Max, err = ParseBytes(hi)
+		if err != nil {
 			return ByteRange{}, err
 		}
 		if r.Max < r.Min {
-			return ByteRange{}, fmt.Errorf("%q is an empty range: the first amount must not be greater than the second", s)
+			return ByteRange{}, unitError("a range", s, "the first size must not be greater than the second")
 		}
 	}
 	return r, nil
@@ -326,7 +344,7 @@ type CPUs int64
 func ParseCPUs(s string) (CPUs, error) {
 	f, err := parsePlain(s)
 	if err != nil || f > 1e6 {
-		return 0, fmt.Errorf("%q is no number of CPUs: write it as in 8 or 0.5", s)
+		return 0, unitError("a number of CPUs", s, "write it as 8 or 0.5")
 	}
 	return CPUs(math.Round(f * 1000)), nil
 }

@@ -67,9 +67,9 @@ func (k *Rank) Describe(c Cause) string {
 	h, _ := HandlingOf(c)
 	switch {
 	case c == CauseUserCode && k.Signal != "":
-		return fmt.Sprintf("the program was ended by %s on %s", k.Signal, k.Node)
+		return fmt.Sprintf("the program was killed by %s on %s", k.Signal, k.Node)
 	case c == CauseUserCode:
-		return fmt.Sprintf("the program ended with exit code %d on %s", k.ExitCode, k.Node)
+		return fmt.Sprintf("the program exited with code %d on %s", k.ExitCode, k.Node)
 	case c == CauseNodeLost || c == CauseLaunchFailed:
 		return h.Means + ": " + string(k.Node)
 	}

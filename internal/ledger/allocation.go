@@ -50,9 +50,9 @@ func StatusOf(n *fleet.Node, foreign uint64, l *fleet.Lease) Status {
 		}
 	}
 	switch {
-	case l != nil && (l.State == fleet.LeaseReturning || l.State.Final()):
+	case l != nil && (l.State == fleet.LeaseReleasing || l.State.Final()):
 		s.Rest = Releasing
-	case l != nil && (l.State == fleet.LeaseAsked || l.State == fleet.LeaseBooting):
+	case l != nil && (l.State == fleet.LeaseRequested || l.State == fleet.LeaseBooting):
 		s.Rest = Boot
 	case n.State != fleet.Ready:
 		s.Rest, s.PowerOff = Error, n.State == fleet.Lost

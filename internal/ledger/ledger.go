@@ -91,7 +91,7 @@ func bootName(l id.Lease) id.Node { return id.Node("machine-" + string(l)) }
 func (g *Ledger) Lease(now time.Time, l *fleet.Lease) {
 	name, booting := g.booting[l.ID]
 	switch {
-	case l.State == fleet.LeaseBooting || l.State == fleet.LeaseReturning && l.Joined.IsZero() && l.Instance != "":
+	case l.State == fleet.LeaseBooting || l.State == fleet.LeaseReleasing && l.Joined.IsZero() && l.Instance != "":
 		n := l.Offer.Node()
 		n.ID, n.Lease = bootName(l.ID), l.ID
 		if !booting {

@@ -19,7 +19,7 @@ func after(minutes int) time.Time { return noon.Add(time.Duration(minutes) * tim
 func lease(state fleet.LeaseState) *fleet.Lease {
 	l := &fleet.Lease{ID: "l1", State: state, Owner: "ann", Job: "j1", Asked: noon, Granted: noon, Instance: "i-1",
 		Offer: fleet.Offer{Name: "aws/g", Provider: "aws", Type: "g", GPU: "A10G", GPUs: 1, GPUMemory: 24 << 30, CPUs: 4000, Hourly: 6_000_000}}
-	if state == fleet.LeaseActive || state == fleet.LeaseReturning || state == fleet.LeaseEnded {
+	if state == fleet.LeaseActive || state == fleet.LeaseReleasing || state == fleet.LeaseEnded {
 		l.Node, l.Joined = "hired", after(10)
 	}
 	return l

@@ -156,7 +156,7 @@ func TestAHiredNodeIsPaidForByThoseItWasHiredFor(t *testing.T) {
 	books = m.Change(books, monday.Add(6*time.Minute), joined, nil, l)
 	books = m.Set(books, monday.Add(6*time.Minute), ledger.StatusOf(joined, 0, l), []ledger.Holder{gpus(1, "ann", 1)})
 	books = m.Set(books, monday.Add(36*time.Minute), ledger.StatusOf(joined, 0, l), nil)
-	l.State = fleet.LeaseReturning
+	l.State = fleet.LeaseReleasing
 	books = m.Set(books, monday.Add(62*time.Minute), ledger.StatusOf(joined, 0, l), nil)
 	l.State, l.Ended = fleet.LeaseEnded, monday.Add(63*time.Minute)
 	books = m.Close(books, l.Ended)
@@ -260,7 +260,7 @@ func TestStatusOfANode(t *testing.T) {
 		"booting":                  {func(*fleet.Node) {}, lease(fleet.LeaseBooting), ledger.Status{Rest: ledger.Boot, Foreign: 4}},
 		"hired and joined":         {func(*fleet.Node) {}, lease(fleet.LeaseActive), ledger.Status{Rest: ledger.Idle, Foreign: 4}},
 		"hired and drained":        {func(n *fleet.Node) { n.Drained = true }, lease(fleet.LeaseActive), ledger.Status{Rest: ledger.Cordoned, Foreign: 4}},
-		"given back":               {func(n *fleet.Node) { n.Drained = true }, lease(fleet.LeaseReturning), ledger.Status{Rest: ledger.Releasing, Foreign: 4}},
+		"given back":               {func(n *fleet.Node) { n.Drained = true }, lease(fleet.LeaseReleasing), ledger.Status{Rest: ledger.Releasing, Foreign: 4}},
 		"ended and not yet closed": {func(*fleet.Node) {}, lease(fleet.LeaseEnded), ledger.Status{Rest: ledger.Releasing, Foreign: 4}},
 	} {
 		n := newNode("n", fleet.Local, 4)

@@ -57,7 +57,7 @@ func TestBadRequestsToJoin(t *testing.T) {
 		{"a weak key", func(r *api.JoinRequest) { r.CSR = weakCSR(t) }, "422 csr_key_weak: the key of the signing request is weak or of an unknown kind"},
 		{"a request that is too long", func(r *api.JoinRequest) { r.CSR = strings.Repeat("x", 16385) }, "422 bad_request csr: expected length <= 16384"},
 		{"a name that is too long", func(r *api.JoinRequest) { r.Name = strings.Repeat("x", 64) }, "422 bad_request name: expected length <= 63"},
-		{"less than no memory", func(r *api.JoinRequest) { r.Inventory.Memory = -1 }, `422 bad_request: "-1B" is no amount of memory: write a number and a unit, as in 24GB or 512MB`},
+		{"less than no memory", func(r *api.JoinRequest) { r.Inventory.Memory = -1 }, `422 bad_request: value must be a memory size, got "-1B"; write a number and a unit, e.g. 24GB or 512MB`},
 		{"more GPUs than can be", func(r *api.JoinRequest) { r.Inventory.GPUs = make([]fleet.GPU, fleet.MaxGPUs+1) }, "422 bad_inventory inventory: a node can have at most 64 GPUs"},
 		{"a GPU twice", func(r *api.JoinRequest) { r.Inventory.GPUs = []fleet.GPU{gpu(0), gpu(0)} }, "422 bad_inventory inventory: GPU 0 is listed twice or out of range"},
 		{"a GPU out of range", func(r *api.JoinRequest) { r.Inventory.GPUs = []fleet.GPU{gpu(-1)} }, "422 bad_inventory inventory: GPU -1 is listed twice or out of range"},

@@ -145,7 +145,7 @@ func TestALeaseIsSeenByWhoPaysAndReturnedByAnAdmin(t *testing.T) {
 	wantFault(t, err, fault.Denied, "not_allowed")
 	back, err := root.ReturnLease(t.Context(), "l1")
 	y.must(err)
-	if back.State != fleet.LeaseReturning || !strings.Contains(back.Reason, "root") {
+	if back.State != fleet.LeaseReleasing || !strings.Contains(back.Reason, "root") {
 		t.Errorf("given back: %+v", back)
 	}
 	y.do(yardmaster.MachineGone{Lease: "l1"})
@@ -174,7 +174,7 @@ func TestTheReaperSaysWhatItFound(t *testing.T) {
 	if diff := cmp.Diff([]api.FailingProvider{{Provider: "testcloud", Why: "503"}}, r.Failing); diff != "" {
 		t.Errorf("failing (-want +got):\n%s", diff)
 	}
-	if r.Live != 2 || r.States["asked"] != 1 || r.States["returning"] != 1 || len(r.Overdue) != 1 || r.Overdue[0].ID != "l2" {
+	if r.Live != 2 || r.States["requested"] != 1 || r.States["releasing"] != 1 || len(r.Overdue) != 1 || r.Overdue[0].ID != "l2" {
 		t.Errorf("live leases: %+v", r)
 	}
 	y.do(yardmaster.Listed{Provider: "testcloud", Asked: y.clock.Now()})

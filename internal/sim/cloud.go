@@ -32,12 +32,12 @@ func (s *simulation) hireAll(leases []fleet.Lease) {
 	for i := range leases {
 		l := &leases[i]
 		switch l.State {
-		case fleet.LeaseAsked:
+		case fleet.LeaseRequested:
 			if !s.asked[l.ID] {
 				s.asked[l.ID] = true
 				s.hire(*l)
 			}
-		case fleet.LeaseReturning:
+		case fleet.LeaseReleasing:
 			s.giveBack(l)
 		case fleet.LeaseBooting, fleet.LeaseActive, fleet.LeaseEnded, fleet.LeaseRefused:
 		}

@@ -75,7 +75,7 @@ func (c *cache) save() error {
 		return fmt.Errorf("encode digests: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(c.file), 0o700); err != nil {
-		return fmt.Errorf("make cache folder: %w", err)
+		return fmt.Errorf("create cache folder: %w", err)
 	}
 	// A cache that a power cut empties costs one scan, less than a sync on every submit.
 	if err := atomicfile.Write(c.file, text, atomicfile.Volatile()); err != nil {

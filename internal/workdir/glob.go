@@ -69,7 +69,8 @@ func matchClass(pattern string, c byte) (width int, ok bool) {
 		i = next
 		hi := lo
 		if i+1 < len(pattern) && pattern[i] == '-' && pattern[i+1] != ']' {
-			if hi, i, good = classByte(pattern, i+1); !good {
+			hi, i, good = classByte(pattern, i+1)
+			if !good {
 				return 0, false
 			}
 		}

@@ -38,7 +38,7 @@ func (s *scanner) file(ctx context.Context, name string) error {
 			return s.add(f)
 		}
 	}
-	return fault.New(fault.Conflict, "workdir_file_changing", "%s changes while it is read", name).
+	return fault.New(fault.Conflict, "workdir_file_changing", "%s changed while it was read", name).
 		WithField("workdir").WithRemedy("stop the program that writes it, or leave it out with a line in %s", ownIgnoreName)
 }
 
@@ -55,7 +55,7 @@ func (s *scanner) readFile(ctx context.Context, name string) (line api.ManifestF
 		return line, false, unreadable(name, err)
 	}
 	if before.Size() > s.opts.MaxFile {
-		return line, false, fault.New(fault.OverLimit, "workdir_file_too_large", "%s has %s; a file of a working directory may have %s",
+		return line, false, fault.New(fault.OverLimit, "workdir_file_too_large", "%s has %s; files of a working directory must not be larger than %s",
 			name, job.Bytes(before.Size()).Short(), job.Bytes(s.opts.MaxFile).Short()).
 			WithField("workdir").WithRemedy("leave it out with a line in %s, or put it in a place that the nodes can read", ownIgnoreName)
 	}

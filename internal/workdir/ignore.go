@@ -44,7 +44,7 @@ func (l *ignoreList) within(dir, real string) (*ignoreList, error) {
 		return l, nil
 	}
 	if info.Size() > maxIgnoreFile {
-		return nil, errors.New("it is too large for an ignore file")
+		return nil, errors.New("ignore file is too large")
 	}
 	text, err := os.ReadFile(real)
 	if err != nil {

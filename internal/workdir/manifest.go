@@ -62,10 +62,10 @@ func Decode(r io.Reader) (api.Manifest, error) {
 	var m api.Manifest
 	dec := json.NewDecoder(bytes.NewReader(text))
 	if err := dec.Decode(&m); err != nil {
-		return api.Manifest{}, badManifest("", "is not the JSON of a manifest").WithCause(err)
+		return api.Manifest{}, badManifest("", "is not valid JSON").WithCause(err)
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return api.Manifest{}, badManifest("", "has something behind its end")
+		return api.Manifest{}, badManifest("", "has trailing data")
 	}
 	if err := Check(m); err != nil {
 		return api.Manifest{}, err
@@ -84,7 +84,7 @@ func Check(m api.Manifest) error {
 			return err
 		}
 		if i > 0 && f.Path <= last {
-			return badManifest(f.Path, "is not in order or occurs twice")
+			return badManifest(f.Path, "is out of order or a duplicate")
 		}
 		last = f.Path
 		leaves[f.Path] = true
@@ -92,7 +92,7 @@ func Check(m api.Manifest) error {
 	for _, f := range m.Files {
 		for parent := path.Dir(f.Path); parent != "."; parent = path.Dir(parent) {
 			if leaves[parent] {
-				return badManifest(f.Path, "lies below %.200q, which is no folder", parent)
+				return badManifest(f.Path, "lies below %.200q, which is not a folder", parent)
 			}
 		}
 	}
@@ -106,13 +106,13 @@ func checkFile(f api.ManifestFile) error {
 	case f.Mode > 0o777:
 		return badManifest(f.Path, "has mode bits that are not permissions")
 	case f.Size < 0:
-		return badManifest(f.Path, "has a size below zero")
+		return badManifest(f.Path, "has a negative size")
 	case (f.Digest == "") == (f.Link == ""):
 		return badManifest(f.Path, "must have either a digest or a link")
 	case f.Digest != "" && !isDigest(f.Digest):
 		return badManifest(f.Path, "has a digest that is not 64 hex digits")
 	case f.Link != "" && (f.Size != 0 || !insideLink(f.Path, f.Link)):
-		return badManifest(f.Path, "is a link that leads outside")
+		return badManifest(f.Path, "is a link that points outside")
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func Materialise(ctx context.Context, m api.Manifest, dir string, fetch Fetch) (
 	}
 	tmp, err := os.MkdirTemp(filepath.Dir(dir), ".materialise-*")
 	if err != nil {
-		return fmt.Errorf("make working directory: %w", err)
+		return fmt.Errorf("create working directory: %w", err)
 	}
 	defer func() {
 		if err != nil {
@@ -42,12 +42,12 @@ func Materialise(ctx context.Context, m api.Manifest, dir string, fetch Fetch) (
 		}
 	}()
 	if err := os.Chmod(tmp, 0o755); err != nil { //nolint:gosec // the program may run as another user
-		return fmt.Errorf("make working directory: %w", err)
+		return fmt.Errorf("create working directory: %w", err)
 	}
 	// A Root refuses every name that leads outside, whatever the manifest says.
 	root, err := os.OpenRoot(tmp)
 	if err != nil {
-		return fmt.Errorf("make working directory: %w", err)
+		return fmt.Errorf("create working directory: %w", err)
 	}
 	defer func() { _ = root.Close() }()
 	if err := writeFiles(ctx, root, m.Files, fetch); err != nil {
@@ -63,20 +63,20 @@ func Materialise(ctx context.Context, m api.Manifest, dir string, fetch Fetch) (
 	}
 	// os.Rename refuses a folder that is there, even an empty one.
 	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("put working directory in place: %w", err)
+		return fmt.Errorf("rename working directory: %w", err)
 	}
 	if err := os.Rename(tmp, dir); err != nil {
-		return fmt.Errorf("put working directory in place: %w", err)
+		return fmt.Errorf("rename working directory: %w", err)
 	}
 	return nil
 }
 
 func makeLink(root *os.Root, f api.ManifestFile) error {
 	if err := root.MkdirAll(path.Dir(f.Path), 0o755); err != nil {
-		return fmt.Errorf("make folder of %s: %w", f.Path, err)
+		return fmt.Errorf("create folder of %s: %w", f.Path, err)
 	}
 	if err := root.Symlink(f.Link, f.Path); err != nil {
-		return fmt.Errorf("make link %s: %w", f.Path, err)
+		return fmt.Errorf("create link %s: %w", f.Path, err)
 	}
 	return nil
 }
@@ -152,6 +152,6 @@ func writeFile(ctx context.Context, root *os.Root, f api.ManifestFile, fetch Fet
 
 // damaged is the error for a content that is not what its digest says.
 func damaged(digest string) error {
-	return fault.New(fault.Unavailable, "workdir_content_damaged", "the content %.12s… arrived damaged", digest).
+	return fault.New(fault.Unavailable, "workdir_content_damaged", "content %.12s… is corrupt", digest).
 		WithRemedy("it is fetched again at the next try")
 }

@@ -48,13 +48,13 @@ type content struct {
 func OpenStore(dir string, limit int64, clk clock.Clock) (*Store, error) {
 	s := &Store{dir: dir, limit: limit, clk: clk, byUse: list.New(), known: map[string]*list.Element{}, pending: map[string]chan struct{}{}}
 	if err := os.RemoveAll(s.tmp()); err != nil {
-		return nil, fmt.Errorf("clear content store: %w", err)
+		return nil, fmt.Errorf("clear content cache: %w", err)
 	}
 	if err := os.MkdirAll(s.tmp(), 0o700); err != nil {
-		return nil, fmt.Errorf("make content store: %w", err)
+		return nil, fmt.Errorf("create content cache: %w", err)
 	}
 	if err := s.load(); err != nil {
-		return nil, fmt.Errorf("open content store: %w", err)
+		return nil, fmt.Errorf("open content cache: %w", err)
 	}
 	return s, nil
 }
@@ -104,7 +104,7 @@ func (s *Store) Size() int64 {
 // forgets it then, so that the next Open fetches it again.
 func (s *Store) Open(ctx context.Context, digest string, fetch Fetch) (io.ReadCloser, error) {
 	if !isDigest(digest) {
-		return nil, badManifest("", "names a content by %.80q, which is no digest", digest)
+		return nil, badManifest("", "has an invalid digest %.80q", digest)
 	}
 	for {
 		f, wait, err := s.find(digest)
@@ -138,7 +138,7 @@ func (s *Store) find(digest string) (io.ReadCloser, <-chan struct{}, error) {
 			return f, nil, nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
-			return nil, nil, fmt.Errorf("open stored content: %w", err)
+			return nil, nil, fmt.Errorf("open cached content: %w", err)
 		}
 		s.drop(e) // someone cleared the folder behind our back
 	}
@@ -176,12 +176,13 @@ func (s *Store) bring(ctx context.Context, digest string, fetch Fetch) (f io.Rea
 	s.known[digest] = e
 	s.size += size
 	// Opened before the others are shrunk away, so that it cannot go itself.
-	if f, err = s.use(e); err != nil {
-		return nil, fmt.Errorf("open stored content: %w", err)
+	f, err = s.use(e)
+	if err != nil {
+		return nil, fmt.Errorf("open cached content: %w", err)
 	}
 	if err := s.shrink(); err != nil {
 		_ = f.Close() // nothing was written
-		return nil, fmt.Errorf("shrink content store: %w", err)
+		return nil, fmt.Errorf("shrink content cache: %w", err)
 	}
 	return f, nil
 }
@@ -195,7 +196,7 @@ func (s *Store) download(ctx context.Context, digest string, fetch Fetch) (size 
 	defer func() { _ = in.Close() }() // the digest tells whether all was read
 	out, err := os.CreateTemp(s.tmp(), "content-*")
 	if err != nil {
-		return 0, fmt.Errorf("store content: %w", err)
+		return 0, fmt.Errorf("cache content: %w", err)
 	}
 	sum := sha256.New()
 	size, err = io.Copy(io.MultiWriter(out, sum), cancellable(ctx, in))
@@ -213,7 +214,7 @@ func (s *Store) download(ctx context.Context, digest string, fetch Fetch) (size 
 	}
 	if err != nil {
 		_ = os.Remove(out.Name()) // the first error is the one that counts
-		return 0, fmt.Errorf("store content: %w", err)
+		return 0, fmt.Errorf("cache content: %w", err)
 	}
 	return size, nil
 }

@@ -83,7 +83,7 @@ type Tree struct {
 func (t *Tree) Open(digest string) (io.ReadCloser, error) {
 	name, ok := t.paths[digest]
 	if !ok {
-		return nil, fault.New(fault.NotFound, "workdir_file_unknown", "no file of the working directory has the digest %.80s", digest)
+		return nil, fault.New(fault.NotFound, "workdir_file_unknown", "no file in the working directory with digest %.80s", digest)
 	}
 	f, err := os.Open(filepath.Join(t.Root, filepath.FromSlash(name)))
 	if err != nil {
@@ -119,7 +119,7 @@ func Scan(ctx context.Context, root string, opts Options) (*Tree, error) {
 		real, err = filepath.Abs(real)
 	}
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "workdir_unreadable", "the working directory %s cannot be read: %v", root, err).WithField("workdir").WithCause(err)
+		return nil, fault.New(fault.Invalid, "workdir_unreadable", "cannot read the working directory %s: %v", root, err).WithField("workdir").WithCause(err)
 	}
 	if info, err := os.Stat(real); err != nil || !info.IsDir() {
 		return nil, fault.New(fault.Invalid, "workdir_not_folder", "the working directory %s is not a folder", root).WithField("workdir").WithCause(err)
@@ -133,11 +133,12 @@ func Scan(ctx context.Context, root string, opts Options) (*Tree, error) {
 		return nil, err
 	}
 	slices.SortFunc(s.tree.Manifest.Files, func(a, b api.ManifestFile) int { return strings.Compare(a.Path, b.Path) })
-	if s.tree.Digest, err = Digest(s.tree.Manifest); err != nil {
+	s.tree.Digest, err = Digest(s.tree.Manifest)
+	if err != nil {
 		return nil, err
 	}
 	if err := s.cache.save(); err != nil {
-		s.tree.Notes = append(s.tree.Notes, fmt.Sprintf("the digests could not be kept for the next time: %v", err))
+		s.tree.Notes = append(s.tree.Notes, fmt.Sprintf("cannot cache file digests: %v", err))
 	}
 	return s.tree, nil
 }
@@ -180,7 +181,7 @@ func (s *scanner) entry(ctx context.Context, name string, entry fs.DirEntry, rul
 	case entry.Type().IsRegular():
 		return s.file(ctx, name)
 	}
-	s.tree.Notes = append(s.tree.Notes, fmt.Sprintf("%s is neither a file nor a folder and was left out", name))
+	s.tree.Notes = append(s.tree.Notes, fmt.Sprintf("%s skipped: neither a file nor a folder", name))
 	return nil
 }
 
@@ -227,6 +228,6 @@ func (s *scanner) add(f api.ManifestFile) error {
 func (s *scanner) real(name string) string { return filepath.Join(s.root, filepath.FromSlash(name)) }
 
 func unreadable(name string, err error) error {
-	return fault.New(fault.Invalid, "workdir_unreadable", "%s of the working directory cannot be read: %v", cmp.Or(name, "the top folder"), err).
+	return fault.New(fault.Invalid, "workdir_unreadable", "cannot read %s in the working directory: %v", cmp.Or(name, "the top folder"), err).
 		WithField("workdir").WithRemedy("make it readable, or leave it out with a line in %s", ownIgnoreName).WithCause(err)
 }

@@ -140,7 +140,7 @@ func TestScanNotesWhatIsNoFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"pipe is neither a file nor a folder and was left out"}, tree.Notes); diff != "" {
+	if diff := cmp.Diff([]string{"pipe skipped: neither a file nor a folder"}, tree.Notes); diff != "" {
 		t.Error(diff)
 	}
 }

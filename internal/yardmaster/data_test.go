@@ -181,9 +181,9 @@ func TestDataThatCannotBeHadLetsTheJobTryElsewhere(t *testing.T) {
 	if runs := y.Take().Runs; len(runs) == 0 || runs[len(runs)-1].Ranks[0].Reason != "fetching dataset mri: 2GB of 2GB" {
 		t.Errorf("runs %+v, want them to say how far the data is", runs)
 	}
-	y.report(j, 0, yardmaster.RankReport{State: job.RunEnded, Cause: job.CauseDataFailed, Reason: "dataset mri cannot be had on this node: 404", Ended: y.now})
+	y.report(j, 0, yardmaster.RankReport{State: job.RunEnded, Cause: job.CauseDataFailed, Reason: "cannot stage dataset mri on this node: 404", Ended: y.now})
 	got := y.job(j)
-	if got.State != job.Recovering || got.Cause != job.CauseDataFailed || !strings.HasPrefix(got.Reason, "dataset mri cannot be had on this node: 404; runs again") {
+	if got.State != job.Recovering || got.Cause != job.CauseDataFailed || !strings.HasPrefix(got.Reason, "cannot stage dataset mri on this node: 404; runs again") {
 		t.Errorf("the job is %s because of %s: %s", got.State, got.Cause, got.Reason)
 	}
 	y.pass(10*time.Second, "a", "c")
@@ -351,7 +351,7 @@ func TestARuleThatChangesWhileJobsRun(t *testing.T) {
 	y.ok(yardmaster.Resume{Job: j, By: "alice"})
 	y.round()
 	why, _ = y.Why(y.now, j)
-	if why.Blocker != place.BlockData || !strings.HasPrefix(why.Sentence, "dataset mri is not registered any more") {
+	if why.Blocker != place.BlockData || !strings.HasPrefix(why.Sentence, "dataset mri is no longer registered") {
 		t.Errorf("it waits for %q: %s", why.Blocker, why.Sentence)
 	}
 	y.rule("mri", job.PlaceAny)

@@ -114,15 +114,15 @@ func TestHowJobsEnd(t *testing.T) {
 		notStarted bool
 	}{
 		"both end well":                     {ends: [2]yardmaster.RankReport{well, well}, state: job.Succeeded, reason: "it succeeded"},
-		"one fails and takes the other":     {ends: [2]yardmaster.RankReport{failed, stopped}, state: job.Failed, cause: job.CauseUserCode, exitCode: 3, reason: "the program ended with exit code 3 on a"},
-		"one fails after the other is done": {ends: [2]yardmaster.RankReport{well, failed}, state: job.Failed, cause: job.CauseUserCode, exitCode: 3, reason: "the program ended with exit code 3 on b"},
+		"one fails and takes the other":     {ends: [2]yardmaster.RankReport{failed, stopped}, state: job.Failed, cause: job.CauseUserCode, exitCode: 3, reason: "the program exited with code 3 on a"},
+		"one fails after the other is done": {ends: [2]yardmaster.RankReport{well, failed}, state: job.Failed, cause: job.CauseUserCode, exitCode: 3, reason: "the program exited with code 3 on b"},
 		"one fails, and may again": {ends: [2]yardmaster.RankReport{failed, stopped}, retry: 1, state: job.Recovering, cause: job.CauseUserCode, exitCode: 3,
-			reason: "the program ended with exit code 3 on a; runs again in 5s at the earliest"},
+			reason: "the program exited with code 3 on a; runs again in 5s at the earliest"},
 		"cancelled": {before: func(y *yard) { y.ok(cancel) }, ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Cancelled, cause: job.CauseCancelled, exitCode: 143,
 			reason: "it was cancelled and has stopped"},
 		"cancelled too late": {before: func(y *yard) { y.ok(cancel) }, ends: [2]yardmaster.RankReport{well, well}, state: job.Succeeded, reason: "it succeeded"},
 		"cancelled, and failed by itself at that moment": {before: func(y *yard) { y.ok(cancel) }, ends: [2]yardmaster.RankReport{failed, failed}, state: job.Failed,
-			cause: job.CauseUserCode, exitCode: 3, reason: "the program ended with exit code 3 on a"},
+			cause: job.CauseUserCode, exitCode: 3, reason: "the program exited with code 3 on a"},
 		"cancelled before it began": {before: func(y *yard) { y.ok(cancel) }, notStarted: true, ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Cancelled,
 			cause: job.CauseCancelled, exitCode: 143, reason: "it was cancelled and has stopped"},
 		"paused": {before: func(y *yard) { y.ok(pause) }, ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Paused, exitCode: 143,
@@ -130,7 +130,7 @@ func TestHowJobsEnd(t *testing.T) {
 		"paused, then cancelled": {before: func(y *yard) { y.ok(pause); y.ok(cancel) }, ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Cancelled,
 			cause: job.CauseCancelled, exitCode: 143, reason: "it was cancelled and has stopped"},
 		"drained": {before: func(y *yard) { y.ok(yardmaster.Drain{Node: "b", By: "root", On: true, Stop: true}) }, ends: [2]yardmaster.RankReport{stopped, stopped},
-			state: job.Recovering, cause: job.CausePreempted, exitCode: 143, reason: "it gave way to other work; runs again"},
+			state: job.Recovering, cause: job.CausePreempted, exitCode: 143, reason: "preempted by other work; runs again"},
 		"drained, then cancelled": {before: func(y *yard) { y.ok(yardmaster.Drain{Node: "b", By: "root", On: true, Stop: true}); y.ok(cancel) },
 			ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Cancelled, cause: job.CauseCancelled, exitCode: 143, reason: "it was cancelled and has stopped"},
 		"both nodes cut off": {ends: [2]yardmaster.RankReport{cutOff, cutOff}, state: job.Recovering, cause: job.CauseNodeLost,
@@ -140,15 +140,15 @@ func TestHowJobsEnd(t *testing.T) {
 		"the other one is done": {ends: [2]yardmaster.RankReport{well, cutOff}, state: job.Recovering, cause: job.CauseNodeLost,
 			reason: "cut off from the yard for 4m; runs again in 5s at the earliest"},
 		"stopped by the machine": {ends: [2]yardmaster.RankReport{{Signalled: true}, stopped}, state: job.Recovering, cause: job.CausePreempted,
-			reason: "it gave way to other work; runs again"},
+			reason: "preempted by other work; runs again"},
 		"nonsense with an exit code": {ends: [2]yardmaster.RankReport{{Cause: "x", ExitCode: 4}, stopped}, state: job.Failed, cause: job.CauseUserCode, exitCode: 4,
-			reason: "the program ended with exit code 4 on a"},
+			reason: "the program exited with code 4 on a"},
 		"a signal of its own": {ends: [2]yardmaster.RankReport{{Signal: "SIGSEGV", ExitCode: 139}, stopped}, state: job.Failed, cause: job.CauseUserCode, exitCode: 139,
-			reason: "the program was ended by SIGSEGV on a"},
+			reason: "the program was killed by SIGSEGV on a"},
 		"set-up fails": {notStarted: true, ends: [2]yardmaster.RankReport{{Cause: job.CauseSetupFailed, ExitCode: 1, Reason: "set-up failed with exit code 1"}, stopped}, state: job.Failed,
 			cause: job.CauseSetupFailed, exitCode: 1, reason: "set-up failed with exit code 1"},
 		"GPU out of memory, and there is no greater one": {ends: [2]yardmaster.RankReport{{Cause: job.CauseGPUOOM, ExitCode: 1}, stopped}, state: job.Failed,
-			cause: job.CauseGPUOOM, exitCode: 1, reason: "the program used more GPU memory than it had; no node that it may use has GPUs of more than 80GB"},
+			cause: job.CauseGPUOOM, exitCode: 1, reason: "out of GPU memory; no node that it may use has GPUs of more than 80GB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -307,7 +307,7 @@ func TestPipelineGoesOnOrEnds(t *testing.T) {
 		y, ids := submit(t)
 		y.ok(yardmaster.Pause{Job: ids[2], By: "alice"})
 		y.ends(ids[0], 0, yardmaster.RankReport{ExitCode: 1})
-		for i, want := range []string{"the program ended with exit code 1 on a", "j1 (prepare), which it needs, ended as failed", "j2 (train), which it needs, ended as cancelled"} {
+		for i, want := range []string{"the program exited with code 1 on a", "j1 (prepare), which it needs, ended as failed", "j2 (train), which it needs, ended as cancelled"} {
 			got := y.job(ids[i])
 			if got.Reason != want || !got.State.Final() || i > 0 && got.Cause != job.CauseNeedFailed {
 				t.Errorf("job %d is %s (%s): %q, want %q", i+1, got.State, got.Cause, got.Reason, want)
@@ -461,7 +461,7 @@ func TestTimeLimitStopsARun(t *testing.T) {
 		t.Errorf("told to stop by %q after 65s", got)
 	}
 	y.ends(j, 0, yardmaster.RankReport{Cause: job.CauseCancelled, Signalled: true})
-	if got := y.job(j); got.Status() != job.StatusTimeout || got.Reason != "it ran longer than its max_duration" {
+	if got := y.job(j); got.Status() != job.StatusTimeout || got.Reason != "exceeded its max_duration" {
 		t.Errorf("job is %s: %s", got.Status(), got.Reason)
 	}
 }

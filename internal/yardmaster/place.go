@@ -102,7 +102,7 @@ func (y *Yard) expect(n int) {
 // moveJob applies an event to a job and writes it down. Every change of a
 // job's state goes through here.
 func (y *Yard) moveJob(r *jobRecord, ev job.Event, actor, reason string) error {
-	to, err := r.State.After(ev)
+	to, err := r.After(ev)
 	if err != nil {
 		return err
 	}

@@ -168,7 +168,7 @@ func TestAMachineIsHiredForAJobAndGoesBackWhenItIsIdle(t *testing.T) {
 	if !strings.Contains(l.Reason, "idle") && !strings.Contains(l.Reason, "given back") {
 		t.Errorf("the lease does not say why it ended: %q", l.Reason)
 	}
-	if hired := h.eventsOf(t, "lease.asked"); len(hired) != 1 || hired[0].Reason == "" || hired[0].Job != d.ID {
+	if hired := h.eventsOf(t, "lease.requested"); len(hired) != 1 || hired[0].Reason == "" || hired[0].Job != d.ID {
 		t.Errorf("the feed tells of the hiring: %+v", hired)
 	}
 }

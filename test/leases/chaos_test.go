@@ -119,7 +119,7 @@ var mustHappen = []string{
 	"spot machine taken back", "machine that ended itself", "join after the lease", "join with a used token", "answer to a join lost", "second join with a token",
 	"agent that dies", "agent that falls silent", "second machine for a lease", "terminate of an unknown machine",
 	"refused " + fleet.RefusedCapacity, "refused " + fleet.RefusedQuota, "refused " + fleet.RefusedPrice, "refused " + fleet.RefusedInvalid, "refused " + fleet.RefusedDenied,
-	"event lease.stray", "event lease.unclear", "event lease.refused", "event lease.booting", "event lease.active", "event lease.returning", "event lease.ended",
+	"event lease.stray", "event lease.unclear", "event lease.refused", "event lease.booting", "event lease.active", "event lease.releasing", "event lease.ended",
 	"event provider.failed", "event provider.back", "event job.succeeded", "event job.cancelled", "event job.recovering",
 }
 

@@ -36,7 +36,7 @@ func (s *record) checkBatch(b *yardmaster.Batch) error {
 			return fmt.Errorf("lease %s has number %d after %d", l.ID, l.Seq, old.Seq)
 		case known && old.Instance != "" && l.Instance != old.Instance:
 			return fmt.Errorf("lease %s had machine %s and has %s", l.ID, old.Instance, l.Instance)
-		case known && old.State == fleet.LeaseReturning && l.Live():
+		case known && old.State == fleet.LeaseReleasing && l.Live():
 			return fmt.Errorf("lease %s was given back and is %s", l.ID, l.State)
 		case !known && number <= s.lastLease:
 			return fmt.Errorf("lease %s comes after l%d", l.ID, s.lastLease)
@@ -121,7 +121,7 @@ func (s *record) checkRuns() error {
 		if !hired || o.Stop != job.StopNone || run.State == job.RunEnded {
 			continue
 		}
-		if l.State == fleet.LeaseReturning && run.Ordered.After(l.Returned) || l.State.Final() {
+		if l.State == fleet.LeaseReleasing && run.Ordered.After(l.Returned) || l.State.Final() {
 			return fmt.Errorf("order %s of %s is on node %s, whose lease %s is %s since %s", key, run.Ordered, o.Node, l.ID, l.State, l.Since)
 		}
 	}

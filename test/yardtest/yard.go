@@ -170,7 +170,7 @@ func (y *Yard) AwaitReady(ctx context.Context) error {
 func (y *Yard) AwaitAgent(ctx context.Context, name string) error {
 	return y.await(ctx, "agent "+name, func() error {
 		text, err := os.ReadFile(y.AgentLog(name))
-		if err == nil && !strings.Contains(string(text), "agent works") {
+		if err == nil && !strings.Contains(string(text), "agent started") {
 			err = errors.New("it has not said that it works")
 		}
 		return err

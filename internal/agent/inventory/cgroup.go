@@ -69,7 +69,7 @@ func memTotal(meminfo string) (job.Bytes, error) {
 			return job.Bytes(kb) << 10, nil
 		}
 	}
-	return 0, errors.New("the kernel names no MemTotal")
+	return 0, errors.New("no MemTotal in /proc/meminfo")
 }
 
 // cgroupDirs returns the folders of the cgroups that bound this process by a

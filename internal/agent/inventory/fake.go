@@ -28,8 +28,8 @@ func ParseFake(text string) ([]fleet.GPU, error) {
 			err = fmt.Errorf("more than %d GPUs", maxFake)
 		}
 		if err != nil {
-			return nil, fault.New(fault.Invalid, "fake_gpus_invalid", "%.80q does not declare GPUs: %v", text, err).
-				WithField("fake-gpus").WithRemedy("write count, model and memory, as in 8xA100:80GB")
+			return nil, fault.New(fault.Invalid, "fake_gpus_invalid", "fake-gpus must be a list such as 8xA100:80GB, got %.80q: %v", text, err).
+				WithField("fake-gpus").WithRemedy("write count, model and memory, e.g. 8xA100:80GB")
 		}
 		for range count {
 			index := len(all)
@@ -46,7 +46,7 @@ func parseFakePart(part string) (int, job.GPUKind, error) {
 	number, text, ok := strings.Cut(part, "x")
 	count, err := strconv.Atoi(number)
 	if !ok || err != nil || count < 1 || count > maxFake {
-		return 0, job.GPUKind{}, fmt.Errorf("%.40q does not begin with a count and an x", part)
+		return 0, job.GPUKind{}, fmt.Errorf("%.40q does not start with a count and an x", part)
 	}
 	var kind job.GPUKind
 	if err := kind.UnmarshalText([]byte(text)); err != nil {
@@ -56,7 +56,7 @@ func parseFakePart(part string) (int, job.GPUKind, error) {
 		return 0, kind, fmt.Errorf("%.40q lacks a model or its memory", part)
 	}
 	if !gpuName(kind.Model) {
-		return 0, kind, fmt.Errorf("%.40q is no name of a GPU", kind.Model)
+		return 0, kind, fmt.Errorf("%.40q is not a GPU model", kind.Model)
 	}
 	return count, kind, nil
 }

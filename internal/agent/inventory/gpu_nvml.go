@@ -92,7 +92,7 @@ func (l *library) close() error {
 	var errs []error
 	if l.set != nil {
 		if ret := l.set.Free(); ret != nvml.SUCCESS {
-			errs = append(errs, fmt.Errorf("close events of NVML: %w", ret))
+			errs = append(errs, fmt.Errorf("close NVML events: %w", ret))
 		}
 		l.set = nil
 	}
@@ -136,14 +136,14 @@ func (d *device) read(handle nvml.Device) {
 	if uuid, ret := handle.GetUUID(); ret == nvml.SUCCESS {
 		d.gpu.UUID = word(uuid)
 	} else {
-		d.gpu.Error = "its UUID cannot be read: " + word(ret.Error())
+		d.gpu.Error = "cannot read UUID: " + word(ret.Error())
 	}
 	if pci, ret := handle.GetPciInfo(); ret == nvml.SUCCESS {
 		d.bus = fmt.Sprintf("%04x:%02x:%02x", pci.Domain, pci.Bus, pci.Device)
 	}
 	used, problem := d.readMemory(handle)
 	if problem != "" {
-		d.gpu.Error = "its memory cannot be read: " + problem
+		d.gpu.Error = "cannot read memory size: " + problem
 	}
 	d.readErrors(handle)
 	d.readHeat(handle)
@@ -220,7 +220,7 @@ func (d *device) readHeat(handle nvml.Device) {
 	}
 	const thermal = 0x40 // the clock is held down by hardware for heat
 	if reasons, ret := handle.GetCurrentClocksEventReasons(); ret == nvml.SUCCESS && reasons&thermal != 0 {
-		d.hot = "as its clock shows"
+		d.hot = "reported by the driver"
 	}
 }
 

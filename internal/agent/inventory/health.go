@@ -29,10 +29,10 @@ const (
 
 // What is wrong with a GPU's memory.
 const (
-	remapFailed  = "its memory has rows that could not be remapped"
-	remapPending = "its memory has rows that wait to be remapped; it needs a reset"
-	retiring     = "its memory has pages that wait to be retired; it needs a reset"
-	unrepairable = "its memory has errors that cannot be repaired"
+	remapFailed  = "memory row remapping failed"
+	remapPending = "memory row remapping pending: GPU reset required"
+	retiring     = "memory page retirement pending: GPU reset required"
+	unrepairable = "unrepairable memory errors"
 )
 
 // health keeps what is known about the GPUs over time: which there were, what
@@ -86,7 +86,7 @@ func openHealth(path, boot string) (*health, error) {
 		err = json.Unmarshal(text, &h.state)
 	}
 	if err != nil {
-		h.state, err = healthState{}, fmt.Errorf("read the history of the GPUs: %w", err)
+		h.state, err = healthState{}, fmt.Errorf("read GPU health history: %w", err)
 	}
 	for id, p := range h.state.GPUs {
 		if p == nil {
@@ -109,12 +109,13 @@ func openHealth(path, boot string) (*health, error) {
 func (h *health) save() error {
 	text, err := json.Marshal(h.state)
 	if err == nil && string(text) != h.saved {
-		if err = replaceFile(h.path, text); err == nil {
+		err = replaceFile(h.path, text)
+		if err == nil {
 			h.saved = string(text)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("keep the history of the GPUs: %w", err)
+		return fmt.Errorf("write GPU health history: %w", err)
 	}
 	return nil
 }
@@ -199,7 +200,7 @@ func (h *health) judge(now time.Time, devices []device, errs []xid) []fleet.GPU 
 	}
 	for id, p := range h.state.GPUs {
 		if p.Listed && !listed[id] {
-			p.hold(now, "fell off the bus: the driver lists it no more")
+			p.hold(now, "fell off the bus: no longer listed by the driver")
 		}
 	}
 	h.suffer(now, errs)
@@ -208,10 +209,11 @@ func (h *health) judge(now time.Time, devices []device, errs []xid) []fleet.GPU 
 
 // unanswered takes in a look that the driver did not answer.
 func (h *health) unanswered(now time.Time) []fleet.GPU {
-	if h.silent++; h.silent >= silentLooks {
+	h.silent++
+	if h.silent >= silentLooks {
 		for _, p := range h.state.GPUs {
 			if p.Listed {
-				p.hold(now, "its driver answers no more")
+				p.hold(now, "the driver no longer responds")
 			}
 		}
 	}
@@ -283,24 +285,25 @@ func (p *history) observe(now time.Time, d *device) {
 	}
 	if d.uncorrected >= 0 {
 		if more := d.uncorrected - p.Uncorrected; p.Uncorrected >= 0 && more > 0 {
-			what := "a memory error"
+			what := "1 uncorrectable memory error"
 			if more > 1 {
-				what = fmt.Sprintf("%d memory errors", more)
+				what = fmt.Sprintf("%d uncorrectable memory errors", more)
 			}
-			p.mark(now, what+" that could not be corrected, "+moment(now))
+			p.mark(now, what+", "+moment(now))
 		}
 		p.Uncorrected = d.uncorrected
 	}
-	if p.Hot++; d.hot == "" {
+	p.Hot++
+	if d.hot == "" {
 		p.Hot = 0
 	}
 	switch {
 	case d.gpu.Error != "":
 		p.hold(now, d.gpu.Error)
 	case d.recovery != "":
-		p.hold(now, "it asks for recovery: "+d.recovery)
+		p.hold(now, "driver requests recovery: "+d.recovery)
 	case p.Hot >= hotReadings:
-		p.hold(now, "too hot: it slows itself down "+d.hot)
+		p.hold(now, "thermal throttling "+d.hot)
 	}
 }
 
@@ -343,7 +346,7 @@ func (p *history) note(at time.Time, text string) {
 func (p *history) verdict(now time.Time) fleet.GPU {
 	if p.Fault != "" && !p.holds && now.Sub(p.Bad) >= Quarantine {
 		p.Fault = ""
-		p.note(now, "without fault and in use again, "+moment(now))
+		p.note(now, "no faults, back in use, "+moment(now))
 	}
 	p.Notes = slices.DeleteFunc(p.Notes, func(n note) bool { return now.Sub(n.At) > noteFor })
 	gpu := p.GPU
@@ -352,7 +355,7 @@ func (p *history) verdict(now time.Time) fleet.GPU {
 	case p.holds:
 		gpu.Error = p.Fault
 	default:
-		gpu.Error = p.Fault + "; without fault it is used again from " + moment(p.Bad.Add(Quarantine)) + " on"
+		gpu.Error = p.Fault + "; in quarantine until " + moment(p.Bad.Add(Quarantine)) + " if no new fault occurs"
 	}
 	texts := make([]string, len(p.Notes))
 	for i, n := range p.Notes {

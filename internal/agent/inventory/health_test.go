@@ -53,12 +53,12 @@ func TestXidsThatMarkAndXidsThatDoNot(t *testing.T) {
 		error, health string
 	}{
 		{"a program's own fault is evidence only", xid{bus: "0000:01:00", code: 31, pid: 4711, program: "python3"},
-			"", "Xid 31: a program used memory that is not its own (python3, process 4711), Nov 15 10:32 UTC"},
+			"", "Xid 31: GPU memory page fault (python3, process 4711), Nov 15 10:32 UTC"},
 		{"another keeps the GPU out", xid{bus: "0000:01:00", code: 79},
-			"Xid 79: fell off the bus, Nov 15 10:32 UTC; without fault it is used again from Nov 15 11:02 UTC on", "Xid 79: fell off the bus, Nov 15 10:32 UTC"},
+			"Xid 79: fell off the bus, Nov 15 10:32 UTC; in quarantine until Nov 15 11:02 UTC if no new fault occurs", "Xid 79: fell off the bus, Nov 15 10:32 UTC"},
 		{"also one that nobody knows", xid{uuid: "GPU-1", code: 999, pid: 5},
-			"Xid 999 (process 5), Nov 15 10:32 UTC; without fault it is used again from Nov 15 11:02 UTC on", "Xid 999 (process 5), Nov 15 10:32 UTC"},
-		{"the end of a trouble does not", xid{bus: "0000:01:00", code: 154, settled: true}, "", "Xid 154: it asks for recovery, Nov 15 10:32 UTC"},
+			"Xid 999 (process 5), Nov 15 10:32 UTC; in quarantine until Nov 15 11:02 UTC if no new fault occurs", "Xid 999 (process 5), Nov 15 10:32 UTC"},
+		{"the end of a trouble does not", xid{bus: "0000:01:00", code: 154, settled: true}, "", "Xid 154: GPU recovery action changed, Nov 15 10:32 UTC"},
 		{"that of another GPU does not", xid{bus: "0000:09:00", code: 79}, "", ""},
 	}
 	for _, tt := range tests {
@@ -107,7 +107,7 @@ func TestQuarantineEndsByItself(t *testing.T) {
 	if got[0].Error != "" {
 		t.Errorf("still out of use: %q", got[0].Error)
 	}
-	if want := "Xid 79: fell off the bus, Nov 15 10:32 UTC; Xid 48: memory error that could not be corrected, Nov 15 11:01 UTC; without fault and in use again, Nov 15 11:31 UTC"; got[0].Health != want {
+	if want := "Xid 79: fell off the bus, Nov 15 10:32 UTC; Xid 48: uncorrectable memory error, Nov 15 11:01 UTC; no faults, back in use, Nov 15 11:31 UTC"; got[0].Health != want {
 		t.Errorf("health %q", got[0].Health)
 	}
 	if got := h.see(again.Add(Quarantine+noteFor+time.Second), soundOnes("1")); got[0].Health != "" {
@@ -124,9 +124,9 @@ func TestWhatLastsKeepsTheGPUOut(t *testing.T) {
 		error string
 	}{
 		{"rows that wait to be remapped", func(d *device) { d.gpu.Error = remapPending }, 1, remapPending},
-		{"recovery action", func(d *device) { d.recovery = "Reset" }, 1, "it asks for recovery: Reset"},
-		{"heat", func(d *device) { d.hot = "at 92 °C" }, hotReadings, "too hot: it slows itself down at 92 °C"},
-		{"memory that cannot be read", func(d *device) { d.gpu.Error, d.gpu.Memory = "its memory cannot be read", 0 }, 1, "its memory cannot be read"},
+		{"recovery action", func(d *device) { d.recovery = "Reset" }, 1, "driver requests recovery: Reset"},
+		{"heat", func(d *device) { d.hot = "at 92 °C" }, hotReadings, "thermal throttling at 92 °C"},
+		{"memory that cannot be read", func(d *device) { d.gpu.Error, d.gpu.Memory = "cannot read memory size", 0 }, 1, "cannot read memory size"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestWhatLastsKeepsTheGPUOut(t *testing.T) {
 			if got[0].Error != want || got[0].Memory != 80<<30 {
 				t.Errorf("after hours: %+v, want %q", got[0], want)
 			}
-			if got := h.see(later.Add(time.Minute), soundOnes("1")); !strings.Contains(got[0].Error, "used again from "+moment(later.Add(Quarantine))) {
+			if got := h.see(later.Add(time.Minute), soundOnes("1")); !strings.Contains(got[0].Error, "in quarantine until "+moment(later.Add(Quarantine))) {
 				t.Errorf("in quarantine: %q", got[0].Error)
 			}
 			if got := h.see(later.Add(Quarantine), soundOnes("1")); got[0].Error != "" {
@@ -189,7 +189,7 @@ func TestMemoryErrorsThatRise(t *testing.T) {
 		if (got[0].Error != "") != c.erred {
 			t.Errorf("look %d: %q", i, got[0].Error)
 		}
-		if c.erred && !strings.HasPrefix(got[0].Error, "2 memory errors that could not be corrected, Nov 15 10:32 UTC") {
+		if c.erred && !strings.HasPrefix(got[0].Error, "2 uncorrectable memory errors, Nov 15 10:32 UTC") {
 			t.Errorf("look %d: %q", i, got[0].Error)
 		}
 	}
@@ -197,7 +197,7 @@ func TestMemoryErrorsThatRise(t *testing.T) {
 
 func TestAGPUThatVanishesKeepsItsPlace(t *testing.T) {
 	t.Parallel()
-	lost := "fell off the bus: the driver lists it no more, since Nov 15 10:32 UTC"
+	lost := "fell off the bus: no longer listed by the driver, since Nov 15 10:32 UTC"
 	unnamedOne := device{gpu: fleet.GPU{Index: 1, UUID: unnamedID(1), Error: "the driver cannot reach it"}, uncorrected: -1}
 	byBus := unnamedOne
 	byBus.bus = "0000:02:00"
@@ -246,7 +246,7 @@ func TestADriverThatDoesNotAnswer(t *testing.T) {
 			t.Errorf("after %d looks: %+v", i+1, got)
 		}
 	}
-	if got := h.unanswered(start); got[0].Error != "its driver answers no more, since Nov 15 10:32 UTC" {
+	if got := h.unanswered(start); got[0].Error != "the driver no longer responds, since Nov 15 10:32 UTC" {
 		t.Errorf("error %q", got[0].Error)
 	}
 	if got := h.see(start.Add(time.Minute), soundOnes("1", "2")); got[0].Error == "" {

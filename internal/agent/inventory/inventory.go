@@ -117,18 +117,22 @@ func (m *Machine) Look(ctx context.Context, held []int) (Found, error) {
 		found.Problems, m.problem = []error{m.problem}, nil
 	}
 	var err error
-	if inv.Memory, err = memory(opts.Root); err != nil {
+	inv.Memory, err = memory(opts.Root)
+	if err != nil {
 		return Found{}, fmt.Errorf("find memory: %w", err)
 	}
-	if inv.Disk, err = disk(opts.DataDir); err != nil {
+	inv.Disk, err = disk(opts.DataDir)
+	if err != nil {
 		return Found{}, fmt.Errorf("find disk: %w", err)
 	}
 	inv.CPUs = cpus(opts.Root, goruntime.NumCPU())
-	if inv.Kernel, err = kernel(); err != nil {
+	inv.Kernel, err = kernel()
+	if err != nil {
 		found.Problems = append(found.Problems, err)
 	}
 	if inv.Address == "" {
-		if inv.Address, err = addressTo(ctx, opts.Server); err != nil {
+		inv.Address, err = addressTo(ctx, opts.Server)
+		if err != nil {
 			found.Problems = append(found.Problems, err)
 		}
 	}
@@ -160,7 +164,7 @@ func (m *Machine) lookAtGPUs(ctx context.Context, held []int) (problems []error)
 		problems = append(problems, err)
 		m.gpus = m.health.unanswered(now)
 	case len(devices) == 0 && m.health.knows():
-		problems = append(problems, errors.New("look for GPUs: the driver has none any more"))
+		problems = append(problems, errors.New("find GPUs: the driver no longer reports any"))
 		m.gpus = m.health.unanswered(now)
 	case len(devices) == 0:
 		return nil
@@ -228,7 +232,8 @@ func (m *Machine) xids(now time.Time) ([]xid, error) {
 		if x, ok := parseXid(msg.text); ok {
 			// The kernel's count stands still while a machine sleeps, and then a message
 			// seems older than the last look, at which it was not there yet.
-			if x.at = now.Add(msg.at - up); x.at.Before(m.read) {
+			x.at = now.Add(msg.at - up)
+			if x.at.Before(m.read) {
 				x.at = now
 			}
 			all = append(all, x)
@@ -275,7 +280,7 @@ func (m *Machine) Probe(ctx context.Context) (int, error) {
 func disk(dir string) (job.Bytes, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, fmt.Errorf("look at file system of %s: %w", dir, err)
+		return 0, fmt.Errorf("stat file system of %s: %w", dir, err)
 	}
 	return job.Bytes(int64(st.Blocks) * st.Bsize), nil
 }
@@ -310,7 +315,7 @@ func osName(root string) string {
 func addressTo(ctx context.Context, server string) (string, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Hostname() == "" {
-		return "", fmt.Errorf("find own address: %.80q is no server address", server)
+		return "", fmt.Errorf("find own address: invalid server address %.80q", server)
 	}
 	port := u.Port()
 	if port == "" {

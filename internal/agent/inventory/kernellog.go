@@ -43,7 +43,7 @@ func (k *kernelLog) since(after uint64) ([]kernelMessage, error) {
 			return nil, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("open the kernel's log: %w", err)
+			return nil, fmt.Errorf("open the kernel log: %w", err)
 		}
 		k.fd = fd
 	}
@@ -57,7 +57,7 @@ func (k *kernelLog) since(after uint64) ([]kernelMessage, error) {
 		case errors.Is(err, unix.EAGAIN), err == nil && n <= 0:
 			return all, nil
 		case err != nil:
-			return all, fmt.Errorf("read the kernel's log: %w", err)
+			return all, fmt.Errorf("read the kernel log: %w", err)
 		}
 		all = append(all, k.split(string(buffer[:n]), after)...)
 	}
@@ -116,7 +116,7 @@ func uptime(root string) (time.Duration, error) {
 	first, _, _ := strings.Cut(strings.TrimSpace(text), " ")
 	seconds, err := strconv.ParseFloat(first, 64)
 	if err != nil || seconds < 0 || seconds > 1e10 {
-		return 0, fmt.Errorf("read since when the machine runs: %.40q", text)
+		return 0, fmt.Errorf("read boot time: %.40q", text)
 	}
 	return time.Duration(seconds * float64(time.Second)), nil
 }

@@ -109,7 +109,7 @@ func TestXidsOfTheKernelsLogReachTheirGPU(t *testing.T) {
 	if gpus[0].Error != "" || gpus[0].Health != "Xid 79: fell off the bus (old, process 3), Nov 15 09:42 UTC" {
 		t.Errorf("an old error: %+v", gpus[0])
 	}
-	if !strings.HasPrefix(gpus[1].Error, "Xid 48: memory error that could not be corrected (new, process 4), Nov 15 10:31 UTC; ") {
+	if !strings.HasPrefix(gpus[1].Error, "Xid 48: uncorrectable memory error (new, process 4), Nov 15 10:31 UTC; ") {
 		t.Errorf("a new error: %+v", gpus[1])
 	}
 	// The driver tells of the same one as the kernel; the machine has slept, so that
@@ -119,7 +119,7 @@ func TestXidsOfTheKernelsLogReachTheirGPU(t *testing.T) {
 	say("4,3,3541000000,-;NVRM: Xid (PCI:0000:01:00): 94, pid=5, name=x, Contained")
 	s.errs = []xid{{uuid: "GPU-1", code: 94}}
 	gpus = look(t, m).Inventory.GPUs
-	if !strings.HasPrefix(gpus[0].Error, "Xid 94: memory error that hit one program (x, process 5), Nov 15 11:32 UTC; ") || strings.Count(gpus[0].Health, "Xid 94") != 1 {
+	if !strings.HasPrefix(gpus[0].Error, "Xid 94: contained memory error (x, process 5), Nov 15 11:32 UTC; ") || strings.Count(gpus[0].Health, "Xid 94") != 1 {
 		t.Errorf("after a sleep: %+v", gpus[0])
 	}
 	if gpus[1].Error != "" {

@@ -54,7 +54,7 @@ func openMeasures(path string) (*measures, error) {
 		err = json.Unmarshal(text, &m.all)
 	}
 	if err != nil {
-		m.all, err = map[string]measure{}, fmt.Errorf("read the measured speeds of the GPUs: %w", err)
+		m.all, err = map[string]measure{}, fmt.Errorf("read GPU probe results: %w", err)
 	}
 	return m, err
 }
@@ -73,7 +73,7 @@ func (m *measures) save() error {
 		err = replaceFile(m.path, text)
 	}
 	if err != nil {
-		return fmt.Errorf("keep the measured speeds of the GPUs: %w", err)
+		return fmt.Errorf("write GPU probe results: %w", err)
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func probe(ctx context.Context, interpreters []string, gpus []fleet.GPU, now tim
 		}
 		text, err := runProbe(ctx, path, gpus)
 		if err != nil {
-			return nil, fmt.Errorf("measure GPUs with %s: %w", path, err)
+			return nil, fmt.Errorf("probe GPUs with %s: %w", path, err)
 		}
 		found, missing, err := parseProbe(text, gpus, now)
 		if err != nil || !missing {
@@ -156,11 +156,11 @@ func parseProbe(text []byte, gpus []fleet.GPU, now time.Time) (found map[string]
 		case said.Missing != "":
 			missing = true
 		case said.GPU < 0 || said.GPU >= len(gpus):
-			errs = append(errs, fmt.Errorf("measure GPUs: there is no GPU %d", said.GPU))
+			errs = append(errs, fmt.Errorf("probe GPUs: no GPU %d", said.GPU))
 		case said.Error != "":
-			errs = append(errs, fmt.Errorf("measure GPU %d: %s", gpus[said.GPU].Index, word(said.Error)))
+			errs = append(errs, fmt.Errorf("probe GPU %d: %s", gpus[said.GPU].Index, word(said.Error)))
 		case said.TFLOPS <= 0 || said.TFLOPS > 1e6 || !slices.Contains([]string{"bf16", "fp16", "fp32"}, said.Numbers):
-			errs = append(errs, fmt.Errorf("measure GPU %d: %g TFLOPS in %.10q cannot be", gpus[said.GPU].Index, said.TFLOPS, said.Numbers))
+			errs = append(errs, fmt.Errorf("probe GPU %d: implausible result %g TFLOPS in %.10q", gpus[said.GPU].Index, said.TFLOPS, said.Numbers))
 		default:
 			gpu := &gpus[said.GPU]
 			found[gpu.UUID] = measure{Driver: gpu.Driver, Numbers: said.Numbers, TFLOPS: said.TFLOPS, At: now}

@@ -41,11 +41,11 @@ func TestProbeReadsWhatTheHelperSays(t *testing.T) {
 	}{
 		{"both", `{"gpu": 0, "numbers": "bf16", "tflops": 250.5}` + "\n" + `{"gpu": 1, "numbers": "fp16", "tflops": 60}`, got, false, ""},
 		{"chatter between", "hello\n{not json\n" + `{"gpu": 1, "numbers": "fp16", "tflops": 60}` + "\nbye", one, false, ""},
-		{"one failed", `{"gpu": 0, "error": "out of memory"}` + "\n" + `{"gpu": 1, "numbers": "fp16", "tflops": 60}`, one, false, "measure GPU 1: out of memory"},
+		{"one failed", `{"gpu": 0, "error": "out of memory"}` + "\n" + `{"gpu": 1, "numbers": "fp16", "tflops": 60}`, one, false, "probe GPU 1: out of memory"},
 		{"no framework", `{"missing": "torch"}`, none, true, ""},
-		{"a GPU that was not asked for", `{"gpu": 7, "numbers": "fp16", "tflops": 60}`, none, false, "there is no GPU 7"},
-		{"a speed that cannot be", `{"gpu": 0, "numbers": "fp16", "tflops": -1}`, none, false, "cannot be"},
-		{"numbers that nobody knows", `{"gpu": 0, "numbers": "int3", "tflops": 5}`, none, false, "cannot be"},
+		{"a GPU that was not asked for", `{"gpu": 7, "numbers": "fp16", "tflops": 60}`, none, false, "no GPU 7"},
+		{"a speed that cannot be", `{"gpu": 0, "numbers": "fp16", "tflops": -1}`, none, false, "implausible result"},
+		{"numbers that nobody knows", `{"gpu": 0, "numbers": "int3", "tflops": 5}`, none, false, "implausible result"},
 		{"nothing", "", none, false, ""},
 	}
 	for _, tt := range tests {

@@ -106,12 +106,12 @@ func viaSMI(ctx context.Context, command string) ([]device, error) {
 	text, readErr := io.ReadAll(io.LimitReader(out, smiOutput))
 	if err := cmd.Wait(); err != nil {
 		if ctx.Err() != nil {
-			err = fmt.Errorf("it did not answer within %s", smiTimeout)
+			err = fmt.Errorf("no response within %s", smiTimeout)
 		}
-		return nil, fmt.Errorf("ask %s for GPUs: %w: %.200s", command, err, firstLine(text))
+		return nil, fmt.Errorf("query GPUs with %s: %w: %.200s", command, err, firstLine(text))
 	}
 	if readErr != nil {
-		return nil, fmt.Errorf("ask %s for GPUs: %w", command, readErr)
+		return nil, fmt.Errorf("query GPUs with %s: %w", command, readErr)
 	}
 	return parseSMI(text)
 }
@@ -120,10 +120,10 @@ func viaSMI(ctx context.Context, command string) ([]device, error) {
 func parseSMI(text []byte) ([]device, error) {
 	var log smiLog
 	if err := xml.Unmarshal(text, &log); err != nil {
-		return nil, fmt.Errorf("read answer of nvidia-smi: %w", err)
+		return nil, fmt.Errorf("parse output of nvidia-smi: %w", err)
 	}
 	if len(log.GPUs) > maxGPUs {
-		return nil, fmt.Errorf("read answer of nvidia-smi: it names %d GPUs", len(log.GPUs))
+		return nil, fmt.Errorf("parse output of nvidia-smi: %d GPUs reported", len(log.GPUs))
 	}
 	var all []device
 	for i := range log.GPUs {
@@ -145,9 +145,9 @@ func (g *smiGPU) device(index int, driver string) device {
 	memory, err := job.ParseBytes(strings.TrimSpace(g.Memory))
 	switch {
 	case err != nil || memory <= 0:
-		d.gpu.Error = fmt.Sprintf("its memory cannot be read: %s", word(g.Memory))
+		d.gpu.Error = fmt.Sprintf("cannot read memory size: %s", word(g.Memory))
 	case !strings.HasPrefix(d.gpu.UUID, "GPU-"):
-		d.gpu.Error = "its UUID cannot be read"
+		d.gpu.Error = "cannot read UUID"
 	case yes(g.RemapFailed):
 		d.gpu.Error = remapFailed
 	case yes(g.Unrepairable), yes(g.Aggregate.Exceeded):
@@ -204,10 +204,10 @@ func (g *smiGPU) hot() string {
 	left, ok1 := amount(g.Heat.Left)
 	slow, ok2 = amount(g.Heat.SlowsLeft)
 	if ok1 && ok2 && left <= slow {
-		return "at its limit"
+		return "at the temperature limit"
 	}
 	if active(g.Slowed) || active(g.SlowedOld) {
-		return "as its clock shows"
+		return "reported by the driver"
 	}
 	return ""
 }

@@ -43,7 +43,7 @@ func TestSMIAnswerIsRead(t *testing.T) {
 	want := []fleet.GPU{
 		{Index: 0, UUID: "GPU-00000000-0000-0000-0000-000000000000", Model: "NVIDIA H200", Memory: 143771 << 20, Driver: "580.159.04", Watts: 650},
 		{Index: 1, UUID: "GPU-11111111-1111-1111-1111-111111111111", Model: "NVIDIA A100-SXM4-80GB", Memory: 80 << 30, Driver: "580.159.04"},
-		{Index: 2, UUID: "GPU-22222222-2222-2222-2222-222222222222", Model: "NVIDIA A100-SXM4-80GB", Driver: "580.159.04", Error: "its memory cannot be read: [Unknown Error]"},
+		{Index: 2, UUID: "GPU-22222222-2222-2222-2222-222222222222", Model: "NVIDIA A100-SXM4-80GB", Driver: "580.159.04", Error: "cannot read memory size: [Unknown Error]"},
 		{Index: 3, UUID: "GPU-33333333-3333-3333-3333-333333333333", Model: "NVIDIA A100-SXM4-80GB", Memory: 80 << 30, Driver: "580.159.04", Error: remapFailed},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -78,10 +78,10 @@ func TestSMITellsOfFaults(t *testing.T) {
 		{"GPU-00000000", remapPending, "", "", -1, 0},
 		{"GPU-11111111", "", "Drain and Reset", "", -1, 0},
 		{"GPU-22222222", "", "", "at 92 °C", -1, 0},
-		{"GPU-33333333", "", "", "at its limit", -1, 0},
-		{"GPU-44444444", "", "", "as its clock shows", -1, 0},
+		{"GPU-33333333", "", "", "at the temperature limit", -1, 0},
+		{"GPU-44444444", "", "", "reported by the driver", -1, 0},
 		{"GPU-55555555", unrepairable, "", "", 7, 0},
-		{"index-6", "its UUID cannot be read", "", "", -1, 0},
+		{"index-6", "cannot read UUID", "", "", -1, 0},
 		{"GPU-77777777", retiring, "", "", -1, 250},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(reading{})); diff != "" {
@@ -151,7 +151,7 @@ func TestSMICommand(t *testing.T) {
 		{"no nvidia-smi means no GPUs", "nvidia-smi-that-is-not-there", 0, ""},
 		{"an answer", script(t, "cat "+xml), 4, ""},
 		{"a driver that does not work", script(t, "echo Failed to initialize NVML; exit 9"), 0, "Failed to initialize NVML"},
-		{"an answer that is no XML", script(t, "echo hello"), 0, "read answer of nvidia-smi"},
+		{"an answer that is no XML", script(t, "echo hello"), 0, "parse output of nvidia-smi"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

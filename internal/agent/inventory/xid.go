@@ -31,14 +31,14 @@ func (x *xid) fatal() bool { return !x.settled && !slices.Contains(blameless, x.
 
 // meanings says in a few words what an Xid means.
 var meanings = map[int]string{
-	8: "it stopped answering", 13: "a program failed in a kernel", 31: "a program used memory that is not its own",
-	32: "corrupt commands reached it", 38: "its firmware failed", 43: "a program's work stopped", 45: "a program's work was cut off",
-	48: "memory error that could not be corrected", 61: "its controller stopped", 62: "its controller stopped",
-	63: "a bad place in its memory was put aside", 64: "a bad place in its memory could not be put aside",
-	68: "its video engine failed", 69: "an engine failed", 74: "NVLink error", 79: "fell off the bus",
-	92: "many memory errors", 94: "memory error that hit one program", 95: "memory error that hit all programs",
-	109: "a program could not be switched away", 119: "its system processor does not answer", 120: "its system processor failed",
-	140: "memory error that could not be undone", 143: "could not be started", 154: "it asks for recovery",
+	8: "GPU stopped processing", 13: "graphics engine exception", 31: "GPU memory page fault",
+	32: "corrupted push buffer stream", 38: "driver firmware error", 43: "GPU stopped processing a program", 45: "preemptive cleanup of a program",
+	48: "uncorrectable memory error", 61: "internal micro-controller halt", 62: "internal micro-controller halt",
+	63: "memory page retired or row remapped", 64: "memory page retirement or row remapping failed",
+	68: "video processor exception", 69: "graphics engine class error", 74: "NVLink error", 79: "fell off the bus",
+	92: "high rate of corrected memory errors", 94: "contained memory error", 95: "uncontained memory error",
+	109: "context switch timeout", 119: "GSP RPC timeout", 120: "GSP error",
+	140: "unrecovered memory error", 143: "GPU initialization failed", 154: "GPU recovery action changed",
 }
 
 // evidence says what happened, to whom and when.

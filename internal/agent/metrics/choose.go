@@ -37,17 +37,17 @@ type origin struct {
 // series is a metric and what of it is not sent yet.
 type series struct {
 	metric.Series
-	origin *origin
-	nth    float64 // how many values there were, for programs that count nothing
-	fresh  []metric.Point
-	bad    *metric.Point // the newest that was no number, while none came after it
+	origin      *origin
+	count       float64 // how many values there were, for programs that count nothing
+	unsent      []metric.Point
+	lastInvalid *metric.Point // the newest that was no number, while none came after it
 }
 
 // progress is how far the program says it is.
 type progress struct {
 	trust       trust
 	done, total reading.Number
-	fresh       bool
+	unsent      bool
 }
 
 // note is something that happened in the program.
@@ -86,30 +86,31 @@ func (g *Gatherer) add(from *origin, v reading.Value, step reading.Number, at fl
 	if s == nil {
 		return
 	}
-	s.nth++
+	s.count++
 	if !step.Known {
-		step.Value = s.nth
+		step.Value = s.count
 	}
 	p := metric.Point{Step: step.Value, At: at, Value: v.Value}
 	switch s.Add(g.run.Epoch, p) {
 	case metric.Added, metric.Replaced, metric.Rewound:
-		s.bad = nil
+		s.lastInvalid = nil
 		s.queue(p)
 	case metric.NonFinite:
-		s.bad = &p
+		s.lastInvalid = &p
 	case metric.Duplicate, metric.Stale:
 	}
 }
 
 // queue puts a point among those to be sent. More than can wait are thinned out, as the server would do.
 func (s *series) queue(p metric.Point) {
-	if n := len(s.fresh); n > 0 && s.fresh[n-1].Step == p.Step {
-		s.fresh[n-1] = p
+	if n := len(s.unsent); n > 0 && s.unsent[n-1].Step == p.Step {
+		s.unsent[n-1] = p
 		return
 	}
-	if s.fresh = append(s.fresh, p); len(s.fresh) >= 2*maxFresh {
-		sortPoints(s.fresh)
-		s.fresh = metric.Downsample(s.fresh, maxFresh)
+	s.unsent = append(s.unsent, p)
+	if len(s.unsent) >= 2*maxUnsent {
+		sortPoints(s.unsent)
+		s.unsent = metric.Downsample(s.unsent, maxUnsent)
 	}
 }
 
@@ -132,7 +133,7 @@ func (g *Gatherer) choose(from *origin, v reading.Value) *series {
 		return nil
 	case s.origin.trust < from.trust:
 		s.SetSource(g.run.Epoch, from.label)
-		s.origin, s.nth, s.fresh, s.bad = from, 0, nil, nil
+		s.origin, s.count, s.unsent, s.lastInvalid = from, 0, nil, nil
 		return s
 	}
 	// Two of the same kind, such as the logs of two models: the second has its own names.
@@ -174,14 +175,14 @@ func (g *Gatherer) advance(from *origin, r reading.Reading) {
 	}
 	before := *p
 	p.trust = from.trust
-	if sane(r.Done) {
+	if plausible(r.Done) {
 		p.done = r.Done
 	}
-	if sane(r.Total) {
+	if plausible(r.Total) {
 		p.total = r.Total
 	}
-	p.fresh = before.fresh || before.done != p.done || before.total != p.total
+	p.unsent = before.unsent || before.done != p.done || before.total != p.total
 }
 
-// sane reports whether a count was told and can be one.
-func sane(n reading.Number) bool { return n.Known && n.Value >= 0 && n.Value <= maxStep }
+// plausible reports whether a count was told and can be one.
+func plausible(n reading.Number) bool { return n.Known && n.Value >= 0 && n.Value <= maxStep }

@@ -17,15 +17,15 @@ import (
 	"trainyard/internal/agent/metrics/wandbfile"
 )
 
-// watched is one file that may hold metrics.
-type watched struct {
-	tail   tail
-	rel    string // inside its root
-	format format
-	origin *origin
-	prefix string // of names: "train" for what lies in a folder of that name
-	reader reader
-	given  bool // up: it is none of what it seemed
+// watchedFile is one file that may hold metrics.
+type watchedFile struct {
+	tail      tail
+	rel       string // inside its root
+	format    format
+	origin    *origin
+	prefix    string // of names: "train" for what lies in a folder of that name
+	reader    reader
+	abandoned bool // up: it is none of what it seemed
 }
 
 // reader turns the bytes of a file into readings.
@@ -39,14 +39,14 @@ type reader interface {
 type damagedError struct{ records int }
 
 func (e damagedError) Error() string {
-	return fmt.Sprintf("%d of its records are damaged and were left out", e.records)
+	return fmt.Sprintf("%d damaged records skipped", e.records)
 }
 
 // parts are the names of folders that say of what the metrics in them are.
 var parts = []string{"train", "training", "val", "valid", "validation", "eval", "evaluation", "test"}
 
-func newWatched(full, rel string, kind format, ruled bool) *watched {
-	w := &watched{tail: tail{path: full}, rel: rel, format: kind}
+func newWatchedFile(full, rel string, kind format, ruled bool) *watchedFile {
+	w := &watchedFile{tail: tail{path: full}, rel: rel, format: kind}
 	dir := path.Dir(rel)
 	if base := path.Base(dir); kind == events && slices.Contains(parts, strings.ToLower(base)) {
 		w.prefix, dir = base+"/", path.Dir(dir)
@@ -70,15 +70,15 @@ func newWatched(full, rel string, kind format, ruled bool) *watched {
 	if ruled {
 		w.origin.trust = byRule
 	}
-	w.begin()
+	w.reset()
 	return w
 }
 
 // in names a source and where it is.
 func in(what, where string) string { return fmt.Sprintf("%s (%s)", what, where) }
 
-// begin makes a reader for the beginning of the file.
-func (w *watched) begin() {
+// reset makes a reader for the beginning of the file.
+func (w *watchedFile) reset() {
 	switch w.format {
 	case events:
 		w.reader = &eventsReader{}
@@ -99,7 +99,7 @@ func (w *watched) begin() {
 }
 
 // skip passes over what a file held before the program started. Events have times of their own by which that is told.
-func (w *watched) skip(info fs.FileInfo) {
+func (w *watchedFile) skip(info fs.FileInfo) {
 	w.tail.state = stateOf(info)
 	if w.format == events || w.format == wandb {
 		w.tail.state = fileState{}
@@ -116,7 +116,7 @@ func (w *watched) skip(info fs.FileInfo) {
 
 // headOf reads the beginning of a file.
 func headOf(path string) (head []byte, err error) {
-	f, err := openPlain(path)
+	f, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
@@ -129,13 +129,13 @@ func headOf(path string) (head []byte, err error) {
 func (g *Gatherer) pollFiles() error {
 	var errs []error
 	names := slices.Sorted(maps.Keys(g.files))
-	first, _ := slices.BinarySearch(names, g.turn)
-	g.turn = ""
+	first, _ := slices.BinarySearch(names, g.nextFile)
+	g.nextFile = ""
 	for names = slices.Concat(names[first:], names[:first]); len(names) > 0; {
 		var behind []string
 		for _, name := range names {
 			if g.budget <= 0 {
-				g.turn = name
+				g.nextFile = name
 				return errors.Join(errs...)
 			}
 			more, err := g.files[name].poll(g)
@@ -152,31 +152,31 @@ func (g *Gatherer) pollFiles() error {
 }
 
 // poll reads a piece of what is new in the file. It reports whether there is more.
-func (w *watched) poll(g *Gatherer) (more bool, err error) {
-	if w.given {
+func (w *watchedFile) poll(g *Gatherer) (more bool, err error) {
+	if w.abandoned {
 		return false, nil
 	}
-	most := maxPiece
+	limit := maxPiece
 	if w.tail.whole {
-		most = maxWhole
+		limit = maxWhole
 	}
-	p, err := w.tail.read(most, g.started)
+	p, err := w.tail.read(limit, g.started)
 	if err != nil || p == nil {
-		w.given = os.IsPermission(err) // it would be so at every poll
+		w.abandoned = os.IsPermission(err) // it would be so at every poll
 		return false, err
 	}
 	g.budget -= len(p.data)
-	if p.anew {
-		w.begin()
+	if p.restarted {
+		w.reset()
 	}
-	if w.reader == nil && !w.tell(p.data) {
+	if w.reader == nil && !w.detectFormat(p.data) {
 		return false, nil
 	}
 	readings, used, err := w.reader.decode(p.data)
 	w.deliver(g, p, readings)
 	var damaged damagedError
 	if err != nil && !errors.As(err, &damaged) {
-		w.given = true
+		w.abandoned = true
 		return false, err
 	}
 	if used == 0 && p.rest {
@@ -187,7 +187,7 @@ func (w *watched) poll(g *Gatherer) (more bool, err error) {
 }
 
 // deliver takes the readings of a piece.
-func (w *watched) deliver(g *Gatherer, p *piece, readings []reading.Reading) {
+func (w *watchedFile) deliver(g *Gatherer, p *piece, readings []reading.Reading) {
 	dated := w.format == events || w.format == wandb || w.format == mlruns
 	for i, r := range readings {
 		if dated && r.At > 0 && r.At < g.started-slack {
@@ -207,8 +207,8 @@ func (w *watched) deliver(g *Gatherer, p *piece, readings []reading.Reading) {
 	}
 }
 
-// tell chooses the reader of a file that the user has named, by its content. It reports whether that could be done.
-func (w *watched) tell(data []byte) bool {
+// detectFormat chooses the reader of a file that the user has named, by its content. It reports whether that could be done.
+func (w *watchedFile) detectFormat(data []byte) bool {
 	line, _, whole := bytes.Cut(data, []byte("\n"))
 	switch {
 	case !whole:

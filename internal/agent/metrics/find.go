@@ -20,8 +20,8 @@ const (
 	bigSearch  = 5000   // entries from which on a search is made more seldom
 )
 
-// notHere are folders in which nobody's metrics are.
-var notHere = []string{".git", "node_modules", "venv", ".venv", "env", "__pycache__", "site-packages", ".cache", ".tox", ".mypy_cache", "conda", "dist-packages"}
+// skippedFolders are folders in which nobody's metrics are.
+var skippedFolders = []string{".git", "node_modules", "venv", ".venv", "env", "__pycache__", "site-packages", ".cache", ".tox", ".mypy_cache", "conda", "dist-packages"}
 
 // format says how a file is read.
 type format int
@@ -74,8 +74,9 @@ func (g *Gatherer) find() error {
 	for _, root := range g.run.Roots {
 		errs = append(errs, g.search(root, "", 0, &left))
 	}
-	if g.again = scanEvery; left < maxEntries-bigSearch {
-		g.again = 6 * scanEvery
+	g.scanInterval = scanEvery
+	if left < maxEntries-bigSearch {
+		g.scanInterval = 6 * scanEvery
 	}
 	return errors.Join(errs...)
 }
@@ -87,7 +88,8 @@ func entriesOf(path string) (entries []fs.DirEntry, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if entries, err = f.ReadDir(maxFolder); errors.Is(err, io.EOF) {
+	entries, err = f.ReadDir(maxFolder)
+	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
@@ -105,13 +107,14 @@ func (g *Gatherer) search(root, rel string, depth int, left *int) error {
 	}
 	var errs []error
 	for _, e := range entries {
-		if *left--; *left < 0 || len(g.files) >= maxFiles {
+		*left--
+		if *left < 0 || len(g.files) >= maxFiles {
 			break
 		}
 		name := path.Join(rel, e.Name())
 		switch {
 		case e.IsDir():
-			if depth < maxDepth && !slices.Contains(notHere, e.Name()) {
+			if depth < maxDepth && !slices.Contains(skippedFolders, e.Name()) {
 				errs = append(errs, g.search(root, name, depth+1, left))
 			}
 		case e.Type().IsRegular():
@@ -129,14 +132,15 @@ func (g *Gatherer) consider(root, rel string) {
 	}
 	kind, ruled := formatOf(rel), false
 	if slices.ContainsFunc(g.globs, func(glob string) bool { ok, err := path.Match(glob, rel); return ok && err == nil || within(glob, rel) }) {
-		if ruled = true; kind == noFormat {
+		ruled = true
+		if kind == noFormat {
 			kind = unknown
 		}
 	}
 	if kind == noFormat {
 		return
 	}
-	w := newWatched(full, rel, kind, ruled)
+	w := newWatchedFile(full, rel, kind, ruled)
 	// What was there before the program started was shipped with it, or is of an earlier run: only what is added counts.
 	if info, err := os.Lstat(full); err == nil && !info.ModTime().After(g.run.Started) {
 		w.skip(info)

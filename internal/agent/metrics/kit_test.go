@@ -40,7 +40,7 @@ func (p *program) follow(rules ...job.MetricRule) {
 	p.t.Helper()
 	g, err := New(Run{
 		Run: "j1.1", Epoch: 1, Started: begun, Roots: []string{filepath.Join(p.work, "work"), filepath.Join(p.work, "checkpoints")}, Rules: rules,
-		Told: filepath.Join(p.work, "told.jsonl"), Received: filepath.Join(p.work, "received.jsonl"), Output: p.open,
+		SDKFile: filepath.Join(p.work, "told.jsonl"), IntakeFile: filepath.Join(p.work, "received.jsonl"), Output: p.open,
 	})
 	if err != nil {
 		p.t.Fatal(err)

@@ -1,19 +1,19 @@
-// Package metrics finds out how the training of a run goes without a change to its program:
-// it reads what the program prints, the files that it writes beside its work (TensorBoard's
-// events, tables, JSON lines, Hugging Face's state, W&B's and MLflow's files), what it tells
-// through our SDK, and what it has sent to the agent's own address (package intake).
+// Package metrics collects the training metrics of a run without a change to its program:
+// it reads the program's output, the files that it writes (TensorBoard events, CSV tables,
+// JSON lines, Hugging Face's trainer state, W&B and MLflow files), the file of our SDK, and
+// what the program has sent to the agent's endpoint (package intake).
 //
-// Several sources may tell the same metric. One is heeded at a time, the one that is trusted most:
+// Several sources may report the same metric. Only the most trusted one is used, in this order:
 //
 //	the SDK; the user's rules; what was sent to us; TensorBoard; tables; JSON lines; W&B; MLflow's files;
 //	what Hugging Face's Trainer prints; its status messages; JSON on the output; the guesses about other output;
 //	trainer_state.json
 //
-// Status messages come behind what is written and printed because they come every few seconds and tell the last value
-// that was logged with the newest step; trainer_state.json comes last because it is written only with each checkpoint.
+// Status messages rank below files and printed logs because they repeat the last logged value every few seconds with
+// the newest step; trainer_state.json ranks last because it is written only with each checkpoint.
 //
-// A Gatherer is polled by the agent, which sends what is new to the server. It remembers nothing over a restart
-// of the agent: it reads everything again, and the server takes what it has as told before.
+// The agent polls a Gatherer and sends what is new to the server. A Gatherer keeps no state across restarts of the
+// agent: it reads everything again, and the server ignores points that it already has.
 package metrics
 
 import (
@@ -35,9 +35,9 @@ type Run struct {
 	Started time.Time // of the program; what is older is of another
 	// Roots are the folders in which files are looked for: the working directory, and where checkpoints are kept.
 	Roots []string
-	// Told is the file that the SDK writes, Received the one of what was sent to the agent.
-	Told     string
-	Received string
+	// SDKFile is written by the SDK; IntakeFile holds what the program sent to the agent.
+	SDKFile    string
+	IntakeFile string
 	// Output opens the output at an offset and says how long it is.
 	Output func(offset int64) (io.ReadCloser, int64, error)
 	Rules  []job.MetricRule
@@ -48,38 +48,38 @@ const (
 	maxRead   = 1 << 20          // bytes of one file at once
 	fileBytes = 8 * maxRead      // of all files
 	scanEvery = 10 * time.Second // between two looks for new files
-	maxFresh  = 1000             // points of a metric that wait to be sent
+	maxUnsent = 1000             // points of a metric that wait to be sent
 	maxNotes  = 100              // notes that wait to be sent
 )
 
 // Gatherer gathers the metrics of one run. It is used by one goroutine.
 type Gatherer struct {
-	run     Run
-	started float64
-	now     float64
-	output  *output
-	told    *told
-	got     *told
-	files   map[string]*watched
-	globs   []string // patterns of files that the user's rules name
-	scanned time.Time
-	again   time.Duration // after which files are looked for again
-	budget  int
-	turn    string // the file that is read first
+	run          Run
+	started      float64
+	now          float64
+	output       *output
+	sdkFile      *lineFile
+	intakeFile   *lineFile
+	files        map[string]*watchedFile
+	globs        []string // patterns of files that the user's rules name
+	scanned      time.Time
+	scanInterval time.Duration // after which files are looked for again
+	budget       int
+	nextFile     string // the file that is read first
 
 	series   map[string]*series
 	order    []string // of the series, as they were first heard
 	dropped  int      // metrics beyond those that are kept
 	progress progress
 	notes    []note
-	sentOut  sent
+	inFlight batch
 }
 
 // New begins to gather. A rule that makes no sense is an error, and the Gatherer works without it.
 func New(run Run) (*Gatherer, error) {
 	g := &Gatherer{
 		run: run, started: seconds(run.Started),
-		files: map[string]*watched{}, series: map[string]*series{},
+		files: map[string]*watchedFile{}, series: map[string]*series{},
 	}
 	var rules []string
 	var errs []error
@@ -98,8 +98,8 @@ func New(run Run) (*Gatherer, error) {
 	parser, err := lines.New(rules)
 	errs = append(errs, err)
 	g.output = &output{open: run.Output, parser: parser, ruled: len(rules) > 0}
-	g.told = newTold(run.Told, true)
-	g.got = newTold(run.Received, false)
+	g.sdkFile = newLineFile(run.SDKFile, true)
+	g.intakeFile = newLineFile(run.IntakeFile, false)
 	return g, errors.Join(errs...)
 }
 
@@ -110,12 +110,12 @@ func (g *Gatherer) Poll(now time.Time, ended bool) (more bool, err error) {
 	g.now, g.budget = seconds(now), fileBytes
 	behind, err := g.output.poll(g, ended)
 	errs := []error{err}
-	for _, t := range []*told{g.told, g.got} {
+	for _, t := range []*lineFile{g.sdkFile, g.intakeFile} {
 		rest, err := t.poll(g)
 		behind = behind || rest
 		errs = append(errs, err)
 	}
-	if ended || g.scanned.IsZero() || now.Sub(g.scanned) >= g.again {
+	if ended || g.scanned.IsZero() || now.Sub(g.scanned) >= g.scanInterval {
 		g.scanned = now
 		errs = append(errs, g.find())
 	}

@@ -168,7 +168,7 @@ func TestWhatTheSDKTells(t *testing.T) {
 	p.add("told.jsonl", `ss": 0.25}}`+"\n")
 	p.poll()
 	p.expect("loss", "1=0.5 2=0.25 from SDK")
-	news, _ := p.g.News(100)
+	news, _ := p.g.Unsent(100)
 	if len(news.Notes) != 1 || news.Notes[0].Kind != "checkpoint_saved" || news.Notes[0].Text != "ckpt/1" || news.Notes[0].At != 1794744002 {
 		t.Errorf("notes: %+v", news.Notes)
 	}
@@ -264,27 +264,27 @@ func TestNewsStayNewsUntilTheyAreTaken(t *testing.T) {
 	p := start(t)
 	p.print("step 1/9 loss=5\nstep 2/9 loss=4\nstep 3/9 loss=nan\n")
 	p.poll()
-	first, ok := p.g.News(1)
+	first, ok := p.g.Unsent(1)
 	if !ok || len(first.Series) != 1 || len(first.Series[0].Points) != 1 {
 		t.Fatalf("one point was asked for: %+v", first)
 	}
-	again, _ := p.g.News(100)
+	again, _ := p.g.Unsent(100)
 	if !slices.Equal([]int{len(again.Series[0].Points)}, []int{3}) || again.Series[0].Points[2].Value != nil || *again.Done != 3 || *again.Total != 9 {
 		t.Fatalf("all: %+v", again)
 	}
-	p.g.Sent()
-	if rest, ok := p.g.News(100); ok {
+	p.g.MarkSent()
+	if rest, ok := p.g.Unsent(100); ok {
 		t.Errorf("after all was taken: %+v", rest)
 	}
 	p.print("step 4/9 loss=3\n")
 	p.poll()
-	next, _ := p.g.News(100)
+	next, _ := p.g.Unsent(100)
 	if len(next.Series) != 1 || len(next.Series[0].Points) != 1 || next.Series[0].Points[0].Step != 4 {
 		t.Errorf("what is new: %+v", next)
 	}
-	p.g.Sent()
-	p.g.Again()
-	all, _ := p.g.News(100)
+	p.g.MarkSent()
+	p.g.ResendAll()
+	all, _ := p.g.Unsent(100)
 	if len(all.Series) != 1 || len(all.Series[0].Points) != 3 || *all.Done != 4 {
 		t.Errorf("to a server that has started anew: %+v", all)
 	}
@@ -296,13 +296,13 @@ func TestANewSourceSendsAllItKnows(t *testing.T) {
 	p.now = p.now.Add(time.Second)
 	p.print("step 1 loss=5\n")
 	p.poll()
-	if _, ok := p.g.News(100); !ok {
+	if _, ok := p.g.Unsent(100); !ok {
 		t.Fatal("no news")
 	}
-	p.g.Sent()
+	p.g.MarkSent()
 	p.write("work/metrics.csv", "step,loss\n10,5\n20,4\n")
 	p.poll()
-	news, _ := p.g.News(100)
+	news, _ := p.g.Unsent(100)
 	if len(news.Series) != 1 || len(news.Series[0].Points) != 2 || news.Series[0].Source != "table (metrics.csv)" {
 		t.Errorf("news: %+v", news)
 	}
@@ -331,7 +331,7 @@ func TestPointsThatWaitForTheServerAreThinnedOut(t *testing.T) {
 		}
 		p.poll()
 	}
-	if n := len(p.g.series["loss"].fresh); n == 0 || n > 2*maxFresh {
+	if n := len(p.g.series["loss"].unsent); n == 0 || n > 2*maxUnsent {
 		t.Errorf("%d points wait", n)
 	}
 }
@@ -362,7 +362,7 @@ func TestOddThingsInTheWay(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(p.work, "told.jsonl"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.g.Poll(p.now, false); err == nil || !strings.Contains(err.Error(), "no plain file") {
+	if _, err := p.g.Poll(p.now, false); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("a folder in the place of the SDK's file: %v", err)
 	}
 }
@@ -438,8 +438,8 @@ func FuzzFiles(f *testing.F) {
 	f.Add([]byte(`{"step": 1, "at": 5, "metrics": {"loss": "NaN"}, "note": "x"}` + "\n" + `{"done": "Infinity", "total": -1}` + "\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for kind := events; kind <= unknown; kind++ {
-			w := newWatched("x", "mlruns/0/1/metrics/m", kind, false)
-			if w.reader == nil && !w.tell(text) {
+			w := newWatchedFile("x", "mlruns/0/1/metrics/m", kind, false)
+			if w.reader == nil && !w.detectFormat(text) {
 				continue
 			}
 			// All at once, and in two pieces.
@@ -451,14 +451,14 @@ func FuzzFiles(f *testing.F) {
 				t.Fatalf("format %d: then used %d, %v", kind, rest, err)
 			}
 		}
-		g := &Gatherer{run: Run{Run: "j1.1", Epoch: 1}, now: 2e9, files: map[string]*watched{}, series: map[string]*series{}}
+		g := &Gatherer{run: Run{Run: "j1.1", Epoch: 1}, now: 2e9, files: map[string]*watchedFile{}, series: map[string]*series{}}
 		for _, sdk := range []bool{true, false} {
-			told := newTold("", sdk)
+			told := newLineFile("", sdk)
 			for line := range strings.Lines(string(text)) {
 				told.take(g, []byte(strings.TrimSpace(line)), 5)
 			}
 		}
-		news, _ := g.News(100)
+		news, _ := g.Unsent(100)
 		for _, s := range news.Series {
 			if len(s.Name) == 0 || len(s.Name) > metric.MaxName {
 				t.Errorf("a metric called %q", s.Name)

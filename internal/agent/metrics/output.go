@@ -73,10 +73,12 @@ func (o *output) poll(g *Gatherer, ended bool) (more bool, err error) {
 		s.Add(frame.Data, func(line []byte) { o.parser.Line(line, emit) })
 	}
 	o.offset = begun + decoder.Offset()
-	if o.idle++; o.offset > begun {
+	o.idle++
+	if o.offset > begun {
 		o.idle = 0
 	}
-	if more = size-o.offset > 0 && o.offset > begun; ended && !more || o.idle == 2 {
+	more = size-o.offset > 0 && o.offset > begun
+	if ended && !more || o.idle == 2 {
 		o.flush(g, emit, ended)
 	}
 	return more, err
@@ -88,7 +90,8 @@ func (o *output) share(size int64) float64 {
 	if o.ruled {
 		look = outputRuled
 	}
-	if size = min(size, outputRead); size <= look {
+	size = min(size, outputRead)
+	if size <= look {
 		return 2 // all of it
 	}
 	return float64(look) / float64(size)

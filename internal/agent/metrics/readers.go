@@ -123,8 +123,9 @@ func (r *tableReader) row(line []byte) (reading.Reading, bool) {
 	}
 	o, _ := lines.FromValues(values)
 	if !o.Step.Known {
-		if o.Step = o.Epoch; !o.Step.Known {
-			o.Step = reading.Told(r.rows)
+		o.Step = o.Epoch
+		if !o.Step.Known {
+			o.Step = reading.Known(r.rows)
 		}
 	}
 	return o.Reading, !o.Empty()
@@ -157,7 +158,7 @@ func (r *mlrunsReader) decode(data []byte) (out []reading.Reading, used int, err
 		if !ok1 || !ok2 || !ok3 {
 			continue
 		}
-		got := reading.Reading{At: at / 1000, Step: reading.Told(step)}
+		got := reading.Reading{At: at / 1000, Step: reading.Known(step)}
 		got.Add(r.name, value)
 		out = append(out, got)
 	}
@@ -181,9 +182,9 @@ func (stateReader) decode(data []byte) (out []reading.Reading, used int, err err
 			out = append(out, o.Reading)
 		}
 	}
-	last := reading.Reading{Done: reading.Told(in.GlobalStep)}
+	last := reading.Reading{Done: reading.Known(in.GlobalStep)}
 	if in.MaxSteps > 0 {
-		last.Total = reading.Told(in.MaxSteps)
+		last.Total = reading.Known(in.MaxSteps)
 	}
 	return append(out, last), len(data), nil
 }

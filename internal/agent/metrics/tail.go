@@ -17,12 +17,12 @@ import (
 // tail reads a file that a program writes, as it grows. A file that was made anew, or is
 // another than before, is read from its beginning.
 type tail struct {
-	path   string
-	whole  bool // it is read from its beginning whenever it has changed
-	offset int64
-	state  fileState
-	head   []byte // how it began when it was last read
-	heard  float64
+	path     string
+	whole    bool // it is read from its beginning whenever it has changed
+	offset   int64
+	state    fileState
+	head     []byte // how it began when it was last read
+	lastRead float64
 }
 
 // fileState is by what a change is noticed without reading.
@@ -37,15 +37,15 @@ const headSize = 512
 
 // piece is what was read at once.
 type piece struct {
-	data  []byte
-	anew  bool // it begins at the beginning of the file: what was read before does not count
-	rest  bool // there is more
-	from  float64
-	until float64 // between these times it was written
+	data      []byte
+	restarted bool // it begins at the beginning of the file: what was read before does not count
+	rest      bool // there is more
+	from      float64
+	until     float64 // between these times it was written
 }
 
 // read returns what is new, at most as many bytes; nil if nothing is.
-func (t *tail) read(most int, since float64) (p *piece, err error) {
+func (t *tail) read(limit int, since float64) (p *piece, err error) {
 	info, err := os.Lstat(t.path)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -54,32 +54,33 @@ func (t *tail) read(most int, since float64) (p *piece, err error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, notPlain(t.path, nil)
+		return nil, notRegular(t.path, nil)
 	}
 	state := stateOf(info)
 	if state == t.state && (t.whole || t.offset >= state.size) {
 		return nil, nil
 	}
-	f, err := openPlain(t.path)
+	f, err := openRegular(t.path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	p = &piece{from: max(t.heard, since), until: seconds(state.mtime)}
+	p = &piece{from: max(t.lastRead, since), until: seconds(state.mtime)}
 	if t.whole {
 		t.offset = 0
 	} else if t.state.size > 0 && (state.inode != t.state.inode || state.size < t.offset || !t.sameHead(f)) {
-		t.offset, t.head, p.anew = 0, nil, true
+		t.offset, t.head, p.restarted = 0, nil, true
 	}
 	t.state = state
-	if p.data, err = readAt(f, t.offset, int(min(int64(most), state.size-t.offset))); err != nil {
+	p.data, err = readAt(f, t.offset, int(min(int64(limit), state.size-t.offset)))
+	if err != nil {
 		return nil, err
 	}
 	if t.offset == 0 {
 		t.head = bytes.Clone(p.data[:min(len(p.data), headSize)])
 	}
 	p.rest = t.offset+int64(len(p.data)) < state.size
-	t.heard = p.until
+	t.lastRead = p.until
 	return p, nil
 }
 
@@ -111,16 +112,16 @@ func stateOf(info fs.FileInfo) fileState {
 	return s
 }
 
-// openPlain opens a file that a program has made and that may be anything. It must not wait, as on a pipe that
+// openRegular opens a file that a program has made and that may be anything. It must not wait, as on a pipe that
 // nobody writes to, nor follow a link elsewhere.
-func openPlain(path string) (*os.File, error) {
+func openRegular(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = notPlain(path, nil)
+		err = notRegular(path, nil)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -128,13 +129,13 @@ func openPlain(path string) (*os.File, error) {
 	return f, nil
 }
 
-func notPlain(path string, cause error) error {
-	return fault.New(fault.Invalid, "no_file", "%s is no plain file", path).WithCause(cause)
+func notRegular(path string, cause error) error {
+	return fault.New(fault.Invalid, "no_file", "%s is not a regular file", path).WithCause(cause)
 }
 
 // readAt reads at most so many bytes from a place on.
-func readAt(f *os.File, offset int64, most int) ([]byte, error) {
-	data := make([]byte, most)
+func readAt(f *os.File, offset int64, limit int) ([]byte, error) {
+	data := make([]byte, limit)
 	n, err := f.ReadAt(data, offset)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err

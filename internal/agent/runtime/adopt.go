@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trainyard/internal/agent/runtime/process"
-	"trainyard/internal/agent/runtime/tree"
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
@@ -24,15 +24,15 @@ import (
 // anything else. Those that run are looked after as if this agent had started them. Of one
 // whose supervisor is gone without a result everything is killed, and it ends
 // with the cause node_lost. One whose supervisor was never started waits for Start.
-func (r *Runtime) Adopt() ([]Status, error) {
-	runs := filepath.Join(r.dir, runsDir)
+func (r *Runtime) Adopt() ([]rundir.Status, error) {
+	runs := filepath.Join(r.dir, rundir.RunsDir)
 	entries, err := os.ReadDir(runs)
 	if err != nil {
-		return nil, fmt.Errorf("look for runs: %w", err)
+		return nil, fmt.Errorf("list runs: %w", err)
 	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") { // begun and not finished, or removed and not yet gone
-			if err := tree.Remove(filepath.Join(runs, e.Name())); err != nil {
+			if err := rundir.RemoveTree(filepath.Join(runs, e.Name())); err != nil {
 				return nil, fmt.Errorf("clean up: %w", err)
 			}
 			continue
@@ -52,18 +52,19 @@ func (r *Runtime) Adopt() ([]Status, error) {
 
 // adopt takes over one run directory.
 func (r *Runtime) adopt(name string) error {
-	rk := &rank{name: name, dir: filepath.Join(r.dir, runsDir, name)}
-	ok, err := readJSON(filepath.Join(rk.dir, launchFile), &rk.rec)
-	if err != nil || !ok || rk.rec.name() != name {
+	rk := &rank{name: name, dir: filepath.Join(r.dir, rundir.RunsDir, name)}
+	ok, err := rundir.ReadJSON(filepath.Join(rk.dir, rundir.LaunchFile), &rk.rec)
+	if err != nil || !ok || rk.rec.Name() != name {
 		// It was durable before it had its name, so this is damage from outside.
-		r.log.Error("cannot read a run directory, it is left alone", "dir", rk.dir, "error", err)
+		r.log.Error("cannot read a run directory, skipping it", "dir", rk.dir, "error", err)
 		return nil
 	}
-	rk.state.Status = statusOf(rk.rec.Spec)
-	if rk.begun, err = readJSON(filepath.Join(rk.dir, stateName), &rk.state); err != nil {
+	rk.state.Status = rundir.NewStatus(rk.rec.Spec)
+	rk.begun, err = rundir.ReadJSON(filepath.Join(rk.dir, rundir.StateFile), &rk.state)
+	if err != nil {
 		return err
 	}
-	holder, err := lockHolder(rk.dir)
+	holder, err := rundir.LockHolder(rk.dir)
 	if err != nil {
 		return err
 	}
@@ -71,17 +72,17 @@ func (r *Runtime) adopt(name string) error {
 	defer r.mu.Unlock()
 	r.ranks[name] = rk
 	if rk.state.State != job.RunEnded && (rk.begun || holder != 0) {
-		rk.begun, rk.tended = true, true
-		r.tasks.Go(func() { r.attend(rk) })
+		rk.begun, rk.monitored = true, true
+		r.tasks.Go(func() { r.monitor(rk) })
 	}
 	return nil
 }
 
-// attend waits until no supervisor has the rank any more and then makes sure
+// monitor waits until no supervisor has the rank any more and then makes sure
 // that its end is recorded.
-func (r *Runtime) attend(rk *rank) {
-	for !r.settled(rk) {
-		holder, err := lockHolder(rk.dir)
+func (r *Runtime) monitor(rk *rank) {
+	for !r.hasEnded(rk) {
+		holder, err := rundir.LockHolder(rk.dir)
 		if err == nil && holder != 0 {
 			if !r.awaitExit(holder) {
 				return // closed
@@ -91,14 +92,14 @@ func (r *Runtime) attend(rk *rank) {
 		var lock *os.File
 		var mine bool
 		if err == nil {
-			lock, mine, err = takeLock(rk.dir)
+			lock, mine, err = rundir.TakeLock(rk.dir)
 		}
 		if mine {
-			r.settle(rk)
+			r.ensureEnd(rk)
 			err = lock.Close()
 		}
 		if err != nil {
-			r.log.Error("cannot look after a rank", "rank", rk.name, "error", err)
+			r.log.Error("cannot monitor a rank", "rank", rk.name, "error", err)
 		}
 		if r.ctx.Err() != nil || err != nil && !clock.Sleep(r.ctx, time.Second) {
 			return
@@ -110,16 +111,16 @@ func (r *Runtime) attend(rk *rank) {
 	}
 }
 
-// settled reports whether the end of a rank is recorded.
-func (r *Runtime) settled(rk *rank) bool {
+// hasEnded reports whether the end of a rank is recorded.
+func (r *Runtime) hasEnded(rk *rank) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return rk.state.State == job.RunEnded
 }
 
-// settle records the end of a rank that has no supervisor, if the supervisor did
+// ensureEnd records the end of a rank that has no supervisor, if the supervisor did
 // not. The caller holds the rank's lock.
-func (r *Runtime) settle(rk *rank) {
+func (r *Runtime) ensureEnd(rk *rank) {
 	r.refresh(rk)
 	r.mu.Lock()
 	st, begun := rk.state, rk.begun
@@ -129,7 +130,7 @@ func (r *Runtime) settle(rk *rank) {
 	case begun:
 		r.bury(rk, st)
 	default: // what it begins it records first, so it began nothing
-		r.writeEnd(rk, st, ending{cause: job.CauseLaunchFailed, reason: "its supervisor ended without starting it" + r.lastWords(rk)})
+		r.writeEnd(rk, st, rundir.Ending{Cause: job.CauseLaunchFailed, Reason: "the supervisor exited without starting the program" + r.supervisorLogTail(rk)})
 	}
 }
 
@@ -168,9 +169,9 @@ func (r *Runtime) awaitReadable(fd, pid int) error {
 	})
 }
 
-// endUnbegun ends a rank that no supervisor has taken. If one has, it looks after that.
-func (r *Runtime) endUnbegun(rk *rank, e ending) {
-	lock, mine, err := takeLock(rk.dir)
+// endUnstarted ends a rank that no supervisor has taken. If one has, it looks after that.
+func (r *Runtime) endUnstarted(rk *rank, e rundir.Ending) {
+	lock, mine, err := rundir.TakeLock(rk.dir)
 	if err != nil {
 		r.log.Error("cannot lock a rank", "rank", rk.name, "error", err)
 	}
@@ -186,7 +187,7 @@ func (r *Runtime) endUnbegun(rk *rank, e ending) {
 			r.log.Error("cannot unlock a rank", "rank", rk.name, "error", err)
 		}
 	}
-	r.attend(rk)
+	r.monitor(rk)
 }
 
 // Forget removes all traces of a rank that has ended, but for its checkpoints.
@@ -202,7 +203,7 @@ func (r *Runtime) Forget(run id.Run, n int) error {
 		r.mu.Unlock()
 		return fault.New(fault.Conflict, "rank_running", "rank %d of run %s has not ended", n, run)
 	}
-	gone := filepath.Join(r.dir, runsDir, ".gone-"+rk.name)
+	gone := filepath.Join(r.dir, rundir.RunsDir, ".gone-"+rk.name)
 	err = os.Rename(rk.dir, gone)
 	if err == nil {
 		delete(r.ranks, rk.name)
@@ -213,5 +214,5 @@ func (r *Runtime) Forget(run id.Run, n int) error {
 		return fmt.Errorf("forget rank %s: %w", rk.name, err)
 	}
 	r.pruneCheckpoint(rk.rec.Job)
-	return errors.Join(st.Group.Remove(), tree.Remove(gone))
+	return errors.Join(st.Group.Remove(), rundir.RemoveTree(gone))
 }

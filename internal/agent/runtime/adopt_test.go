@@ -14,7 +14,9 @@ import (
 
 	"trainyard/internal/agent/runtime/cgroup"
 	"trainyard/internal/agent/runtime/process"
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
+	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
 	"trainyard/internal/runlog"
@@ -56,7 +58,7 @@ func TestARunThatEndsWithoutAnAgentIsFound(t *testing.T) {
 	hold := pipe(t)
 	run := y.script("read x < " + hold + "; exit 8")
 	y.await(run, job.RunRunning)
-	supervisor, err := lockHolder(y.runDir(run))
+	supervisor, err := rundir.LockHolder(y.runDir(run))
 	if err != nil || supervisor == 0 {
 		t.Fatalf("supervisor = %d, %v", supervisor, err)
 	}
@@ -93,7 +95,7 @@ func TestAKilledSupervisorLeavesNothingBehind(t *testing.T) {
 			all := strings.Fields(receive(t, pids))
 			y.await(run, job.RunRunning)
 			y.follow(run, "hello\n")
-			supervisor, err := lockHolder(y.runDir(run))
+			supervisor, err := rundir.LockHolder(y.runDir(run))
 			if err != nil || supervisor == 0 {
 				t.Fatalf("supervisor = %d, %v", supervisor, err)
 			}
@@ -107,7 +109,7 @@ func TestAKilledSupervisorLeavesNothingBehind(t *testing.T) {
 			}
 			if agent == "away" {
 				// As if the supervisor had died in the middle of a frame.
-				f, err := os.OpenFile(filepath.Join(y.runDir(run), outputFile), os.O_WRONLY|os.O_APPEND, 0)
+				f, err := os.OpenFile(filepath.Join(y.runDir(run), rundir.OutputFile), os.O_WRONLY|os.O_APPEND, 0)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -118,7 +120,7 @@ func TestAKilledSupervisorLeavesNothingBehind(t *testing.T) {
 				y.open()
 			}
 			s := y.end(run)
-			check(t, s, 0, "", job.CauseNodeLost, false, "its supervisor was killed")
+			check(t, s, 0, "", job.CauseNodeLost, false, "the supervisor was killed")
 			for _, pid := range all {
 				if alive(t, pid) {
 					t.Errorf("process %s is left", pid)
@@ -150,7 +152,7 @@ func TestAnUnpreparedRunIsTakenUpAgain(t *testing.T) {
 	})
 	s := y.spec(api.Launch{Command: "ls", Workdir: "sha256:x"})
 	other := y.spec(api.Launch{Command: "echo never", Workdir: "sha256:x"})
-	for _, spec := range []Spec{s, other} {
+	for _, spec := range []rundir.Spec{s, other} {
 		if err := y.Start(t.Context(), spec); err != nil {
 			t.Fatal(err)
 		}
@@ -257,7 +259,7 @@ func TestForget(t *testing.T) {
 	if _, ok := y.Status(run, 0); ok {
 		t.Error("it is still known")
 	}
-	if entries, err := os.ReadDir(filepath.Join(y.dir, runsDir)); err != nil || len(entries) != 0 {
+	if entries, err := os.ReadDir(filepath.Join(y.dir, rundir.RunsDir)); err != nil || len(entries) != 0 {
 		t.Errorf("left behind: %v, %v", entries, err)
 	}
 	if _, _, err := y.OpenLog(run, 0, 0); fault.KindOf(err) != fault.NotFound {
@@ -274,17 +276,17 @@ func TestBadLaunchesAreRefused(t *testing.T) {
 	good := y.spec(api.Launch{Command: "true"})
 	tests := []struct {
 		name   string
-		change func(*Spec)
+		change func(*rundir.Spec)
 		code   string
 	}{
-		{"a run of another job", func(s *Spec) { s.Job = "j7" }, "bad_rank"},
-		{"a path as a run", func(s *Spec) { s.Run = "../x" }, "bad_rank"},
-		{"a negative rank", func(s *Spec) { s.Rank = -1 }, "bad_rank"},
-		{"checkpoints outside", func(s *Spec) { s.Launch.Checkpoint = "../x" }, "bad_checkpoint"},
-		{"checkpoints everywhere", func(s *Spec) { s.Launch.Checkpoint = "." }, "bad_checkpoint"},
-		{"a variable without a name", func(s *Spec) { s.Launch.Env = map[string]string{"": "x"} }, "bad_env"},
-		{"a zero byte in the command", func(s *Spec) { s.Launch.Command = "a\x00b" }, "bad_script"},
-		{"files without a store", func(s *Spec) { s.Launch.Workdir = "sha256:x" }, "no_files"},
+		{"a run of another job", func(s *rundir.Spec) { s.Job = "j7" }, "bad_rank"},
+		{"a path as a run", func(s *rundir.Spec) { s.Run = "../x" }, "bad_rank"},
+		{"a negative rank", func(s *rundir.Spec) { s.Rank = -1 }, "bad_rank"},
+		{"checkpoints outside", func(s *rundir.Spec) { s.Launch.Checkpoint = "../x" }, "bad_checkpoint"},
+		{"checkpoints everywhere", func(s *rundir.Spec) { s.Launch.Checkpoint = "." }, "bad_checkpoint"},
+		{"a variable without a name", func(s *rundir.Spec) { s.Launch.Env = map[string]string{"": "x"} }, "bad_env"},
+		{"a zero byte in the command", func(s *rundir.Spec) { s.Launch.Command = "a\x00b" }, "bad_script"},
+		{"files without a store", func(s *rundir.Spec) { s.Launch.Workdir = "sha256:x" }, "no_files"},
 	}
 	for _, tt := range tests {
 		s := good
@@ -313,7 +315,7 @@ func TestASupervisorWhoseFolderIsGoneEndsItsRun(t *testing.T) {
 	}
 	for _, pid := range pids {
 		for alive(t, pid) {
-			pause(10 * time.Millisecond)
+			clock.Sleep(t.Context(), 10*time.Millisecond)
 		}
 	}
 	y.open() // for the clean-up, which finds nothing

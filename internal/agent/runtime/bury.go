@@ -10,25 +10,26 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/clock"
 	"trainyard/internal/job"
 	"trainyard/internal/runlog"
 )
 
 // bury ends a rank whose supervisor was killed. The caller holds the rank's lock.
-func (r *Runtime) bury(rk *rank, st state) {
-	q := quarry{dir: rk.dir, group: st.Group, session: st.PID, since: st.Begun}
+func (r *Runtime) bury(rk *rank, st rundir.State) {
+	q := rundir.Processes{Dir: rk.dir, Group: st.Group, Session: st.PID, Since: st.Begun}
 	sig, wait := unix.SIGTERM, time.Millisecond
 	for {
-		n, err := q.signal(sig, true)
+		n, err := q.Signal(sig, true)
 		if err != nil {
-			r.log.Error("cannot end what a rank left behind", "rank", rk.name, "error", err)
+			r.log.Error("cannot end processes that a rank left behind", "rank", rk.name, "error", err)
 		}
 		if n == 0 && err == nil {
 			break
 		}
 		if sig == unix.SIGTERM {
-			r.awaitGone(q, leftoverGrace)
+			r.awaitGone(q, rundir.LeftoverGrace)
 			sig = unix.SIGKILL
 			continue
 		}
@@ -37,19 +38,19 @@ func (r *Runtime) bury(rk *rank, st state) {
 			return // closed: the next agent goes on
 		}
 	}
-	if err := mendLog(filepath.Join(rk.dir, outputFile), r.clk); err != nil {
-		r.log.Error("cannot mend the log of a rank", "rank", rk.name, "error", err)
+	if err := mendLog(filepath.Join(rk.dir, rundir.OutputFile), r.clk); err != nil {
+		r.log.Error("cannot repair the log of a rank", "rank", rk.name, "error", err)
 	}
 	if err := st.Group.Remove(); err != nil {
 		r.log.Warn("cannot remove a cgroup", "rank", rk.name, "error", err)
 	}
-	r.writeEnd(rk, st, ending{cause: job.CauseNodeLost, reason: "its supervisor was killed, so all its processes were ended"})
+	r.writeEnd(rk, st, rundir.Ending{Cause: job.CauseNodeLost, Reason: "the supervisor was killed, so all processes of the rank were ended"})
 }
 
 // awaitGone waits until the processes are gone, for at most d.
-func (r *Runtime) awaitGone(q quarry, d time.Duration) {
+func (r *Runtime) awaitGone(q rundir.Processes, d time.Duration) {
 	for end := r.clk.Now().Add(d); r.clk.Now().Before(end); {
-		if procs, err := q.find(true); err != nil || len(procs) == 0 {
+		if procs, err := q.Find(true); err != nil || len(procs) == 0 {
 			return
 		}
 		if !clock.Sleep(r.ctx, 10*time.Millisecond) {
@@ -83,24 +84,23 @@ func mendLog(path string, clk clock.Clock) (err error) {
 	if !errors.Is(derr, io.EOF) {
 		return derr
 	}
-	return runlog.NewWriter(f, 0).Remark(clk.Now(), "the supervisor of this run was killed; output may be missing here")
+	return runlog.NewWriter(f, 0).Remark(clk.Now(), "the supervisor of this run was killed; output may be missing")
 }
 
-// lastWords is the end of what a supervisor wrote to its own log.
-func (r *Runtime) lastWords(rk *rank) string {
-	data, err := os.ReadFile(filepath.Join(rk.dir, supervisorLog))
+// supervisorLogTail is the end of what a supervisor wrote to its own log.
+func (r *Runtime) supervisorLogTail(rk *rank) string {
+	data, err := os.ReadFile(filepath.Join(rk.dir, rundir.SupervisorLog))
 	if err != nil {
 		return ""
 	}
-	o := output{tail: data}
-	return quoted(o.lastLine())
+	return rundir.QuoteLastLine(rundir.LastLine(data))
 }
 
 // writeEnd records the end of a rank. The caller holds the rank's lock.
-func (r *Runtime) writeEnd(rk *rank, st state, e ending) {
-	st.end(e, r.clk.Now())
-	err := writeState(r.ctx, rk.dir, st, func(err error) {
-		r.log.Error("cannot record the end of a rank, trying again", "rank", rk.name, "error", err)
+func (r *Runtime) writeEnd(rk *rank, st rundir.State, e rundir.Ending) {
+	st.End(e, r.clk.Now())
+	err := rundir.WriteState(r.ctx, rk.dir, st, func(err error) {
+		r.log.Error("cannot record the end of a rank, retrying", "rank", rk.name, "error", err)
 	})
 	if err != nil {
 		return // closed: the next agent does it

@@ -17,6 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trainyard/internal/agent/runtime/process"
+	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/agent/runtime/supervisor"
 	"trainyard/internal/api"
 	"trainyard/internal/clock"
 	"trainyard/internal/id"
@@ -26,8 +28,8 @@ import (
 
 // TestMain lets the test binary be its own supervisor, as main does, and the programs of some tests.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == Subcommand {
-		os.Exit(Supervise(context.Background(), os.Args[2], os.Stderr))
+	if len(os.Args) == 3 && os.Args[1] == rundir.Subcommand {
+		os.Exit(supervisor.Run(context.Background(), os.Args[2], os.Stderr))
 	}
 	if len(os.Args) == 3 && os.Args[1] == "play" {
 		os.Exit(play(os.Args[2]))
@@ -95,13 +97,13 @@ func (y *yard) reopen() {
 }
 
 // spec is a new run of a new job with one rank.
-func (y *yard) spec(l api.Launch) Spec {
+func (y *yard) spec(l api.Launch) rundir.Spec {
 	y.next++
 	j := id.NewJob(y.next)
 	if l.Grace == 0 {
 		l.Grace = job.Duration(time.Minute)
 	}
-	return Spec{Run: id.NewRun(j, 1), Job: j, Epoch: 1, Launch: l}
+	return rundir.Spec{Run: id.NewRun(j, 1), Job: j, Epoch: 1, Launch: l}
 }
 
 // start starts a new run and returns its id.
@@ -121,7 +123,7 @@ func (y *yard) script(command string) id.Run {
 }
 
 // await waits until a run is in a state, or has ended.
-func (y *yard) await(run id.Run, want job.RunState) Status {
+func (y *yard) await(run id.Run, want job.RunState) rundir.Status {
 	y.t.Helper()
 	patience, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -146,7 +148,7 @@ func (y *yard) await(run id.Run, want job.RunState) Status {
 }
 
 // end waits for the end of a run.
-func (y *yard) end(run id.Run) Status {
+func (y *yard) end(run id.Run) rundir.Status {
 	y.t.Helper()
 	return y.await(run, job.RunEnded)
 }
@@ -191,7 +193,7 @@ func (y *yard) follow(run id.Run, want string) {
 
 // runDir is the directory of a run with one rank.
 func (y *yard) runDir(run id.Run) string {
-	return filepath.Join(y.dir, runsDir, rankName(run, 0))
+	return filepath.Join(y.dir, rundir.RunsDir, rundir.RankName(run, 0))
 }
 
 // pipe makes a named pipe, by which scripts and tests wait for each other.
@@ -261,7 +263,7 @@ func lacking(t *testing.T, why string) {
 }
 
 // check compares the parts of a status that a test is about.
-func check(t *testing.T, got Status, code int, signal string, cause job.Cause, signalled bool, reason string) {
+func check(t *testing.T, got rundir.Status, code int, signal string, cause job.Cause, signalled bool, reason string) {
 	t.Helper()
 	text := func(code int, signal string, cause job.Cause, signalled bool) string {
 		return fmt.Sprintf("exit code %d, signal %q, cause %q, signalled %v", code, signal, cause, signalled)

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"trainyard/internal/agent/runtime/environ"
 	"trainyard/internal/agent/runtime/process"
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
 	"trainyard/internal/job"
 	"trainyard/internal/runlog"
@@ -31,11 +31,11 @@ func TestTooMuchMemoryIsNamedAsTheCause(t *testing.T) {
 head -c 300000000 /dev/zero | tail > /dev/null`
 	run := y.start(api.Launch{Command: hog, Memory: 64 << 20, CPUs: 500})
 	s := y.end(run)
-	check(t, s, s.ExitCode, s.Signal, job.CauseHostOOM, false, "used more than its memory limit of 64MB and was killed by the kernel")
+	check(t, s, s.ExitCode, s.Signal, job.CauseHostOOM, false, "exceeded its memory limit of 64MB and was killed by the kernel")
 	if s.ExitCode == 0 {
 		t.Error("exit code 0")
 	}
-	if _, err := os.Stat(filepath.Join(y.limits.Memory, groupName(y.runDir(run)))); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(y.limits.Memory, rundir.GroupName(y.runDir(run)))); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("its cgroup is left: %v", err)
 	}
 }
@@ -53,7 +53,7 @@ func TestAllProcessesAreLimited(t *testing.T) {
 	})
 	receive(t, ready)
 	y.await(run, job.RunRunning)
-	g := y.ranks[rankName(run, 0)].state.Group
+	g := y.ranks[rundir.RankName(run, 0)].state.Group
 	if g == nil {
 		t.Fatal("it has no cgroup")
 	}
@@ -73,7 +73,7 @@ func TestAllProcessesAreLimited(t *testing.T) {
 		}
 	}
 	// Even what has neither the environment nor the session of the run is found by its cgroup.
-	supervisor, err := lockHolder(y.runDir(run))
+	supervisor, err := rundir.LockHolder(y.runDir(run))
 	if err != nil || supervisor == 0 {
 		t.Fatalf("supervisor = %d, %v", supervisor, err)
 	}
@@ -91,8 +91,8 @@ func TestAllProcessesAreLimited(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
-	base := environ.Inherited([]string{"PATH=/bin", "HOME=/root", "LC_ALL=C", "NCCL_DEBUG=INFO", "SLURM_JOB_ID=1", "TRAINYARD_TOKEN=secret", "odd"})
-	s := Spec{Run: "j4.2", Job: "j4", Epoch: 2, Rank: 1, Launch: api.Launch{
+	base := inheritedEnv([]string{"PATH=/bin", "HOME=/root", "LC_ALL=C", "NCCL_DEBUG=INFO", "SLURM_JOB_ID=1", "TRAINYARD_TOKEN=secret", "odd"})
+	s := rundir.Spec{Run: "j4.2", Job: "j4", Epoch: 2, Rank: 1, Launch: api.Launch{
 		Name: "train", GPUs: []int{2, 5}, Nodes: []string{"10.0.0.1", "10.0.0.2"}, MasterPort: 29500, Grace: job.Duration(90 * time.Second),
 		Env: map[string]string{"HOME": "/home/ada", "LR": "0.1", "PYTHONUNBUFFERED": "0", "RANK": "77", "CUDA_VISIBLE_DEVICES": "0"},
 	}}
@@ -131,7 +131,7 @@ func TestEnvironment(t *testing.T) {
 
 func TestWhatTheAgentOffersIsBelowWhatTheJobSets(t *testing.T) {
 	t.Parallel()
-	s := Spec{Run: "j4.2", Job: "j4", Epoch: 2, Offered: map[string]string{"A": "offered", "B": "offered", SDKVar: "/sdk.whl", "TRAINYARD_RUN": "j9.9"}}
+	s := rundir.Spec{Run: "j4.2", Job: "j4", Epoch: 2, ExtraEnv: map[string]string{"A": "offered", "B": "offered", SDKVar: "/sdk.whl", "TRAINYARD_RUN": "j9.9"}}
 	for _, test := range []struct {
 		name      string
 		base, job map[string]string
@@ -191,28 +191,5 @@ func TestAFullDiskDoesNotEndTheRun(t *testing.T) {
 	got := y.output(run)
 	if !strings.HasSuffix(got[runlog.Stdout], "xafter\n") || !strings.Contains(got[runlog.Yard], "bytes of output are missing here") {
 		t.Errorf("%d bytes of output, remarks %q", len(got[runlog.Stdout]), got[runlog.Yard])
-	}
-}
-
-func TestAStateIsWrittenOnceThereIsRoom(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "later")
-	tries := 0
-	err := writeState(t.Context(), dir, state{Status: Status{State: job.RunEnded}}, func(err error) {
-		if !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("error = %v", err)
-		}
-		if tries++; tries == 1 {
-			if err := os.Mkdir(dir, 0o700); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	if err != nil || tries != 1 {
-		t.Errorf("after %d failures: %v", tries, err)
-	}
-	var st state
-	if ok, err := readJSON(filepath.Join(dir, stateName), &st); !ok || err != nil || st.State != job.RunEnded {
-		t.Errorf("state = %+v, %v, %v", st, ok, err)
 	}
 }

@@ -11,7 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"trainyard/internal/agent/runtime/tree"
+	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
 
@@ -30,10 +31,10 @@ type cachedSetup struct {
 func (r *Runtime) pruneSetups() {
 	r.prune.Lock()
 	defer r.prune.Unlock()
-	root := filepath.Join(r.dir, setupsDir)
+	root := filepath.Join(r.dir, rundir.SetupsDir)
 	entries, err := os.ReadDir(root)
 	if err != nil {
-		r.log.Error("cannot look at the set-ups", "error", err)
+		r.log.Error("cannot list the set-ups", "error", err)
 		return
 	}
 	now := r.clk.Now()
@@ -42,16 +43,16 @@ func (r *Runtime) pruneSetups() {
 	for _, e := range entries {
 		dir := filepath.Join(root, e.Name())
 		if strings.HasPrefix(e.Name(), ".gone-") {
-			r.dropped(dir, tree.Remove(dir))
+			r.logRemoval(dir, rundir.RemoveTree(dir))
 			continue
 		}
-		c, done, err := lookAtSetup(dir)
+		c, done, err := readSetup(dir)
 		switch age := now.Sub(c.used); {
 		case errors.Is(err, fs.ErrNotExist): // removed meanwhile
 		case err != nil:
-			r.log.Error("cannot look at a set-up", "dir", dir, "error", err)
+			r.log.Error("cannot read a set-up", "dir", dir, "error", err)
 		case !done && age > unfinishedAge, done && age > r.opt.SetupAge:
-			r.dropped(dir, removeSetup(dir))
+			r.logRemoval(dir, removeSetup(dir))
 		case done:
 			kept = append(kept, c)
 			total += c.size
@@ -63,7 +64,7 @@ func (r *Runtime) pruneSetups() {
 			return
 		}
 		err := removeSetup(c.dir)
-		r.dropped(c.dir, err)
+		r.logRemoval(c.dir, err)
 		if err == nil {
 			total -= c.size
 		}
@@ -73,24 +74,24 @@ func (r *Runtime) pruneSetups() {
 // errInUse says that a set-up cannot be removed now.
 var errInUse = errors.New("in use")
 
-func (r *Runtime) dropped(dir string, err error) {
+func (r *Runtime) logRemoval(dir string, err error) {
 	if err != nil && !errors.Is(err, errInUse) {
 		r.log.Error("cannot remove a set-up", "dir", dir, "error", err)
 	}
 }
 
-// lookAtSetup reads the size and age of a set-up and whether it is finished.
-func lookAtSetup(dir string) (cachedSetup, bool, error) {
+// readSetup reads the size and age of a set-up and whether it is finished.
+func readSetup(dir string) (cachedSetup, bool, error) {
 	c := cachedSetup{dir: dir}
-	var made setupMade
-	done, err := readJSON(filepath.Join(dir, setupDone), &made)
+	var made rundir.SetupResult
+	done, err := rundir.ReadJSON(filepath.Join(dir, rundir.SetupResultFile), &made)
 	if err != nil {
 		return c, false, err
 	}
 	c.size = made.Size
 	path := dir
 	if done {
-		path = filepath.Join(dir, setupDone)
+		path = filepath.Join(dir, rundir.SetupResultFile)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -102,7 +103,7 @@ func lookAtSetup(dir string) (cachedSetup, bool, error) {
 
 // removeSetup removes a set-up that no run uses.
 func removeSetup(dir string) error {
-	lock, err := tryLockSetup(dir, setupUseLock, unix.LOCK_EX)
+	lock, err := rundir.TryLockSetup(dir, rundir.SetupUseLock, unix.LOCK_EX)
 	if err != nil {
 		return err
 	}
@@ -111,11 +112,72 @@ func removeSetup(dir string) error {
 	}
 	defer func() { _ = lock.Close() }()
 	gone := filepath.Join(filepath.Dir(dir), ".gone-"+filepath.Base(dir))
-	if err := tree.Remove(gone); err != nil {
+	if err := rundir.RemoveTree(gone); err != nil {
 		return err
 	}
 	if err := os.Rename(dir, gone); err != nil {
 		return err
 	}
-	return tree.Remove(gone)
+	return rundir.RemoveTree(gone)
+}
+
+// pruneCheckpoints removes the checkpoint folders of jobs that have no rank
+// here: empty ones at once, others when nothing in them has been touched for
+// CheckpointAge. The yard does not tell agents when a job has ended for good.
+func (r *Runtime) pruneCheckpoints() {
+	root := filepath.Join(r.dir, rundir.CheckpointsDir)
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			r.log.Error("cannot list the checkpoints", "error", err)
+		}
+		return
+	}
+	for _, e := range entries {
+		r.pruneCheckpoint(id.Job(e.Name()))
+	}
+}
+
+// pruneCheckpoint removes one job's checkpoints if it is time.
+func (r *Runtime) pruneCheckpoint(j id.Job) {
+	dir := filepath.Join(r.dir, rundir.CheckpointsDir, string(j))
+	touched, empty, err := lastTouched(dir)
+	if err == nil && (empty || r.clk.Now().Sub(touched) > r.opt.CheckpointAge) {
+		err = r.dropCheckpoints(j, dir, empty)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.log.Error("cannot remove checkpoints", "dir", dir, "error", err)
+	}
+}
+
+// dropCheckpoints removes a folder unless the job has a rank here. New ranks
+// are recorded under the same lock before their supervisor makes the folder.
+func (r *Runtime) dropCheckpoints(j id.Job, dir string, empty bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, rk := range r.ranks {
+		if rk.rec.Job == j {
+			return nil
+		}
+	}
+	if empty {
+		return os.Remove(dir)
+	}
+	return rundir.RemoveTree(dir)
+}
+
+// lastTouched returns when a folder or something directly in it changed last.
+func lastTouched(dir string) (at time.Time, empty bool, err error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return at, false, err
+	}
+	at = info.ModTime()
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if inner, err := e.Info(); err == nil && inner.ModTime().After(at) {
+			at = inner.ModTime()
+		}
+	}
+	return at, len(entries) == 0, err
 }

@@ -24,14 +24,14 @@ func TestAProgramEndsByItself(t *testing.T) {
 		reason string
 	}{
 		{"well", api.Launch{Command: "echo fine"}, 0, "", "", ""},
-		{"with an exit code", api.Launch{Command: "echo why it failed; exit 3"}, 3, "", job.CauseUserCode, "exit code 3; its last line: why it failed"},
+		{"with an exit code", api.Launch{Command: "echo why it failed; exit 3"}, 3, "", job.CauseUserCode, "exit code 3; last line of output: why it failed"},
 		{"at the first line that fails", api.Launch{Command: "false\necho never"}, 1, "", job.CauseUserCode, "exit code 1"},
 		{"by a signal", api.Launch{Command: "kill -SEGV $$"}, 139, "SIGSEGV", job.CauseUserCode, "killed by SIGSEGV"},
 		{"because there is no such program", api.Launch{Command: "/no/such/program"}, 127, "", job.CauseUserCode, "exit code 127"},
 		{"with closed output", api.Launch{Command: "exec 1>&- 2>&-; exit 4"}, 4, "", job.CauseUserCode, "exit code 4"},
 		{"with empty input", api.Launch{Command: "if read x; then exit 1; fi; exit 5"}, 5, "", job.CauseUserCode, ""},
 		{"short of GPU memory", api.Launch{Command: "echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB' >&2; exit 1", GPUs: []int{0}},
-			1, "", job.CauseGPUOOM, "the GPU's memory ran out: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"},
+			1, "", job.CauseGPUOOM, "out of GPU memory: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"},
 		{"short of GPU memory in XLA", api.Launch{Command: "echo 'RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8 bytes'; kill -ABRT $$", GPUs: []int{0}},
 			134, "SIGABRT", job.CauseGPUOOM, "RESOURCE_EXHAUSTED"},
 		{"well after it was short of GPU memory", api.Launch{Command: "echo CUDA out of memory; exit 0", GPUs: []int{0}}, 0, "", "", ""},
@@ -136,7 +136,7 @@ func TestTwoSupervisorsOfARankGiveOneProcess(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	marks := t.TempDir() + "/marks"
-	rk, err := y.enrol(y.spec(api.Launch{Command: "echo x >> " + marks}))
+	rk, err := y.createRunDir(y.spec(api.Launch{Command: "echo x >> " + marks}))
 	if err != nil {
 		t.Fatal(err)
 	}

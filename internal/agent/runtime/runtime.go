@@ -16,8 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trainyard/internal/agent/runtime/cgroup"
-	"trainyard/internal/agent/runtime/environ"
-	"trainyard/internal/agent/runtime/fifo"
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
@@ -51,19 +50,19 @@ type Options struct {
 // Runtime carries out the ranks of this machine. Its methods may be called from
 // several goroutines.
 type Runtime struct {
-	opt       Options
-	dir       string
-	log       *slog.Logger
-	clk       clock.Clock
-	base      map[string]string
-	limits    cgroup.Place
-	unlimited string // why limits are not enforced; "" if they are
-	lock      *os.File
-	events    *os.File
-	ctx       context.Context //nolint:containedctx // ends with Close; bounds the goroutines, not the runs
-	cancel    context.CancelFunc
-	tasks     sync.WaitGroup
-	prune     sync.Mutex // one look at the set-ups at a time
+	opt           Options
+	dir           string
+	log           *slog.Logger
+	clk           clock.Clock
+	base          map[string]string
+	limits        cgroup.Place
+	limitsProblem string // why limits are not enforced; "" if they are
+	lock          *os.File
+	events        *os.File
+	ctx           context.Context //nolint:containedctx // ends with Close; bounds the goroutines, not the runs
+	cancel        context.CancelFunc
+	tasks         sync.WaitGroup
+	prune         sync.Mutex // one look at the set-ups at a time
 
 	mu      sync.Mutex
 	adopted bool
@@ -74,13 +73,13 @@ type Runtime struct {
 // rank is what the agent knows of a rank. Its fields are guarded by Runtime.mu,
 // but for name, dir and rec, which do not change.
 type rank struct {
-	name   string
-	dir    string
-	rec    record
-	state  state
-	begun  bool               // a supervisor has taken it
-	tended bool               // a goroutine looks after it
-	abort  context.CancelFunc // ends its preparation; nil if it is not being prepared
+	name      string
+	dir       string
+	rec       rundir.Record
+	state     rundir.State
+	begun     bool               // a supervisor has taken it
+	monitored bool               // a goroutine looks after it
+	abort     context.CancelFunc // ends its preparation; nil if it is not being prepared
 }
 
 // New opens a data directory and makes it if it is not there. A second agent on
@@ -89,38 +88,39 @@ func New(opt Options) (*Runtime, error) {
 	if err := opt.fill(); err != nil {
 		return nil, err
 	}
-	for _, d := range []string{runsDir, setupsDir, checkpointsDir} {
+	for _, d := range []string{rundir.RunsDir, rundir.SetupsDir, rundir.CheckpointsDir} {
 		if err := os.MkdirAll(filepath.Join(opt.Dir, d), 0o700); err != nil {
-			return nil, fmt.Errorf("make the data directory: %w", err)
+			return nil, fmt.Errorf("create the data directory: %w", err)
 		}
 	}
 	r := &Runtime{
-		opt: opt, dir: opt.Dir, log: opt.Log, clk: opt.Clock, base: environ.Inherited(opt.Environ),
+		opt: opt, dir: opt.Dir, log: opt.Log, clk: opt.Clock, base: inheritedEnv(opt.Environ),
 		ranks: map[string]*rank{}, changed: make(chan struct{}),
 	}
 	limits, err := cgroup.Find()
 	if err != nil {
-		r.unlimited = err.Error()
+		r.limitsProblem = err.Error()
 	}
 	r.limits = limits
 	if err := r.open(); err != nil {
 		return nil, err
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
-	r.tasks.Go(r.hear)
+	r.tasks.Go(r.readEvents)
 	return r, nil
 }
 
 // fill puts in the defaults.
 func (o *Options) fill() (err error) {
-	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
+	o.Dir, err = filepath.Abs(o.Dir)
+	if err != nil {
 		return err
 	}
 	if o.Exe == "" {
 		o.Exe = "/proc/self/exe"
 	}
 	if o.Args == nil {
-		o.Args = []string{Subcommand}
+		o.Args = []string{rundir.Subcommand}
 	}
 	if o.Environ == nil {
 		o.Environ = os.Environ()
@@ -139,22 +139,22 @@ func (o *Options) fill() (err error) {
 
 // open takes the data directory's lock and opens the pipe of events.
 func (r *Runtime) open() error {
-	lock, err := os.OpenFile(filepath.Join(r.dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := os.OpenFile(filepath.Join(r.dir, rundir.LockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("open the data directory: %w", err)
 	}
 	if err := lockSoon(lock); err != nil {
-		err = fault.New(fault.Conflict, "agent_running", "another agent uses the data directory %s", r.dir).
-			WithRemedy("end it first, or give this one another directory").WithCause(err)
+		err = fault.New(fault.Conflict, "agent_running", "another agent is using the data directory %s", r.dir).
+			WithRemedy("stop it first, or use another directory").WithCause(err)
 		return errors.Join(err, lock.Close())
 	}
-	path := filepath.Join(r.dir, eventsPipe)
-	if err := fifo.Make(path); err != nil {
+	path := filepath.Join(r.dir, rundir.EventsPipe)
+	if err := rundir.MakePipe(path); err != nil {
 		return errors.Join(err, lock.Close())
 	}
 	events, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return errors.Join(fmt.Errorf("open the pipe of events: %w", err), lock.Close())
+		return errors.Join(fmt.Errorf("open the events pipe: %w", err), lock.Close())
 	}
 	r.lock, r.events = lock, events
 	return nil
@@ -168,7 +168,7 @@ func lockSoon(f *os.File) error {
 		if err == nil || !errors.Is(err, unix.EWOULDBLOCK) || try == 10 {
 			return err
 		}
-		pause(20 * time.Millisecond)
+		clock.Sleep(context.Background(), 20*time.Millisecond)
 	}
 }
 
@@ -185,14 +185,14 @@ func (r *Runtime) Close() error {
 // Limits says how what a run may use is enforced: "cgroup v2", "cgroup v1", or
 // in one sentence why it is not. The inventory shows it.
 func (r *Runtime) Limits() string {
-	if r.unlimited != "" {
-		return r.unlimited
+	if r.limitsProblem != "" {
+		return r.limitsProblem
 	}
 	return r.limits.String()
 }
 
-// hear takes the supervisors' news until Close.
-func (r *Runtime) hear() {
+// readEvents takes the supervisors' news until Close.
+func (r *Runtime) readEvents() {
 	buf := make([]byte, 4096)
 	rest := ""
 	for {
@@ -228,8 +228,8 @@ func (r *Runtime) names() []string {
 func (r *Runtime) refresh(rk *rank) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var st state
-	ok, err := readJSON(filepath.Join(rk.dir, stateName), &st)
+	var st rundir.State
+	ok, err := rundir.ReadJSON(filepath.Join(rk.dir, rundir.StateFile), &st)
 	if err != nil {
 		r.log.Error("cannot read the state of a rank", "rank", rk.name, "error", err)
 		return
@@ -255,25 +255,25 @@ func (r *Runtime) Watch() <-chan struct{} {
 }
 
 // Status returns how far a rank has come, and whether it is known here.
-func (r *Runtime) Status(run id.Run, n int) (Status, bool) {
+func (r *Runtime) Status(run id.Run, n int) (rundir.Status, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rk, ok := r.ranks[rankName(run, n)]
+	rk, ok := r.ranks[rundir.RankName(run, n)]
 	if !ok {
-		return Status{}, false
+		return rundir.Status{}, false
 	}
 	return rk.state.Status, true
 }
 
 // List returns all ranks that are known here, sorted by run and rank.
-func (r *Runtime) List() []Status {
+func (r *Runtime) List() []rundir.Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := make([]Status, 0, len(r.ranks))
+	out := make([]rundir.Status, 0, len(r.ranks))
 	for _, rk := range r.ranks {
 		out = append(out, rk.state.Status)
 	}
-	slices.SortFunc(out, func(a, b Status) int {
+	slices.SortFunc(out, func(a, b rundir.Status) int {
 		if c := strings.Compare(string(a.Run), string(b.Run)); c != 0 {
 			return c
 		}
@@ -286,7 +286,7 @@ func (r *Runtime) List() []Status {
 func (r *Runtime) lookup(run id.Run, n int) (*rank, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rk, ok := r.ranks[rankName(run, n)]
+	rk, ok := r.ranks[rundir.RankName(run, n)]
 	if !ok {
 		return nil, fault.New(fault.NotFound, "rank_not_found", "rank %d of run %s is not on this node", n, run)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -87,7 +88,7 @@ func TestSetupThatChangesNoFilesKeepsNoTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(plan.Dir, setupTreeName)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(plan.Dir, rundir.SetupTreeName)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a tree is kept: %v", err)
 	}
 }
@@ -121,7 +122,7 @@ func TestSetupThatFails(t *testing.T) {
 	for i := range 2 { // a failed one is not cached, and leaves nothing for the next
 		run := y.start(l)
 		s := y.end(run)
-		check(t, s, 3, "", job.CauseSetupFailed, false, "set-up failed with exit code 3; its last line: no wheel")
+		check(t, s, 3, "", job.CauseSetupFailed, false, "set-up failed with exit code 3; last line of output: no wheel")
 		if !s.Started.IsZero() || y.output(run)[runlog.Stdout] != "" {
 			t.Errorf("the command was started: %+v", s)
 		}
@@ -146,7 +147,7 @@ func TestSetupCanBeStopped(t *testing.T) {
 	if err := y.Stop(maker, 0, job.StopTerm); err != nil {
 		t.Fatal(err)
 	}
-	check(t, y.end(maker), 143, "SIGTERM", job.CauseCancelled, true, "stopped as asked")
+	check(t, y.end(maker), 143, "SIGTERM", job.CauseCancelled, true, "stopped on request")
 }
 
 func TestARankThatASupervisorHasTakenIsNotStartedAgain(t *testing.T) {
@@ -158,7 +159,7 @@ func TestARankThatASupervisorHasTakenIsNotStartedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lock, err := tryLockSetup(plan.Dir, setupMakeLock, unix.LOCK_EX) // so that it waits
+	lock, err := rundir.TryLockSetup(plan.Dir, rundir.SetupMakeLock, unix.LOCK_EX) // so that it waits
 	if err != nil || lock == nil {
 		t.Fatal(lock, err)
 	}
@@ -169,13 +170,13 @@ func TestARankThatASupervisorHasTakenIsNotStartedAgain(t *testing.T) {
 	for begun := false; !begun; {
 		changed := y.Watch()
 		y.mu.Lock()
-		begun = y.ranks[s.name()].begun
+		begun = y.ranks[s.Name()].begun
 		y.mu.Unlock()
 		if !begun {
 			<-changed
 		}
 	}
-	supervisor, err := lockHolder(dir)
+	supervisor, err := rundir.LockHolder(dir)
 	if err != nil || supervisor == 0 {
 		t.Fatalf("supervisor = %d, %v", supervisor, err)
 	}
@@ -189,7 +190,7 @@ func TestARankThatASupervisorHasTakenIsNotStartedAgain(t *testing.T) {
 	if err := y.Start(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	check(t, y.end(s.Run), 0, "", job.CauseNodeLost, false, "its supervisor was killed")
+	check(t, y.end(s.Run), 0, "", job.CauseNodeLost, false, "the supervisor was killed")
 	if n := count(t, marks); n != 0 {
 		t.Errorf("it was started again, %d times", n)
 	}
@@ -207,31 +208,31 @@ func TestASupervisorThatCannotBeStarted(t *testing.T) {
 	missing := newYard(t, func(o *Options) { o.Exe = "/no/such/binary" })
 	check(t, missing.end(missing.script("true")), 0, "", job.CauseLaunchFailed, false, "cannot start the run: start the supervisor")
 	broken := newYard(t, func(o *Options) { o.Exe, o.Args = "/bin/sh", []string{"-c", "echo out of order >&2; exit 1"} })
-	check(t, broken.end(broken.script("true")), 0, "", job.CauseLaunchFailed, false, "ended without starting it; its last line: out of order")
+	check(t, broken.end(broken.script("true")), 0, "", job.CauseLaunchFailed, false, "exited without starting the program; last line of output: out of order")
 }
 
 func TestOldSetupsAreRemoved(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, func(o *Options) { o.SetupBytes, o.SetupAge = 2500, 90*24*time.Hour })
 	now := y.clk.Now()
-	root := filepath.Join(y.dir, setupsDir)
+	root := filepath.Join(y.dir, rundir.SetupsDir)
 	add := func(name string, size job.Bytes, age time.Duration) string {
 		t.Helper()
 		dir := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Join(dir, setupDirName), 0o700); err != nil {
+		if err := os.MkdirAll(filepath.Join(dir, rundir.SetupDirName), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := writeJSON(filepath.Join(dir, setupDone), setupMade{Size: size}, false); err != nil {
+		if err := rundir.WriteJSON(filepath.Join(dir, rundir.SetupResultFile), rundir.SetupResult{Size: size}, false); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chtimes(filepath.Join(dir, setupDone), now, now.Add(-age)); err != nil {
+		if err := os.Chtimes(filepath.Join(dir, rundir.SetupResultFile), now, now.Add(-age)); err != nil {
 			t.Fatal(err)
 		}
 		return dir
 	}
 	ancient := add("ancient", 1, 91*24*time.Hour)
 	used := add("used", 1000, 50*time.Hour)
-	lock, err := tryLockSetup(used, setupUseLock, unix.LOCK_SH)
+	lock, err := rundir.TryLockSetup(used, rundir.SetupUseLock, unix.LOCK_SH)
 	if err != nil || lock == nil {
 		t.Fatal(lock, err)
 	}
@@ -287,9 +288,9 @@ func TestCheckpointsLastFromRunToRun(t *testing.T) {
 func TestCheckpointsAreRemovedWhenNobodyNeedsThem(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, func(o *Options) { o.CheckpointAge = 24 * time.Hour })
-	folder := func(s Spec) string { return filepath.Join(y.dir, checkpointsDir, string(s.Job)) }
-	there := func(s Spec) bool { _, err := os.Stat(folder(s)); return err == nil }
-	finish := func(command string) Spec {
+	folder := func(s rundir.Spec) string { return filepath.Join(y.dir, rundir.CheckpointsDir, string(s.Job)) }
+	there := func(s rundir.Spec) bool { _, err := os.Stat(folder(s)); return err == nil }
+	finish := func(command string) rundir.Spec {
 		s := y.spec(api.Launch{Command: command})
 		if err := y.Start(t.Context(), s); err != nil {
 			t.Fatal(err)
@@ -308,7 +309,7 @@ func TestCheckpointsAreRemovedWhenNobodyNeedsThem(t *testing.T) {
 	if !there(old) {
 		t.Fatal("the checkpoints of a rank that is still here are gone")
 	}
-	for _, s := range []Spec{empty, fresh, old} {
+	for _, s := range []rundir.Spec{empty, fresh, old} {
 		if err := y.Forget(s.Run, 0); err != nil {
 			t.Fatal(err)
 		}

@@ -11,8 +11,7 @@ import (
 	"strings"
 	"syscall"
 
-	"trainyard/internal/agent/runtime/fifo"
-	"trainyard/internal/agent/runtime/tree"
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/atomicfile"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
@@ -24,16 +23,16 @@ import (
 // one whose preparation an earlier agent did not finish goes on. A rank of an
 // older epoch than one that is known of the same job is refused; those of older epochs are
 // stopped, and waited for, before it begins.
-func (r *Runtime) Start(ctx context.Context, s Spec) error {
+func (r *Runtime) Start(ctx context.Context, s rundir.Spec) error {
 	if err := r.check(s); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.adopted {
-		return errors.New("start a rank: Adopt must be called first")
+		return errors.New("start a rank: Adopt has not been called")
 	}
-	rk, known := r.ranks[s.name()]
+	rk, known := r.ranks[s.Name()]
 	if !known {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -41,69 +40,70 @@ func (r *Runtime) Start(ctx context.Context, s Spec) error {
 		for _, other := range r.ranks {
 			if other.rec.Job == s.Job && other.rec.Epoch > s.Epoch {
 				return fault.New(fault.Conflict, "stale_epoch",
-					"run %s is older than run %s, which this node knows", s.Run, other.rec.Run)
+					"run %s is older than run %s, which this node has already seen", s.Run, other.rec.Run)
 			}
 		}
 		var err error
-		if rk, err = r.enrol(s); err != nil {
+		rk, err = r.createRunDir(s)
+		if err != nil {
 			return err
 		}
 		r.ranks[rk.name] = rk
 		r.announce()
 	}
-	if rk.begun || rk.tended || rk.state.State == job.RunEnded {
+	if rk.begun || rk.monitored || rk.state.State == job.RunEnded {
 		return nil
 	}
-	rk.tended = true
+	rk.monitored = true
 	prep, abort := context.WithCancel(r.ctx) //nolint:gosec // begin calls it
 	rk.abort = abort
-	r.tasks.Go(func() { r.begin(prep, rk) })
+	r.tasks.Go(func() { r.prepareAndSupervise(prep, rk) })
 	return nil
 }
 
 // check refuses what cannot be carried out.
-func (r *Runtime) check(s Spec) error {
+func (r *Runtime) check(s rundir.Spec) error {
 	if j, epoch, ok := s.Run.Split(); !ok || j != s.Job || epoch != s.Epoch || s.Rank < 0 {
-		return fault.New(fault.Invalid, "bad_rank", "rank %d of run %q of job %q with epoch %d makes no sense", s.Rank, s.Run, s.Job, s.Epoch)
+		return fault.New(fault.Invalid, "bad_rank", "rank %d, run %q, job %q and epoch %d are inconsistent", s.Rank, s.Run, s.Job, s.Epoch)
 	}
 	if c := s.Launch.Checkpoint; c != "" && (!filepath.IsLocal(c) || filepath.Clean(c) == ".") {
-		return fault.New(fault.Invalid, "bad_checkpoint", "%q is not a folder inside the working directory", c).WithField("checkpoint.dir")
+		return fault.New(fault.Invalid, "bad_checkpoint", "checkpoint.dir must be a folder inside the working directory, got %q", c).WithField("checkpoint.dir")
 	}
 	if s.Launch.Workdir != "" && r.opt.Files == nil {
-		return fault.New(fault.Unavailable, "no_files", "this node has no store to take files from")
+		return fault.New(fault.Unavailable, "no_files", "this node has no content store to fetch files from")
 	}
 	for key, value := range s.Launch.Env {
 		if key == "" || strings.ContainsAny(key, "=\x00") || strings.ContainsRune(value, 0) {
-			return fault.New(fault.Invalid, "bad_env", "%q cannot be a variable of the environment", key).WithField("env")
+			return fault.New(fault.Invalid, "bad_env", "%q is not a valid environment variable", key).WithField("env")
 		}
 	}
 	if strings.ContainsRune(s.Launch.Command+s.Launch.Setup, 0) {
-		return fault.New(fault.Invalid, "bad_script", "a script must not hold a zero byte")
+		return fault.New(fault.Invalid, "bad_script", "scripts must not contain NUL bytes")
 	}
-	l, left, ok, err := readLease(r.dir)
+	l, left, ok, err := rundir.ReadContactLease(r.dir)
 	if err != nil {
 		return err
 	}
 	if ok && left <= 0 {
 		return fault.New(fault.Unavailable, "lease_over",
-			"this node was not in touch with the yard for %v, so it starts nothing", job.Duration(l.Valid))
+			"this node has had no contact with the server for %v and starts no runs", job.Duration(l.Valid))
 	}
 	return nil
 }
 
-// enrol makes the run directory, whole and durable before it has its name.
-func (r *Runtime) enrol(s Spec) (*rank, error) {
-	runs := filepath.Join(r.dir, runsDir)
-	rk := &rank{name: s.name(), dir: filepath.Join(runs, s.name())}
+// createRunDir makes the run directory, whole and durable before it has its name.
+func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
+	runs := filepath.Join(r.dir, rundir.RunsDir)
+	rk := &rank{name: s.Name(), dir: filepath.Join(runs, s.Name())}
 	plan, err := planSetup(r.dir, s.Launch, r.base)
 	if err != nil {
 		return nil, err
 	}
-	rk.rec = record{Spec: s, Setup: plan, Limits: r.limits, Env: environment(r.base, s, r.dir, plan.dir())}
-	rk.state.Status = statusOf(s)
+	rk.rec = rundir.Record{Spec: s, Setup: plan, Limits: r.limits, Env: environment(r.base, s, r.dir, plan.OutputDir())}
+	rk.state.Status = rundir.NewStatus(s)
 	tmp, err := os.MkdirTemp(runs, ".new-")
 	if err != nil {
-		return nil, fmt.Errorf("make a run directory: %w", err)
+		return nil, fmt.Errorf("create a run directory: %w", err)
 	}
 	err = fillRunDir(tmp, rk.rec)
 	if err == nil {
@@ -113,23 +113,23 @@ func (r *Runtime) enrol(s Spec) (*rank, error) {
 		err = atomicfile.SyncDir(runs)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("make the directory of rank %s: %w", rk.name, err), os.RemoveAll(tmp))
+		return nil, errors.Join(fmt.Errorf("create the directory of rank %s: %w", rk.name, err), os.RemoveAll(tmp))
 	}
 	return rk, nil
 }
 
-func fillRunDir(dir string, rec record) error {
-	if err := writeJSON(filepath.Join(dir, launchFile), rec, true); err != nil {
+func fillRunDir(dir string, rec rundir.Record) error {
+	if err := rundir.WriteJSON(filepath.Join(dir, rundir.LaunchFile), rec, true); err != nil {
 		return err
 	}
-	if err := fifo.Make(filepath.Join(dir, controlPipe)); err != nil {
+	if err := rundir.MakePipe(filepath.Join(dir, rundir.ControlPipe)); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, outputFile), nil, 0o600)
+	return os.WriteFile(filepath.Join(dir, rundir.OutputFile), nil, 0o600)
 }
 
-// begin prepares a rank, starts its supervisor and looks after it to the end.
-func (r *Runtime) begin(ctx context.Context, rk *rank) {
+// prepareAndSupervise prepares a rank, starts its supervisor and looks after it to the end.
+func (r *Runtime) prepareAndSupervise(ctx context.Context, rk *rank) {
 	err := r.prepareAlone(ctx, rk)
 	r.mu.Lock()
 	rk.abort() // frees its context
@@ -139,11 +139,11 @@ func (r *Runtime) begin(ctx context.Context, rk *rank) {
 		return // closed: the next agent goes on
 	}
 	if errors.Is(err, errTaken) {
-		r.attend(rk)
+		r.monitor(rk)
 		return
 	}
-	if stop, serr := readStop(rk.dir); serr == nil && stop != job.StopNone {
-		r.endUnbegun(rk, stoppedEarly())
+	if stop, serr := rundir.ReadStop(rk.dir); serr == nil && stop != job.StopNone {
+		r.endUnstarted(rk, stoppedEarly())
 		return
 	}
 	var child *exec.Cmd
@@ -151,31 +151,31 @@ func (r *Runtime) begin(ctx context.Context, rk *rank) {
 		child, err = r.spawn(rk)
 	}
 	if err != nil {
-		r.endUnbegun(rk, ending{cause: job.CauseLaunchFailed, reason: fmt.Sprintf("cannot start the run: %v", err)})
+		r.endUnstarted(rk, rundir.Ending{Cause: job.CauseLaunchFailed, Reason: fmt.Sprintf("cannot start the run: %v", err)})
 		return
 	}
 	if !r.awaitExit(child.Process.Pid) {
 		return // closed: the next agent adopts it, whether it has taken the rank yet or not
 	}
 	if err := child.Wait(); err != nil {
-		r.log.Warn("supervisor ended badly", "rank", rk.name, "error", err)
+		r.log.Warn("supervisor failed", "rank", rk.name, "error", err)
 	}
-	r.attend(rk)
+	r.monitor(rk)
 }
 
 // stoppedEarly is the end of a rank that was told to stop before a supervisor had it.
-func stoppedEarly() ending {
-	return ending{cause: job.CauseCancelled, reason: "stopped as asked before it was started", signalled: true}
+func stoppedEarly() rundir.Ending {
+	return rundir.Ending{Cause: job.CauseCancelled, Reason: "stopped on request before it was started", Signalled: true}
 }
 
 // errTaken says that a supervisor has a rank, or had it.
-var errTaken = errors.New("a supervisor has taken the rank")
+var errTaken = errors.New("a supervisor has already taken the rank")
 
 // prepareAlone prepares a rank and lets no supervisor take it meanwhile: one
 // that an earlier agent started right before it was killed may come late, and
 // would find its files half made.
 func (r *Runtime) prepareAlone(ctx context.Context, rk *rank) (err error) {
-	lock, mine, err := takeLock(rk.dir)
+	lock, mine, err := rundir.TakeLock(rk.dir)
 	if err != nil {
 		return err
 	}
@@ -183,8 +183,8 @@ func (r *Runtime) prepareAlone(ctx context.Context, rk *rank) (err error) {
 		return errTaken
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	var st state
-	if begun, err := readJSON(filepath.Join(rk.dir, stateName), &st); err != nil || begun {
+	var st rundir.State
+	if begun, err := rundir.ReadJSON(filepath.Join(rk.dir, rundir.StateFile), &st); err != nil || begun {
 		return errors.Join(err, errTaken)
 	}
 	return r.prepare(ctx, rk)
@@ -192,11 +192,11 @@ func (r *Runtime) prepareAlone(ctx context.Context, rk *rank) (err error) {
 
 // prepare waits for older runs of the job to end and fills the working directory.
 func (r *Runtime) prepare(ctx context.Context, rk *rank) error {
-	if err := r.retire(ctx, rk); err != nil {
+	if err := r.stopOlderEpochs(ctx, rk); err != nil {
 		return err
 	}
-	work := filepath.Join(rk.dir, workDir)
-	if err := tree.Remove(work); err != nil { // of an agent that did not finish
+	work := filepath.Join(rk.dir, rundir.WorkDir)
+	if err := rundir.RemoveTree(work); err != nil { // of an agent that did not finish
 		return err
 	}
 	if err := os.Mkdir(work, 0o750); err != nil {
@@ -210,9 +210,9 @@ func (r *Runtime) prepare(ctx context.Context, rk *rank) error {
 	return nil
 }
 
-// retire stops the ranks of older epochs of the same job and waits for their
+// stopOlderEpochs stops the ranks of older epochs of the same job and waits for their
 // end: they share its checkpoints, and a job must not run twice at once.
-func (r *Runtime) retire(ctx context.Context, rk *rank) error {
+func (r *Runtime) stopOlderEpochs(ctx context.Context, rk *rank) error {
 	for {
 		changed := r.Watch()
 		older := r.olderThan(rk.rec.Spec)
@@ -232,10 +232,10 @@ func (r *Runtime) retire(ctx context.Context, rk *rank) error {
 	}
 }
 
-func (r *Runtime) olderThan(s Spec) []Spec {
+func (r *Runtime) olderThan(s rundir.Spec) []rundir.Spec {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var older []Spec
+	var older []rundir.Spec
 	for _, rk := range r.ranks {
 		if rk.rec.Job == s.Job && rk.rec.Epoch < s.Epoch && rk.state.State != job.RunEnded {
 			older = append(older, rk.rec.Spec)
@@ -246,7 +246,7 @@ func (r *Runtime) olderThan(s Spec) []Spec {
 
 // spawn starts the supervisor, in a session of its own so that it outlives the agent.
 func (r *Runtime) spawn(rk *rank) (*exec.Cmd, error) {
-	log, err := os.OpenFile(filepath.Join(rk.dir, supervisorLog), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	log, err := os.OpenFile(filepath.Join(rk.dir, rundir.SupervisorLog), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -268,7 +268,7 @@ func (r *Runtime) spawn(rk *rank) (*exec.Cmd, error) {
 // that was not started yet never is.
 func (r *Runtime) Stop(run id.Run, n int, mode job.StopMode) error {
 	if mode != job.StopTerm && mode != job.StopKill {
-		return fault.New(fault.Invalid, "bad_stop", "%q is no way to stop a run", mode)
+		return fault.New(fault.Invalid, "bad_stop", "stop mode must be term or kill, got %q", mode)
 	}
 	rk, err := r.lookup(run, n)
 	if err != nil {
@@ -279,15 +279,15 @@ func (r *Runtime) Stop(run id.Run, n int, mode job.StopMode) error {
 	if rk.state.State == job.RunEnded {
 		return nil
 	}
-	if err := askStop(rk.dir, mode); err != nil {
+	if err := rundir.RequestStop(rk.dir, mode); err != nil {
 		return fmt.Errorf("stop rank %s: %w", rk.name, err)
 	}
 	if rk.abort != nil {
 		rk.abort()
 	}
-	if !rk.tended {
-		rk.tended = true
-		r.tasks.Go(func() { r.endUnbegun(rk, stoppedEarly()) })
+	if !rk.monitored {
+		rk.monitored = true
+		r.tasks.Go(func() { r.endUnstarted(rk, stoppedEarly()) })
 	}
 	return nil
 }
@@ -300,7 +300,7 @@ func (r *Runtime) OpenLog(run id.Run, n int, offset int64) (io.ReadCloser, int64
 	if err != nil {
 		return nil, 0, err
 	}
-	f, err := os.Open(filepath.Join(rk.dir, outputFile))
+	f, err := os.Open(filepath.Join(rk.dir, rundir.OutputFile))
 	if err != nil {
 		return nil, 0, fmt.Errorf("open the log of rank %s: %w", rk.name, err)
 	}

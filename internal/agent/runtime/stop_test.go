@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
@@ -26,19 +27,19 @@ func TestStop(t *testing.T) {
 		reason string
 	}{
 		{"SIGTERM is obeyed", `trap 'echo saved; exit 9' TERM; echo > $READY; while :; do sleep 0.01; done`,
-			time.Minute, []job.StopMode{job.StopTerm}, 9, "", "stopped as asked: ended after SIGTERM with exit code 9"},
+			time.Minute, []job.StopMode{job.StopTerm}, 9, "", "stopped on request: exited after SIGTERM with exit code 9"},
 		{"SIGTERM kills who does not care", `echo > $READY; sleep 1000`,
-			time.Minute, []job.StopMode{job.StopTerm}, 143, "SIGTERM", "ended after SIGTERM with killed by SIGTERM"},
+			time.Minute, []job.StopMode{job.StopTerm}, 143, "SIGTERM", "exited after SIGTERM with killed by SIGTERM"},
 		{"SIGTERM is ignored until the grace is over", deaf + `echo > $READY; while :; do sleep 0.01; done`,
-			50 * time.Millisecond, []job.StopMode{job.StopTerm}, 137, "SIGKILL", "not gone 50ms after SIGTERM, so killed"},
+			50 * time.Millisecond, []job.StopMode{job.StopTerm}, 137, "SIGKILL", "still running 50ms after SIGTERM, killed"},
 		{"who writes through a pipe can do so until it has ended", `(trap 'sleep 0.3; echo saved; exit' TERM; echo > $READY; while :; do sleep 0.01; done) | cat`,
-			time.Minute, []job.StopMode{job.StopTerm}, 143, "SIGTERM", "ended after SIGTERM"},
+			time.Minute, []job.StopMode{job.StopTerm}, 143, "SIGTERM", "exited after SIGTERM"},
 		{"a kill comes at once", deaf + `echo > $READY; while :; do sleep 0.01; done`,
-			time.Hour, []job.StopMode{job.StopKill}, 137, "SIGKILL", "stopped as asked: killed at once"},
+			time.Hour, []job.StopMode{job.StopKill}, 137, "SIGKILL", "stopped on request: killed at once"},
 		{"a kill overrides a term", deaf + `echo > $READY; while :; do sleep 0.01; done`,
 			time.Hour, []job.StopMode{job.StopTerm, job.StopKill}, 137, "SIGKILL", "killed at once"},
 		{"a stopped process is stopped", `(kill -STOP $BASHPID) & echo > $READY; wait`,
-			time.Minute, []job.StopMode{job.StopTerm}, 143, "SIGTERM", "ended after SIGTERM"},
+			time.Minute, []job.StopMode{job.StopTerm}, 143, "SIGTERM", "exited after SIGTERM"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -89,17 +90,17 @@ func TestStopBeforeTheStartPreventsIt(t *testing.T) {
 func TestSupervisorHeedsAStopThatCameFirst(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	rk, err := y.enrol(y.spec(api.Launch{Command: "echo never"}))
+	rk, err := y.createRunDir(y.spec(api.Launch{Command: "echo never"}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := askStop(rk.dir, job.StopKill); err != nil {
+	if err := rundir.RequestStop(rk.dir, job.StopKill); err != nil {
 		t.Fatal(err)
 	}
-	if err := askStop(rk.dir, job.StopTerm); err != nil { // does not take the kill back
+	if err := rundir.RequestStop(rk.dir, job.StopTerm); err != nil { // does not take the kill back
 		t.Fatal(err)
 	}
-	if mode, err := readStop(rk.dir); mode != job.StopKill || err != nil {
+	if mode, err := rundir.ReadStop(rk.dir); mode != job.StopKill || err != nil {
 		t.Errorf("stop = %q, %v", mode, err)
 	}
 	cmd, err := y.spawn(rk)
@@ -111,7 +112,7 @@ func TestSupervisorHeedsAStopThatCameFirst(t *testing.T) {
 	}
 	y.reopen()
 	s := y.end(rk.rec.Run)
-	check(t, s, 0, "", job.CauseCancelled, true, "stopped as asked before it was started")
+	check(t, s, 0, "", job.CauseCancelled, true, "stopped on request before it was started")
 }
 
 func TestStopOfWhatIsNotThereOrHasEnded(t *testing.T) {
@@ -175,20 +176,20 @@ func TestNoProcessIsLeft(t *testing.T) {
 func TestLeaseThatIsOverStopsTheRun(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	if err := y.Renew(time.Hour); err != nil {
+	if err := y.RenewContactLease(time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	run := y.script("sleep 1000")
 	y.await(run, job.RunRunning)
-	if err := y.Renew(20 * time.Millisecond); err != nil {
+	if err := y.RenewContactLease(20 * time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	s := y.end(run)
-	check(t, s, 143, "SIGTERM", job.CauseNodeLost, true, "not in touch with the yard for 20ms; it may be started elsewhere")
+	check(t, s, 143, "SIGTERM", job.CauseNodeLost, true, "no contact with the server for 20ms; the job may be restarted elsewhere")
 	if kind := fault.KindOf(y.Start(t.Context(), y.spec(api.Launch{Command: "true"}))); kind != fault.Unavailable {
 		t.Errorf("kind = %q for a start without a lease", kind)
 	}
-	if err := y.Renew(time.Hour); err != nil {
+	if err := y.RenewContactLease(time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	check(t, y.end(y.script("exit 2")), 2, "", job.CauseUserCode, false, "")

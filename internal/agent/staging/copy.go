@@ -81,7 +81,7 @@ func (f *fetch) copyOne(ctx context.Context, from, to string, d fs.DirEntry) err
 		}
 		return os.Symlink(link, to)
 	case !d.Type().IsRegular():
-		return &fs.PathError{Op: "copy", Path: from, Err: errors.New("it is no file, folder or link")}
+		return &fs.PathError{Op: "copy", Path: from, Err: errors.New("not a file, folder or symbolic link")}
 	}
 	in, err := os.Open(from)
 	if err != nil {
@@ -125,10 +125,10 @@ func (f *fetch) checkCopy() error {
 	defer func() { _ = in.Close() }()
 	sum := sha256.New()
 	if _, err := io.Copy(sum, in); err != nil {
-		return errors.Join(failed(f.ref.Name, "its SHA-256 cannot be told: %v", err), f.discard())
+		return errors.Join(failed(f.ref.Name, "cannot compute SHA-256: %v", err), f.discard())
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != f.src.SHA256 {
-		return errors.Join(failed(f.ref.Name, "what %s has is not what was registered: its SHA-256 is %s", f.src.At, got), f.discard())
+		return errors.Join(failed(f.ref.Name, "SHA-256 of %s is not the registered one: got %s", f.src.At, got), f.discard())
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func (c *Cache) locate(ref job.DataRef) (located, error) {
 			p.path = ref.Path
 			return p, nil
 		case ref.Source == "" || !errors.Is(err, fs.ErrNotExist):
-			return p, failed(ref.Name, "a copy is said to be at %s: %v", ref.Path, err)
+			return p, failed(ref.Name, "registered copy not found at %s: %v", ref.Path, err)
 		}
 	}
 	src, err := dataset.ParseSource(ref.Source)
@@ -85,7 +85,7 @@ func (c *Cache) locate(ref job.DataRef) (located, error) {
 	p.src = src
 	switch src.Kind {
 	case dataset.SourceNone:
-		return p, failed(ref.Name, "it has no copy here and no source to fetch it from").WithRemedy("give it a source: trainyard data add %s --source …", ref.Name)
+		return p, failed(ref.Name, "no copy on this node and no source to fetch it from").WithRemedy("set a source: trainyard data add %s --source …", ref.Name)
 	case dataset.SourcePath:
 		if _, err := os.Stat(src.At); err != nil {
 			return p, failed(ref.Name, "%v", err)
@@ -120,7 +120,7 @@ func (c *Cache) loadEntries() error {
 		e, err := loadEntry(dir)
 		if err != nil {
 			// It is of no use as it is; that a run needs it does not depend on it.
-			c.opt.Log.Warn("a dataset in the cache cannot be read and will be fetched anew", "dir", dir, "error", err)
+			c.opt.Log.Warn("cannot read a cached dataset, fetching it again", "dir", dir, "error", err)
 			if err := os.RemoveAll(filepath.Join(dir, dataDir)); err != nil {
 				return err
 			}

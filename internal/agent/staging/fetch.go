@@ -101,7 +101,8 @@ func (c *Cache) begin(p located) *fetch {
 		e, err := c.obtain(ctx, f)
 		c.mu.Lock()
 		delete(c.fetches, p.key)
-		if f.err = err; err == nil {
+		f.err = err
+		if err == nil {
 			c.entries[p.key] = e
 		}
 		close(f.done)
@@ -165,6 +166,6 @@ func (f *fetch) sized(size int64) error {
 	if want == 0 || float64(size) <= want*(1+slack) && float64(size) >= want*(1-slack) {
 		return nil
 	}
-	return failed(f.ref.Name, "it is registered with %s and %s has %s", f.ref.Size.Short(), f.from(), job.Bytes(size).Short()).
+	return failed(f.ref.Name, "registered size is %s but %s has %s", f.ref.Size.Short(), f.from(), job.Bytes(size).Short()).
 		WithRemedy("correct its size or its source")
 }

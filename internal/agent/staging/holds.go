@@ -73,7 +73,7 @@ func (c *Cache) Drop(rank string) error {
 		errs = append(errs, os.RemoveAll(filepath.Join(c.opt.Dir, viewsDir, h.View)))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("let go of the data of %s: %w", rank, err)
+		return fmt.Errorf("release the data of %s: %w", rank, err)
 	}
 	return nil
 }

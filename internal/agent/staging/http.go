@@ -56,7 +56,8 @@ func (c *Cache) download(ctx context.Context, f *fetch) error {
 		if got := f.got.Load(); got > best {
 			best, failures = got, 0
 		}
-		if failures++; failures >= c.opt.Tries {
+		failures++
+		if failures >= c.opt.Tries {
 			return failed(f.ref.Name, "%v, %d times in a row", err, failures)
 		}
 		c.opt.Log.Warn("fetching of a dataset broke off", "dataset", f.ref.Name, "error", err)
@@ -87,7 +88,7 @@ func (d *getting) attempt(ctx context.Context) (err error) {
 			switch clock.Wait(ctx, stall, came) {
 			case clock.Woken:
 			case clock.Passed:
-				stop(passed("nothing came for %v", job.Duration(stall)))
+				stop(passed("no data received for %v", job.Duration(stall)))
 				return
 			case clock.Ended:
 				return
@@ -110,7 +111,8 @@ func (d *getting) attempt(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if offset, err = d.answered(resp, offset); err != nil {
+	offset, err = d.answered(resp, offset)
+	if err != nil {
 		return err
 	}
 	err = d.take(ctx, &lively{resp.Body, came}, offset)
@@ -191,12 +193,12 @@ func (d *getting) answered(resp *http.Response, asked int64) (offset int64, err 
 	case resp.StatusCode == http.StatusPartialContent && asked > 0:
 		start, size, ok := contentRange(resp.Header.Get("Content-Range"))
 		if !ok || start != asked {
-			return 0, errors.Join(passed("%s sent another part than it was asked for", d.from()), d.restart())
+			return 0, errors.Join(passed("%s sent a different range than requested", d.from()), d.restart())
 		}
 		offset, total = start, size
 	case resp.StatusCode == http.StatusOK:
 	case resp.StatusCode == http.StatusRequestedRangeNotSatisfiable:
-		return 0, errors.Join(passed("%s has less than was fetched before", d.from()), d.restart())
+		return 0, errors.Join(passed("%s is smaller than what was already fetched", d.from()), d.restart())
 	case resp.StatusCode >= 500, resp.StatusCode == http.StatusRequestTimeout, resp.StatusCode == http.StatusTooManyRequests:
 		return 0, passed("%s answered %s", d.from(), resp.Status)
 	default:
@@ -276,7 +278,7 @@ func (d *getting) take(ctx context.Context, body io.Reader, offset int64) error 
 		}
 	}
 	if total, got := d.total.Load(), d.got.Load(); total > 0 && got < total {
-		return passed("%s broke off after %d of %d bytes", d.from(), got, total)
+		return passed("%s: connection closed after %d of %d bytes", d.from(), got, total)
 	}
 	return nil
 }
@@ -285,7 +287,7 @@ func (d *getting) take(ctx context.Context, body io.Reader, offset int64) error 
 func (d *getting) write(p []byte) error {
 	next := d.got.Load() + int64(len(p))
 	if total := d.total.Load(); total > 0 && next > total {
-		return failed(d.ref.Name, "%s sends more than the %d bytes that it announced", d.from(), total)
+		return failed(d.ref.Name, "%s sent more than the announced %d bytes", d.from(), total)
 	}
 	if limit := float64(d.ref.Size) * (1 + slack); limit > 0 && float64(next) > limit {
 		return d.sized(next)
@@ -324,7 +326,7 @@ func (d *getting) whole() error {
 		return errors.Join(err, d.discard())
 	}
 	if got := hex.EncodeToString(d.sum.Sum(nil)); d.src.SHA256 != "" && got != d.src.SHA256 {
-		return errors.Join(failed(d.ref.Name, "what %s has is not what was registered: its SHA-256 is %s", d.from(), got), d.discard())
+		return errors.Join(failed(d.ref.Name, "SHA-256 of %s is not the registered one: got %s", d.from(), got), d.discard())
 	}
 	if err := d.part.Chmod(0o444); err != nil {
 		return failed(d.ref.Name, "%v", err)

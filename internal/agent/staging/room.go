@@ -26,7 +26,7 @@ const (
 func diskFree(dir string) (free, total job.Bytes, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
-		return 0, 0, fmt.Errorf("ask for the free space of %s: %w", dir, err)
+		return 0, 0, fmt.Errorf("get free space of %s: %w", dir, err)
 	}
 	size := job.Bytes(s.Bsize)
 	return job.Bytes(s.Bavail) * size, job.Bytes(s.Blocks) * size, nil
@@ -48,10 +48,10 @@ func (c *Cache) reserve(f *fetch, size int64) error {
 		}
 		removed, err := c.evict()
 		if err != nil {
-			return failed(f.ref.Name, "%s, and it cannot be cleared: %v", lacks, err)
+			return failed(f.ref.Name, "%s, and the cache cannot be cleared: %v", lacks, err)
 		}
 		if !removed {
-			return failed(f.ref.Name, "%s, and runs use all that is kept", lacks).WithRemedy("free some space, or let the job run where there is more")
+			return failed(f.ref.Name, "%s, and all cached datasets are in use", lacks).WithRemedy("free some space, or run the job on a node with more")
 		}
 	}
 }
@@ -78,9 +78,9 @@ func (c *Cache) lacks(f *fetch, size int64) (string, error) {
 	}
 	switch {
 	case need+coming+spare > free:
-		return fmt.Sprintf("it needs %s and the disk has %s free, of which %s are kept for others", need.Short(), free.Short(), (coming + spare).Short()), nil
+		return fmt.Sprintf("%s needed, %s free on disk, %s of that reserved", need.Short(), free.Short(), (coming + spare).Short()), nil
 	case c.opt.Limit > 0 && kept+job.Bytes(size) > c.opt.Limit:
-		return fmt.Sprintf("it has %s and %s of the %s for datasets are taken", job.Bytes(size).Short(), kept.Short(), c.opt.Limit.Short()), nil
+		return fmt.Sprintf("%s needed, %s of the %s dataset cache in use", job.Bytes(size).Short(), kept.Short(), c.opt.Limit.Short()), nil
 	}
 	return "", nil
 }

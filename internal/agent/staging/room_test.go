@@ -56,7 +56,7 @@ func TestWhatWasUsedLongestAgoMakesRoom(t *testing.T) {
 			stage(t, c, "j2", ref("b"))
 			stage(t, c, "j3", ref("c"))
 			_, err := c.Stage(t.Context(), "j4", []job.DataRef{ref("d")})
-			if err == nil || !strings.Contains(err.Error(), "runs use all that is kept") {
+			if err == nil || !strings.Contains(err.Error(), "all cached datasets are in use") {
 				t.Fatalf("with all in use: %v", err)
 			}
 			drop("j2", "j1") // b was used until before a was
@@ -117,7 +117,7 @@ func TestDataThatCannotFitIsRefusedBeforeItIsFetched(t *testing.T) {
 	opt.Free = disk{4_000_000}.free
 	c := open(t, opt)
 	_, err := c.Stage(t.Context(), "j1", []job.DataRef{{Name: "mri", Source: s.URL}})
-	if err == nil || !strings.Contains(err.Error(), "it needs 4.8MB and the disk has 3.8MB free") {
+	if err == nil || !strings.Contains(err.Error(), "4.8MB needed, 3.8MB free on disk") {
 		t.Errorf("told %v", err)
 	}
 	if free, _, err := opt.Free(opt.Dir); err != nil || free < 3_999_000 {

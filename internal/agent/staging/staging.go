@@ -92,11 +92,11 @@ func Open(opt Options) (*Cache, error) {
 	c := &Cache{opt: opt, entries: map[string]*entry{}, fetches: map[string]*fetch{}, holds: map[string]*hold{}}
 	for _, d := range []string{dir, filepath.Join(dir, holdsDir), filepath.Join(dir, viewsDir)} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
-			return nil, fmt.Errorf("make the folder of datasets: %w", err)
+			return nil, fmt.Errorf("create the dataset cache: %w", err)
 		}
 	}
 	if err := errors.Join(c.loadEntries(), c.loadHolds()); err != nil {
-		return nil, fmt.Errorf("read the folder of datasets: %w", err)
+		return nil, fmt.Errorf("read the dataset cache: %w", err)
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
@@ -116,7 +116,8 @@ func (c *Cache) Close() {
 func (c *Cache) Stage(ctx context.Context, rank string, refs []job.DataRef) (vars map[string]string, err error) {
 	places := make([]located, len(refs))
 	for i, ref := range refs {
-		if places[i], err = c.locate(ref); err != nil {
+		places[i], err = c.locate(ref)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -127,7 +128,7 @@ func (c *Cache) Stage(ctx context.Context, rank string, refs []job.DataRef) (var
 		}
 	}
 	if err := c.take(h); err != nil {
-		return nil, fmt.Errorf("note which data %s uses: %w", rank, err)
+		return nil, fmt.Errorf("record the data in use by %s: %w", rank, err)
 	}
 	defer func() {
 		if err != nil {
@@ -144,7 +145,7 @@ func (c *Cache) Stage(ctx context.Context, rank string, refs []job.DataRef) (var
 	}
 	view, err := c.makeView(h.View, places)
 	if err != nil {
-		return nil, fmt.Errorf("make the folder that shows the data of %s: %w", rank, err)
+		return nil, fmt.Errorf("create the data folder of %s: %w", rank, err)
 	}
 	return variables(view, places), nil
 }
@@ -177,6 +178,6 @@ func (c *Cache) Copies() []job.DataCopy {
 // failed is why a dataset could not be had, in words.
 func failed(name, format string, args ...any) *fault.Error {
 	e := fault.New(fault.Unavailable, "data_failed", format, args...)
-	e.Message = fmt.Sprintf("dataset %s cannot be had on this node: %s", name, e.Message)
+	e.Message = fmt.Sprintf("cannot stage dataset %s on this node: %s", name, e.Message)
 	return e
 }

@@ -135,19 +135,19 @@ func TestHowFetchesGoWrong(t *testing.T) {
 		"not allowed":            {handle: status(403), want: "answered 403 Forbidden", asked: 1},
 		"broken for good":        {handle: status(503), want: "answered 503 Service Unavailable, 6 times in a row", asked: 6},
 		"always cut at once":     {handle: cut(0, whole(data, "v1")), want: "6 times in a row", asked: 6},
-		"larger than said":       {handle: whole(data, "v1"), ref: job.DataRef{Size: 1000}, want: "registered with 1000B and SOURCE has 97.7KB", asked: 1},
-		"smaller than said":      {handle: whole(data, "v1"), ref: job.DataRef{Size: 1 << 30}, want: "registered with 1GB and SOURCE has 97.7KB", asked: 1},
-		"grows past its size":    {handle: unmeasured(data), ref: job.DataRef{Size: 1000}, want: "registered with 1000B", asked: 1},
-		"other content":          {handle: whole(data, "v1"), ref: job.DataRef{Source: "#sha256=" + digest(nil)}, want: "is not what was registered: its SHA-256 is " + digest(data), asked: 1},
+		"larger than said":       {handle: whole(data, "v1"), ref: job.DataRef{Size: 1000}, want: "registered size is 1000B but SOURCE has 97.7KB", asked: 1},
+		"smaller than said":      {handle: whole(data, "v1"), ref: job.DataRef{Size: 1 << 30}, want: "registered size is 1GB but SOURCE has 97.7KB", asked: 1},
+		"grows past its size":    {handle: unmeasured(data), ref: job.DataRef{Size: 1000}, want: "registered size is 1000B", asked: 1},
+		"other content":          {handle: whole(data, "v1"), ref: job.DataRef{Source: "#sha256=" + digest(nil)}, want: "is not the registered one: got " + digest(data), asked: 1},
 		"no machine":             {ref: job.DataRef{Source: refused.URL}, want: "connection refused, 6 times in a row"},
-		"no source":              {want: "no copy here and no source"},
+		"no source":              {want: "no copy on this node and no source"},
 		"no path":                {ref: job.DataRef{Source: folder + "/missing"}, want: "no such file"},
-		"no copy":                {ref: job.DataRef{Path: folder + "/missing"}, want: "a copy is said to be at " + folder + "/missing"},
+		"no copy":                {ref: job.DataRef{Path: folder + "/missing"}, want: "registered copy not found at " + folder + "/missing"},
 		"no file to copy":        {ref: job.DataRef{Source: "file://" + folder + "/missing"}, want: "no such file"},
-		"a copy of another size": {ref: job.DataRef{Source: "file://" + folder, Size: 5}, want: "registered with 5B"},
-		"digest of a folder":     {ref: job.DataRef{Source: "file://" + folder + "#sha256=" + digest(nil)}, want: "its SHA-256 cannot be told"},
-		"digest of a copy":       {ref: job.DataRef{Source: "file://" + folder + "/a#sha256=" + digest(nil)}, want: "is not what was registered"},
-		"a kind nobody knows":    {ref: job.DataRef{Source: "s3://bucket/mri"}, want: "cannot fetch from"},
+		"a copy of another size": {ref: job.DataRef{Source: "file://" + folder, Size: 5}, want: "registered size is 5B"},
+		"digest of a folder":     {ref: job.DataRef{Source: "file://" + folder + "#sha256=" + digest(nil)}, want: "cannot compute SHA-256"},
+		"digest of a copy":       {ref: job.DataRef{Source: "file://" + folder + "/a#sha256=" + digest(nil)}, want: "is not the registered one"},
+		"a kind nobody knows":    {ref: job.DataRef{Source: "s3://bucket/mri"}, want: "must be a path or a file, http or https URL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -169,7 +169,7 @@ func TestHowFetchesGoWrong(t *testing.T) {
 					t.Errorf("the source was asked %d times, want %d", got, tc.asked)
 				}
 			}
-			if !strings.HasPrefix(err.Error(), "dataset mri cannot be had on this node: ") || !strings.Contains(err.Error(), want) {
+			if !strings.HasPrefix(err.Error(), "cannot stage dataset mri on this node: ") || !strings.Contains(err.Error(), want) {
 				t.Errorf("told %q, want it to say %q", err, want)
 			}
 			if list := c.Copies(); len(list) > 0 {

@@ -121,9 +121,9 @@ func earlier(a, b time.Time) time.Time {
 // the yard is about to give it back.
 func (e *errand) wants(now time.Time) CallKind {
 	switch {
-	case e.lease.State == fleet.LeaseAsked && e.lease.Instance == "" && now.Before(e.lease.Ends):
+	case e.lease.State == fleet.LeaseRequested && e.lease.Instance == "" && now.Before(e.lease.Ends):
 		return CallCreate
-	case e.lease.State == fleet.LeaseReturning && e.lease.Instance != "":
+	case e.lease.State == fleet.LeaseReleasing && e.lease.Instance != "":
 		return CallTerminate
 	}
 	return ""

@@ -74,7 +74,7 @@ func (c *clerk) open(t *testing.T) {
 func TestNothingIsCreatedBeforeTheFirstList(t *testing.T) {
 	t.Parallel()
 	c := newClerk("p")
-	c.take(lease("l1", fleet.LeaseAsked, ""), lease("l2", fleet.LeaseReturning, "i-2"))
+	c.take(lease("l1", fleet.LeaseRequested, ""), lease("l2", fleet.LeaseReleasing, "i-2"))
 	calls, words := c.due()
 	if words != "list, terminate l2" {
 		t.Fatalf("due are %q, want the list and what is certain", words)
@@ -92,7 +92,7 @@ func TestACallThatFailedIsMadeAgainLaterAndLater(t *testing.T) {
 	t.Parallel()
 	c := newClerk("p")
 	c.open(t)
-	c.take(lease("l1", fleet.LeaseReturning, "i-1"))
+	c.take(lease("l1", fleet.LeaseReleasing, "i-1"))
 	var waits []time.Duration
 	var last time.Time
 	for len(waits) < 7 {
@@ -123,7 +123,7 @@ func TestAnOrderToEndThatWasTakenIsGivenAgainIfNothingComesOfIt(t *testing.T) {
 	t.Parallel()
 	c := newClerk("p")
 	c.open(t)
-	c.take(lease("l1", fleet.LeaseReturning, "i-1"))
+	c.take(lease("l1", fleet.LeaseReleasing, "i-1"))
 	got := c.Terminated(c.now, c.one(t, "terminate l1"), nil)
 	if diff := cmp.Diff([]yardmaster.Message{yardmaster.Accepted{Lease: "l1"}}, got); diff != "" {
 		t.Errorf("told:\n%s", diff)
@@ -145,7 +145,7 @@ func TestAMachineThatTheProviderDoesNotKnowIsNoFailure(t *testing.T) {
 	missing := fmt.Errorf("terminate: %w", fault.New(fault.NotFound, "no_such_machine", "what is i-1"))
 	c := newClerk("p")
 	c.open(t)
-	c.take(lease("l1", fleet.LeaseReturning, "i-1"))
+	c.take(lease("l1", fleet.LeaseReleasing, "i-1"))
 	for _, wait := range []time.Duration{5 * time.Second, 10 * time.Second} {
 		got := c.Terminated(c.now, c.one(t, "terminate l1"), missing)
 		if diff := cmp.Diff([]yardmaster.Message{yardmaster.Accepted{Lease: "l1"}}, got); diff != "" {
@@ -167,10 +167,10 @@ func TestNothingIsCreatedForALeaseThatIsOver(t *testing.T) {
 	t.Parallel()
 	c := newClerk("p")
 	c.pass(time.Hour) // as after a server that was down
-	c.take(lease("l1", fleet.LeaseAsked, ""))
+	c.take(lease("l1", fleet.LeaseRequested, ""))
 	c.open(t)
 	c.none(t)
-	late := lease("l2", fleet.LeaseAsked, "")
+	late := lease("l2", fleet.LeaseRequested, "")
 	late.Ends = c.now.Add(time.Second)
 	c.take(late)
 	c.Created(c.now, c.one(t, "create l2"), fleet.Instance{}, errLost)
@@ -187,12 +187,12 @@ func TestAMachineThatIsListedAndNotTakenIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	c := newClerk("p")
 	c.open(t)
-	c.take(lease("l1", fleet.LeaseAsked, ""))
+	c.take(lease("l1", fleet.LeaseRequested, ""))
 	c.Created(c.now, c.one(t, "create l1"), fleet.Instance{}, errLost)
 	list := c.one(t, "list")
 	c.pass(6 * time.Second)
 	c.Listed(c.now, list, []fleet.Instance{{ID: "i-1", Lease: "l1", State: fleet.InstancePending}}, nil)
-	c.take(lease("l2", fleet.LeaseReturning, "i-1"))
+	c.take(lease("l2", fleet.LeaseReleasing, "i-1"))
 	c.Terminated(c.now, c.one(t, "terminate l2"), nil)
 	for range 3 {
 		c.pass(30 * time.Second)
@@ -210,7 +210,7 @@ func TestAfterAnUnclearCallTheProviderIsListedBeforeItIsAskedAgain(t *testing.T)
 	t.Parallel()
 	c := newClerk("p")
 	c.open(t)
-	c.take(lease("l1", fleet.LeaseAsked, ""))
+	c.take(lease("l1", fleet.LeaseRequested, ""))
 	create := c.one(t, "create l1")
 	c.pass(30 * time.Second)
 	old := c.one(t, "list")
@@ -238,7 +238,7 @@ func TestAMachineThatIsListedIsNotAskedForAgain(t *testing.T) {
 	t.Parallel()
 	c := newClerk("p")
 	c.open(t)
-	c.take(lease("l1", fleet.LeaseAsked, ""))
+	c.take(lease("l1", fleet.LeaseRequested, ""))
 	c.Created(c.now, c.one(t, "create l1"), fleet.Instance{}, errLost)
 	list := c.one(t, "list")
 	c.pass(6 * time.Second)
@@ -246,7 +246,7 @@ func TestAMachineThatIsListedIsNotAskedForAgain(t *testing.T) {
 	c.none(t) // the yard is being told
 	c.take(lease("l1", fleet.LeaseBooting, "i-1"))
 	c.none(t)
-	c.take(lease("l1", fleet.LeaseReturning, "i-1"))
+	c.take(lease("l1", fleet.LeaseReleasing, "i-1"))
 	c.one(t, "terminate l1")
 }
 
@@ -254,7 +254,7 @@ func TestAMachineThatIsListedAsEndedIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	c := newClerk("p")
 	c.open(t)
-	c.take(lease("l1", fleet.LeaseAsked, ""))
+	c.take(lease("l1", fleet.LeaseRequested, ""))
 	c.Created(c.now, c.one(t, "create l1"), fleet.Instance{}, errLost)
 	list := c.one(t, "list")
 	c.pass(6 * time.Second)
@@ -272,11 +272,11 @@ func TestAnAnswerIsWaitedForByTheYard(t *testing.T) {
 			t.Parallel()
 			c := newClerk("p")
 			c.open(t)
-			c.take(lease("l1", fleet.LeaseAsked, ""))
+			c.take(lease("l1", fleet.LeaseRequested, ""))
 			c.Created(c.now, c.one(t, "create l1"), fleet.Instance{ID: "i-1", Lease: "l1"}, err)
 			c.pass(20 * time.Second)
 			c.none(t)
-			c.take(lease("l1", fleet.LeaseAsked, "")) // told of it once more as it was
+			c.take(lease("l1", fleet.LeaseRequested, "")) // told of it once more as it was
 			c.none(t)
 		})
 	}
@@ -307,7 +307,7 @@ func TestWhatTheYardIsTold(t *testing.T) {
 			t.Parallel()
 			c := newClerk("p")
 			c.open(t)
-			c.take(lease("l1", fleet.LeaseAsked, ""))
+			c.take(lease("l1", fleet.LeaseRequested, ""))
 			got := c.Created(c.now, c.one(t, "create l1"), fleet.Instance{ID: "i-1"}, tt.err)
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("told:\n%s", diff)
@@ -350,7 +350,7 @@ func TestALeaseOfAProviderThatIsNotSetUpIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	c := newClerk("q")
 	c.open(t)
-	c.take(lease("l1", fleet.LeaseAsked, ""), lease("l2", fleet.LeaseReturning, "i-2"))
+	c.take(lease("l1", fleet.LeaseRequested, ""), lease("l2", fleet.LeaseReleasing, "i-2"))
 	c.none(t)
 }
 
@@ -358,7 +358,7 @@ func TestALeaseThatEndsDuringItsCallIsForgotten(t *testing.T) {
 	t.Parallel()
 	c := newClerk("p")
 	c.open(t)
-	c.take(lease("l1", fleet.LeaseAsked, ""))
+	c.take(lease("l1", fleet.LeaseRequested, ""))
 	create := c.one(t, "create l1")
 	c.take(lease("l1", fleet.LeaseEnded, ""))
 	got := c.Created(c.now, create, fleet.Instance{ID: "i-1"}, nil)

@@ -160,7 +160,7 @@ func begin(t *testing.T, f *fake, y *yard) (r *desk.Runner, end func()) {
 }
 
 func asked() fleet.Lease {
-	l := lease("l1", fleet.LeaseAsked, "")
+	l := lease("l1", fleet.LeaseRequested, "")
 	l.Ends = start.Add(16 * time.Minute)
 	return l
 }
@@ -175,7 +175,7 @@ func TestRunnerHiresAndGivesBack(t *testing.T) {
 		time.Sleep(time.Second)
 		r.Take([]fleet.Lease{lease("l1", fleet.LeaseBooting, "i-l1")})
 		time.Sleep(time.Minute)
-		r.Take([]fleet.Lease{lease("l1", fleet.LeaseReturning, "i-l1")})
+		r.Take([]fleet.Lease{lease("l1", fleet.LeaseReleasing, "i-l1")})
 		time.Sleep(time.Second)
 		r.Take([]fleet.Lease{lease("l1", fleet.LeaseEnded, "i-l1")})
 		time.Sleep(time.Hour)
@@ -193,7 +193,7 @@ func TestRunnerTakesAMachineThatIsNotKnownForGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, y := &fake{unknown: true}, &yard{}
 		r, end := begin(t, f, y)
-		r.Take([]fleet.Lease{lease("l1", fleet.LeaseReturning, "i-l1")})
+		r.Take([]fleet.Lease{lease("l1", fleet.LeaseReleasing, "i-l1")})
 		time.Sleep(6 * time.Second)
 		end()
 		if got, want := y.heard(), []string{"yardmaster.Accepted", "yardmaster.Accepted"}; !slices.Equal(got, want) {

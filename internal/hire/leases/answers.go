@@ -144,7 +144,7 @@ func (l *Leases) Gone(now time.Time, name id.Lease, why string) {
 func (l *Leases) gone(now time.Time, r *record, why string, since time.Time) {
 	reason := "machine " + r.Instance + " is gone"
 	switch {
-	case r.State == fleet.LeaseReturning:
+	case r.State == fleet.LeaseReleasing:
 		reason = "given back"
 	case strings.EqualFold(why, "spot"):
 		reason = "the provider took the spot machine back"
@@ -165,7 +165,7 @@ func (l *Leases) missing(now, asked time.Time, r *record) {
 	switch {
 	case r.State == fleet.LeaseActive:
 		return // its agent is heard, or Sweep will see that it is not
-	case r.Instance == "" && r.State == fleet.LeaseAsked:
+	case r.Instance == "" && r.State == fleet.LeaseRequested:
 		return // it is being asked for
 	case r.Instance == "": // returning: was anything created?
 		if since := latest(r.tried, r.Returned); asked.Sub(since) >= l.cfg.Settle {
@@ -207,7 +207,7 @@ func (l *Leases) stray(now time.Time, provider string, m *fleet.Instance, why st
 	offer := fleet.Offer{Provider: provider, Type: m.Type, Region: m.Region, Zone: m.Zone, Spot: m.Spot}
 	offer.Name = offer.NameOf()
 	r := &record{number: l.last, Lease: fleet.Lease{
-		ID: id.NewLease(l.last), Offer: offer, State: fleet.LeaseReturning, Since: now, Asked: now, Granted: now, Returned: now, Ends: now, Instance: m.ID,
+		ID: id.NewLease(l.last), Offer: offer, State: fleet.LeaseReleasing, Since: now, Asked: now, Granted: now, Returned: now, Ends: now, Instance: m.ID,
 		Reason: "a machine that the yard has not hired, or has no use for, is given back: " + why, Stray: true, Billed: m.Billed,
 	}}
 	l.add(r)
@@ -229,7 +229,7 @@ func (l *Leases) Sweep(now time.Time, heard func(id.Node) bool) {
 			}
 		case r.State == fleet.LeaseActive && !now.Before(r.Ends):
 			l.giveBack(now, r, fmt.Sprintf("node %s was not heard for %s", r.Node, l.cfg.Term))
-		case (r.State == fleet.LeaseAsked || r.State == fleet.LeaseBooting) && !now.Before(r.Ends):
+		case (r.State == fleet.LeaseRequested || r.State == fleet.LeaseBooting) && !now.Before(r.Ends):
 			l.giveBack(now, r, "its machine did not join in time")
 			l.disband(now, r, "a machine that was hired with it did not join in time")
 		}

@@ -200,12 +200,12 @@ func (l *Leases) Hire(now time.Time, w Wish) ([]*fleet.Lease, error) {
 	for range w.Count {
 		l.last++
 		r := &record{number: l.last, Lease: fleet.Lease{
-			ID: id.NewLease(l.last), Offer: w.Offer, State: fleet.LeaseAsked, Since: now, Reason: w.Reason, Job: w.Job, Owner: w.Owner, Project: w.Project,
+			ID: id.NewLease(l.last), Offer: w.Offer, State: fleet.LeaseRequested, Since: now, Reason: w.Reason, Job: w.Job, Owner: w.Owner, Project: w.Project,
 			Gang: gang, Asked: now, Ends: now.Add(l.bootLimit(&w.Offer)), Billed: -1,
 		}}
 		l.add(r)
 		l.changed(r)
-		l.out.Told = append(l.out.Told, Told{Kind: "lease.asked", Lease: &r.Lease, Reason: w.Reason})
+		l.out.Told = append(l.out.Told, Told{Kind: "lease.requested", Lease: &r.Lease, Reason: w.Reason})
 		hired = append(hired, &r.Lease)
 	}
 	return hired, nil
@@ -242,7 +242,7 @@ func (l *Leases) Return(now time.Time, name id.Lease, reason string) (*fleet.Lea
 }
 
 func (l *Leases) giveBack(now time.Time, r *record, reason string) {
-	if l.move(now, r, fleet.LeaseReturn, reason) {
+	if l.move(now, r, fleet.LeaseRelease, reason) {
 		r.Returned = now
 	}
 }
@@ -250,7 +250,7 @@ func (l *Leases) giveBack(now time.Time, r *record, reason string) {
 // Join ties a node to its lease: the machine that was hired has become a node.
 func (l *Leases) Join(now time.Time, name id.Lease, node id.Node) error {
 	r, ok := l.all[name]
-	if !ok || r.State == fleet.LeaseReturning || r.Node != "" && r.Node != node {
+	if !ok || r.State == fleet.LeaseReleasing || r.Node != "" && r.Node != node {
 		return fault.New(fault.Denied, "lease_over", "lease %s is over: this machine is not wanted any more", name).
 			WithRemedy("shut it down")
 	}

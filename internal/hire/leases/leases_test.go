@@ -376,7 +376,7 @@ func TestTakeTellsEveryChangeOnce(t *testing.T) {
 		}
 		return kinds
 	}
-	if diff := cmp.Diff([]string{"l1 booting 2", "lease.asked", "lease.booting"}, tell()); diff != "" {
+	if diff := cmp.Diff([]string{"l1 booting 2", "lease.requested", "lease.booting"}, tell()); diff != "" {
 		t.Errorf("hired and granted:\n%s", diff)
 	}
 	if b.Pending() || len(tell()) != 0 {

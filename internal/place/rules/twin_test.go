@@ -225,7 +225,7 @@ func (l *life) leaseChanges(t *rapid.T) {
 	x := l.leases[rapid.IntRange(0, len(l.leases)-1).Draw(t, "lease")]
 	switch rapid.IntRange(0, 3).Draw(t, "lease changes") {
 	case 0:
-		x.State = fleet.LeaseReturning
+		x.State = fleet.LeaseReleasing
 	case 1:
 		x.Offer.Hourly = job.Money(rapid.IntRange(1, 9).Draw(t, "hourly")) * 1e6
 	case 2:

@@ -136,15 +136,15 @@ func (c *counts) lease(e *yardmaster.Event, l *fleet.Lease) {
 		return // an answer that came late, or twice
 	}
 	switch {
-	case e.Kind == "lease.asked":
+	case e.Kind == "lease.requested":
 		c.hires.WithLabelValues(p).Inc()
-	case from == fleet.LeaseAsked && (to == fleet.LeaseBooting || to == fleet.LeaseActive):
+	case from == fleet.LeaseRequested && (to == fleet.LeaseBooting || to == fleet.LeaseActive):
 		c.granted.WithLabelValues(p).Inc()
 	case to == fleet.LeaseRefused:
 		c.refused.WithLabelValues(p, codeOf(e.Reason)).Inc()
-	case to == fleet.LeaseReturning:
+	case to == fleet.LeaseReleasing:
 		c.returns.WithLabelValues(p).Inc()
-	case to == fleet.LeaseEnded && from != fleet.LeaseReturning:
+	case to == fleet.LeaseEnded && from != fleet.LeaseReleasing:
 		c.lost.WithLabelValues(p, whyLost(e.Reason)).Inc()
 	}
 	if to == fleet.LeaseActive {

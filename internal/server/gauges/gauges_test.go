@@ -123,7 +123,7 @@ func TestLifeOfHiredNodes(t *testing.T) {
 	want(t, y.scrape(), map[string]float64{
 		`trainyard_hires_total{provider="testcloud"}`:                            0,
 		`trainyard_hires_refused_total{code="no_capacity",provider="testcloud"}`: 0,
-		`trainyard_leases{provider="testcloud",state="asked"}`:                   0,
+		`trainyard_leases{provider="testcloud",state="requested"}`:               0,
 	})
 	y.submit("ann", 2)
 	y.ok(yardmaster.Unclear{Lease: "l1", Why: "timeout"})
@@ -145,7 +145,7 @@ func TestLifeOfHiredNodes(t *testing.T) {
 	}})
 	want(t, y.scrape(), map[string]float64{
 		`trainyard_leases{provider="testcloud",state="active"}`:             1,
-		`trainyard_leases{provider="testcloud",state="returning"}`:          1, // the stray
+		`trainyard_leases{provider="testcloud",state="releasing"}`:          1, // the stray
 		`trainyard_hires_total{provider="testcloud"}`:                       1,
 		`trainyard_hires_unclear_total{provider="testcloud"}`:               1,
 		`trainyard_hires_granted_total{provider="testcloud"}`:               1,
@@ -173,7 +173,7 @@ func TestLifeOfHiredNodes(t *testing.T) {
 		`trainyard_lease_losses_total{provider="testcloud",why="other"}`:         0,
 		`trainyard_hires_refused_total{code="no_capacity",provider="testcloud"}`: 1,
 		`trainyard_leases{provider="testcloud",state="active"}`:                  0,
-		`trainyard_leases{provider="testcloud",state="returning"}`:               0,
+		`trainyard_leases{provider="testcloud",state="releasing"}`:               0,
 		`trainyard_nodes{class="ondemand",state="ready"}`:                        0,
 		`trainyard_jobs{state="recovering"}`:                                     1,
 	})
@@ -191,7 +191,7 @@ func TestReturnedNodesAreCountedOnce(t *testing.T) {
 		`trainyard_lease_returns_total{provider="testcloud"}`:            1,
 		`trainyard_lease_losses_total{provider="testcloud",why="other"}`: 0,
 		`trainyard_jobs_ended_total{state="cancelled"}`:                  1,
-		`trainyard_leases{provider="testcloud",state="returning"}`:       0,
+		`trainyard_leases{provider="testcloud",state="releasing"}`:       0,
 	})
 }
 
@@ -425,7 +425,7 @@ func TestCallsToProvidersAreWatched(t *testing.T) {
 	})
 	p.lists <- nil
 	<-told
-	r.Take([]fleet.Lease{{ID: "l1", Offer: offer, State: fleet.LeaseAsked, Ends: clock.Wall{}.Now().Add(time.Hour)}})
+	r.Take([]fleet.Lease{{ID: "l1", Offer: offer, State: fleet.LeaseRequested, Ends: clock.Wall{}.Now().Add(time.Hour)}})
 	p.created <- fault.New(fault.OverLimit, fleet.RefusedCapacity, "none")
 	<-told
 	p.created <- context.DeadlineExceeded

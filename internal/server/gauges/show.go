@@ -268,7 +268,7 @@ func (f *figures) showLeases(s *still, providers []string, tell teller) {
 		}
 		counts[ofProvider{p, l.State}]++
 		due := l.Ends
-		if l.State == fleet.LeaseReturning {
+		if l.State == fleet.LeaseReleasing {
 			due = l.Returned
 		}
 		overdue[p] = max(overdue[p], s.now.Sub(due))

@@ -92,7 +92,7 @@ func (h *Leases) Of(name id.Lease) *fleet.Lease {
 
 // arriving reports whether the machine of a lease has not joined yet and still may.
 func arriving(l *fleet.Lease) bool {
-	return l.State == fleet.LeaseAsked || l.State == fleet.LeaseBooting
+	return l.State == fleet.LeaseRequested || l.State == fleet.LeaseBooting
 }
 
 // payer returns who pays for a lease.

@@ -97,7 +97,7 @@ func (y *yard) makeNode(i int) {
 
 // lease adds a lease.
 func (y *yard) lease(o *fleet.Offer, j id.Job) *fleet.Lease {
-	l := &fleet.Lease{ID: id.Lease(fmt.Sprintf("l%d", len(y.leases)+1)), Offer: *o, State: fleet.LeaseAsked, Asked: y.now, Job: j}
+	l := &fleet.Lease{ID: id.Lease(fmt.Sprintf("l%d", len(y.leases)+1)), Offer: *o, State: fleet.LeaseRequested, Asked: y.now, Job: j}
 	y.leases = append(y.leases, l)
 	return l
 }

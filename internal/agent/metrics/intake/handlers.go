@@ -31,22 +31,22 @@ func (i *Intake) handler() http.Handler {
 func (i *Intake) enter(w http.ResponseWriter, r *http.Request) (*run, []byte, error) {
 	name := r.PathValue("run")
 	if !i.knows(r, name) {
-		return nil, nil, fault.New(fault.Unknown, "bad_token", "the request brings no token of the run %q", name).
+		return nil, nil, fault.New(fault.Unknown, "bad_token", "invalid or missing token for run %q", name).
 			WithRemedy("send the header Authorization: Bearer $TRAINYARD_METRICS_TOKEN")
 	}
 	run := i.run(name)
 	if run == nil {
-		return nil, nil, fault.New(fault.NotFound, "run_not_found", "the run %q is not on this node any more", name)
+		return nil, nil, fault.New(fault.NotFound, "run_not_found", "run %q is no longer on this node", name)
 	}
 	select {
 	case run.busy <- struct{}{}:
 	case <-r.Context().Done():
-		return nil, nil, fault.New(fault.OverLimit, "too_busy", "the run %q sends too much at once", name).WithCause(r.Context().Err())
+		return nil, nil, fault.New(fault.OverLimit, "too_busy", "too many concurrent requests from run %q", name).WithCause(r.Context().Err())
 	}
 	defer func() { <-run.busy }()
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		return nil, nil, fault.New(fault.Invalid, "bad_body", "the request could not be read: %v", err).WithCause(err)
+		return nil, nil, fault.New(fault.Invalid, "bad_body", "cannot read the request: %v", err).WithCause(err)
 	}
 	return run, body, nil
 }
@@ -73,12 +73,12 @@ func (i *Intake) form(read func(from *run, body []byte) ([]reading.Line, error))
 // refuse says what is wrong.
 func (i *Intake) refuse(w http.ResponseWriter, err error) {
 	status := statusOf(err)
-	p := api.Problem{Status: status, Kind: "internal", Code: "internal", Detail: "the agent could not keep it"}
+	p := api.Problem{Status: status, Kind: "internal", Code: "internal", Detail: "the agent could not store the metrics"}
 	var f *fault.Error
 	if errors.As(err, &f) {
 		p.Kind, p.Code, p.Detail, p.Remedy = string(f.Kind), f.Code, f.Message, f.Remedy
 	} else {
-		i.log.Warn("what a program sent could not be kept", "error", err)
+		i.log.Warn("cannot store metrics sent by a program", "error", err)
 	}
 	if status == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", strconv.Itoa(10))
@@ -116,7 +116,7 @@ func fromForm(body []byte) ([]reading.Line, error) {
 	var objects []map[string]json.RawMessage
 	if bytes.HasPrefix(body, []byte("[")) {
 		if err := reading.Unmarshal(body, &objects); err != nil {
-			return nil, badForm("the body is no JSON: %v", err)
+			return nil, badForm("the body is not valid JSON: %v", err)
 		}
 	} else {
 		d := json.NewDecoder(bytes.NewReader(reading.Quoted(body)))
@@ -125,13 +125,13 @@ func fromForm(body []byte) ([]reading.Line, error) {
 			if err := d.Decode(&o); errors.Is(err, io.EOF) {
 				break
 			} else if err != nil {
-				return nil, badForm("object %d of the body is no JSON: %v", len(objects)+1, err)
+				return nil, badForm("object %d of the body is not valid JSON: %v", len(objects)+1, err)
 			}
 			objects = append(objects, o)
 		}
 	}
 	if len(objects) > maxLines {
-		return nil, badForm("there are more than %d points in one request", maxLines)
+		return nil, badForm("a request must not hold more than %d points", maxLines)
 	}
 	var out []reading.Line
 	for k, o := range objects {
@@ -142,7 +142,7 @@ func fromForm(body []byte) ([]reading.Line, error) {
 		out = append(out, line)
 	}
 	if len(out) == 0 {
-		return nil, badForm("there is no point in the body")
+		return nil, badForm("the body holds no point")
 	}
 	return out, nil
 }
@@ -179,7 +179,7 @@ func fromObject(o map[string]json.RawMessage) (reading.Line, error) {
 		}
 	}
 	if len(line.Metrics) == 0 && line.Done == nil && line.Total == nil {
-		return line, errors.New("it holds no number")
+		return line, errors.New("no numeric value in it")
 	}
 	return line, nil
 }
@@ -219,7 +219,7 @@ func (r *run) fromStatus(body []byte) ([]reading.Line, error) {
 		} `json:"trainerStatus"`
 	}
 	if err := reading.Unmarshal(body, &in); err != nil {
-		return nil, fault.New(fault.Invalid, "bad_status", "the status is no JSON: %v", err).WithCause(err)
+		return nil, fault.New(fault.Invalid, "bad_status", "the status is not valid JSON: %v", err).WithCause(err)
 	}
 	line := reading.Line{Source: reading.ViaStatus, Metrics: map[string]reading.Float{}}
 	for _, m := range in.Status.Metrics {

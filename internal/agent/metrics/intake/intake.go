@@ -1,10 +1,10 @@
-// Package intake is the agent's own address at which programs on this machine can tell how
-// their training goes: a plain form for any language, the status messages that Hugging
-// Face's Trainer sends by itself, and as much of MLflow's API as its client needs to log.
+// Package intake is the agent's HTTP endpoint for training metrics: a simple JSON form for
+// any language, the status messages that Hugging Face's Trainer sends by itself, and the
+// part of MLflow's API that its client needs for logging.
 //
-// It listens on loopback only, and every run has a token of its own. What it takes it appends to a file of the run,
-// which package metrics reads, so that an answer means that the point outlives the agent. The port is remembered: a
-// program that runs while the agent is replaced finds the next one at the same address.
+// It listens on loopback only, and every run has its own token. Accepted points are appended to a file of the run,
+// which package metrics reads, so a successful reply means that the point survives the agent. The port is stored: a
+// program that runs while the agent is replaced finds the next agent at the same address.
 package intake
 
 import (
@@ -58,7 +58,7 @@ type Intake struct {
 // programs that were told of it are not heard any more, and new ones are told of another.
 func Open(ctx context.Context, dir string, clk clock.Clock, log *slog.Logger) (*Intake, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the folder of the intake: %w", err)
+		return nil, fmt.Errorf("create the intake folder: %w", err)
 	}
 	i := &Intake{dir: dir, log: log, clk: clk, runs: map[string]*run{}, done: make(chan struct{})}
 	if err := i.openSecret(); err != nil {
@@ -77,7 +77,7 @@ func Open(ctx context.Context, dir string, clk clock.Clock, log *slog.Logger) (*
 	go func() {
 		defer close(i.done)
 		if err := i.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			i.log.Error("programs cannot send metrics any more", "error", err)
+			i.log.Error("metrics endpoint failed", "error", err)
 		}
 	}()
 	return i, nil
@@ -99,11 +99,11 @@ func (i *Intake) openSecret() error {
 		return nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("read the secret of the intake: %w", err)
+		return fmt.Errorf("read the intake secret: %w", err)
 	}
 	i.secret = make([]byte, sha256.Size)
 	if _, err := rand.Read(i.secret); err != nil {
-		return fmt.Errorf("make the secret of the intake: %w", err)
+		return fmt.Errorf("generate the intake secret: %w", err)
 	}
 	return replace(path, i.secret)
 }
@@ -118,7 +118,7 @@ func (i *Intake) listen(ctx context.Context) (net.Listener, error) {
 			if err == nil {
 				return listener, nil
 			}
-			i.log.Warn("the port of the intake is taken, running programs cannot send metrics any more", "port", port, "error", err)
+			i.log.Warn("intake port is in use by another process, running programs can no longer send metrics", "port", port, "error", err)
 		}
 	}
 	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
@@ -144,7 +144,7 @@ func (i *Intake) Env(r id.Run, rank int, mlflow bool) (map[string]string, error)
 	n := name(r, rank)
 	dir := filepath.Join(i.dir, n)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make room for the metrics of %s: %w", n, err)
+		return nil, fmt.Errorf("create the metrics folder of %s: %w", n, err)
 	}
 	token := i.token(n)
 	if err := replace(filepath.Join(dir, tokenFile), []byte(token)); err != nil {
@@ -177,7 +177,7 @@ func (i *Intake) Forget(r id.Run, rank int) error {
 	defer i.mu.Unlock()
 	delete(i.runs, n)
 	if err := os.RemoveAll(filepath.Join(i.dir, n)); err != nil {
-		return fmt.Errorf("drop the metrics of %s: %w", n, err)
+		return fmt.Errorf("remove the metrics of %s: %w", n, err)
 	}
 	return nil
 }
@@ -204,7 +204,7 @@ func replace(path string, data []byte) error {
 func (i *Intake) Prune(keep func(name string) bool) error {
 	entries, err := os.ReadDir(i.dir)
 	if err != nil {
-		return fmt.Errorf("look at what was sent: %w", err)
+		return fmt.Errorf("list received metrics: %w", err)
 	}
 	var errs []error
 	for _, e := range entries {

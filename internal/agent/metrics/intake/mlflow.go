@@ -84,7 +84,7 @@ func (i *Intake) mlflow(w http.ResponseWriter, r *http.Request) {
 	var in mlflowRequest
 	if len(body) > 0 {
 		if err := reading.Unmarshal(body, &in); err != nil {
-			mlflowRefuse(w, fault.New(fault.Invalid, "INVALID_PARAMETER_VALUE", "the request is no JSON: %v", err))
+			mlflowRefuse(w, fault.New(fault.Invalid, "INVALID_PARAMETER_VALUE", "the request is not valid JSON: %v", err))
 			return
 		}
 	}
@@ -148,7 +148,7 @@ func (r *run) mlflowCall(call string, in *mlflowRequest) (any, error) {
 	case "runs/log-parameter", "runs/set-tag":
 		var text string
 		if err := json.Unmarshal(in.Value, &text); err != nil {
-			return nil, fault.New(fault.Invalid, "bad_value", "the value of %q is no text", in.Key)
+			return nil, fault.New(fault.Invalid, "bad_value", "the value of %q must be a string", in.Key)
 		}
 		pair := []mlflowPair{{in.Key, text}}
 		if call == "runs/set-tag" {
@@ -162,18 +162,18 @@ func (r *run) mlflowCall(call string, in *mlflowRequest) (any, error) {
 	case "runs/search", "experiments/search", "metrics/get-history":
 		return object{}, nil // none are found
 	}
-	return nil, fault.New(fault.NotFound, "ENDPOINT_NOT_FOUND", "the yard takes MLflow's metrics, and does not know the call %q", call).
-		WithRemedy("point the program at a server of MLflow's for more than that")
+	return nil, fault.New(fault.NotFound, "ENDPOINT_NOT_FOUND", "unsupported MLflow call %q: the agent accepts metrics only", call).
+		WithRemedy("use an MLflow server for anything else")
 }
 
 func badMetric(key string) error {
-	return fault.New(fault.Invalid, "bad_metric", "the value of %q is no number", key)
+	return fault.New(fault.Invalid, "bad_metric", "the value of %q must be a number", key)
 }
 
 // mlflowKeep keeps metrics. A program that gives no step has 0 for each: then they are counted.
 func (r *run) mlflowKeep(all []mlflowMetric) error {
 	if len(all) > maxLines {
-		return fault.New(fault.Invalid, "too_large", "there are more than %d metrics in one request", maxLines)
+		return fault.New(fault.Invalid, "too_large", "a request must not hold more than %d metrics", maxLines)
 	}
 	out := make([]reading.Line, 0, len(all))
 	r.mu.Lock()
@@ -211,7 +211,7 @@ func (r *run) mlflowCreate(in *mlflowRequest) (mlflowRun, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.mlflow.all) >= maxMLRuns {
-		return mlflowRun{}, fault.New(fault.OverLimit, "too_many", "a program may make at most %d runs", maxMLRuns)
+		return mlflowRun{}, fault.New(fault.OverLimit, "too_many", "a program may create at most %d MLflow runs", maxMLRuns)
 	}
 	made := r.mlflowFind(hex.EncodeToString(random[:]))
 	made.Info.RunName, made.Info.UserID, made.Info.StartTime = clip(in.RunName), clip(in.UserID), in.StartTime

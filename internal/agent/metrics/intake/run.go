@@ -64,7 +64,7 @@ func (r *run) keep(lines []reading.Line) error {
 		}
 		line, err := json.Marshal(lines[k])
 		if err != nil {
-			return fmt.Errorf("write what was sent: %w", err)
+			return fmt.Errorf("store received metrics: %w", err)
 		}
 		text = append(append(text, line...), '\n')
 	}
@@ -82,8 +82,8 @@ func (r *run) spend(n float64) error {
 	r.allow = min(burst, r.allow+perSecond*max(now.Sub(r.filled).Seconds(), 0))
 	r.filled = now
 	if n > r.allow {
-		return fault.New(fault.OverLimit, "too_fast", "a run may send at most %.0f points a second", perSecond).
-			WithRemedy("send fewer: one value for every few seconds is enough")
+		return fault.New(fault.OverLimit, "too_fast", "rate limit exceeded: a run may send at most %.0f points per second", perSecond).
+			WithRemedy("send fewer; one value every few seconds is enough")
 	}
 	r.allow -= n
 	return nil
@@ -101,7 +101,7 @@ func (r *run) write(text []byte) (err error) {
 		return err
 	}
 	if info.Size()+int64(len(text)) > maxReceived {
-		return fault.New(fault.OverLimit, "too_much", "a run may send at most %d bytes in all", maxReceived)
+		return fault.New(fault.OverLimit, "too_much", "a run may send at most %d bytes in total", maxReceived)
 	}
 	_, err = f.Write(text)
 	return err

@@ -72,14 +72,14 @@ func (s *bars) draw(d drawn) (r reading.Reading, counts bool) {
 	fine := s.finest()
 	switch {
 	case check && fine != nil: // measured at where the training is
-		r.Step = reading.Told(fine.step())
+		r.Step = reading.Known(fine.step())
 		return r, false
 	case check:
 		return r, false
 	}
-	r.Step = reading.Told(b.step())
+	r.Step = reading.Known(b.step())
 	if b == s.main() && s.inner() != nil { // what is told for each epoch is of the steps in it
-		r.Step = reading.Told(fine.step())
+		r.Step = reading.Known(fine.step())
 	}
 	if b == fine || b == s.main() {
 		s.progress(&r)
@@ -225,17 +225,17 @@ func (s *bars) progress(r *reading.Reading) {
 		if in.total > 0 && main.total > 0 && !in.uneven {
 			total = in.total * main.total
 		}
-		r.Done = reading.Told(in.step())
+		r.Done = reading.Known(in.step())
 	case main.ages.known:
 		if !main.uneven {
 			total = main.total * main.ages.total
 		}
-		r.Done = reading.Told(main.step())
+		r.Done = reading.Known(main.step())
 	default:
-		r.Done = reading.Told(main.step())
+		r.Done = reading.Known(main.step())
 		if main.laps == 0 {
 			total = main.total
 		}
 	}
-	r.Total = reading.Told(total)
+	r.Total = reading.Known(total)
 }

@@ -135,11 +135,11 @@ func countAfter(tokens []token, i int) (n, total reading.Number, after int) {
 	if i >= len(tokens) || !isCount(tokens[i]) {
 		return n, total, i
 	}
-	n = reading.Told(tokens[i].value)
+	n = reading.Known(tokens[i].value)
 	i++
 	if i+1 < len(tokens) && (tokens[i].text == "/" || strings.EqualFold(tokens[i].text, "of")) {
 		if t := tokens[i+1]; isCount(t) && t.value > 0 && t.value >= n.Value {
-			return n, reading.Told(t.value), i + 2
+			return n, reading.Known(t.value), i + 2
 		}
 	}
 	return n, total, i

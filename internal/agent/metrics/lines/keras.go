@@ -49,13 +49,13 @@ func (p *Parser) within(r *reading.Reading, n, total float64) {
 		step = p.epochs.before()*total + n
 		count.offset, count.high = step-n, n
 	}
-	r.Step, r.Done = reading.Told(step), reading.Told(step)
+	r.Step, r.Done = reading.Known(step), reading.Known(step)
 	switch {
 	case total > 0 && p.epochs.total > 0:
-		r.Total = reading.Told(total * p.epochs.total)
+		r.Total = reading.Known(total * p.epochs.total)
 	case total > 0 && !p.epochs.known && count.offset == 0:
-		r.Total = reading.Told(total)
+		r.Total = reading.Known(total)
 	default:
-		r.Total = reading.Told(0)
+		r.Total = reading.Known(0)
 	}
 }

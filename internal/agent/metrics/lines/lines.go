@@ -1,10 +1,10 @@
-// Package lines reads metrics off what a program prints: JSON lines, the dictionaries of
-// Hugging Face's Trainer, tqdm's and Keras's bars, and lines such as "step 10/100
-// loss=0.5", without being told which of them it is. Rules that the user gives go before
-// the guesses. Package metrics feeds it the output of a run and its files of lines.
+// Package lines parses metrics from the text output of a program: JSON lines, the
+// dictionaries of Hugging Face's Trainer, tqdm and Keras progress bars, and lines such as
+// "step 10/100 loss=0.5". It detects the format itself; rules of the user take precedence.
+// Package metrics feeds it the output of a run and its text files.
 //
-// A program may count anew in every epoch. The parser makes one count of it, so that the
-// steps of its readings are those of the whole run.
+// A program may restart its step count in every epoch. The parser makes one count of it, so
+// that the steps of its readings are those of the whole run.
 package lines
 
 import (
@@ -123,7 +123,7 @@ func (p *Parser) Flush(emit Emit) {
 		r := *p.waiting
 		p.waiting = nil
 		if b := p.bars.finest(); b != nil {
-			r.Step = reading.Told(b.step())
+			r.Step = reading.Known(b.step())
 		}
 		emit(Logged, r)
 	}
@@ -192,7 +192,8 @@ func (p *Parser) counter(r *reading.Reading) *counter {
 	}
 	c := p.counts[name]
 	if c == nil {
-		if c = new(counter); len(p.counts) < maxCounters {
+		c = new(counter)
+		if len(p.counts) < maxCounters {
 			p.counts[name] = c
 		}
 	}

@@ -87,7 +87,7 @@ func (f fields) object() (Object, bool) {
 		for _, name := range names {
 			for _, v := range f {
 				if strings.EqualFold(v.Name, name) {
-					return reading.Told(v.Value)
+					return reading.Known(v.Value)
 				}
 			}
 		}

@@ -88,7 +88,8 @@ func scanNumber(line string, i int) (token, int) {
 		if !isDigit(c) && c != '.' && !exponent {
 			break
 		}
-		if end++; exponent {
+		end++
+		if exponent {
 			end++
 		}
 	}
@@ -131,14 +132,14 @@ func (p *Parser) pairs(line string) (reading.Reading, bool) {
 	case found.step.Known:
 		p.within(&r, found.step.Value, found.total.Value)
 	case p.newest != nil: // the end of an epoch, of which the steps were told
-		r.Step = reading.Told(p.newest.last())
+		r.Step = reading.Known(p.newest.last())
 	case found.epoch.Known:
-		r.Step, r.Done, r.Total = found.epoch, found.epoch, reading.Told(p.epochs.total)
+		r.Step, r.Done, r.Total = found.epoch, found.epoch, reading.Known(p.epochs.total)
 	default:
 		if b := p.bars.finest(); b != nil {
-			r.Step = reading.Told(b.step())
+			r.Step = reading.Known(b.step())
 		} else if p.epochs.known { // a line before said which
-			r.Step, r.Done, r.Total = reading.Told(p.epochs.current), reading.Told(p.epochs.current), reading.Told(p.epochs.total)
+			r.Step, r.Done, r.Total = reading.Known(p.epochs.current), reading.Known(p.epochs.current), reading.Known(p.epochs.total)
 		}
 	}
 	return r, true

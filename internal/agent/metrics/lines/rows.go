@@ -20,7 +20,8 @@ func (p *Parser) row(line string) (reading.Reading, bool) {
 	}
 	inner, bracket := strings.CutSuffix(strings.TrimPrefix(head, "["), "]")
 	if !bracket || head[0] != '[' {
-		if inner, ok = strings.CutSuffix(head, ":"); !ok {
+		inner, ok = strings.CutSuffix(head, ":")
+		if !ok {
 			return r, false
 		}
 	}

@@ -23,8 +23,8 @@ func compile(text string) (*rule, error) {
 		if se, ok := err.(*syntax.Error); ok { //nolint:errorlint // the package returns it bare
 			why = se.Code.String()
 		}
-		return nil, fault.New(fault.Invalid, "bad_rule", "%q is no regular expression: %s", text, why).WithField("metrics").
-			WithRemedy("write it as Go does, with named groups such as (?P<loss>[0-9.]+)")
+		return nil, fault.New(fault.Invalid, "bad_rule", "invalid regular expression %q: %s", text, why).WithField("metrics").
+			WithRemedy("use Go syntax with named groups, e.g. (?P<loss>[0-9.]+)")
 	}
 	return &rule{re: re, names: re.SubexpNames()}, nil
 }
@@ -85,7 +85,7 @@ func (r *rule) read(m []string) reading.Reading {
 	}
 	switch {
 	case step.Known:
-		out.Step = reading.Told(r.count.place(step.Value, 0))
+		out.Step = reading.Known(r.count.place(step.Value, 0))
 		out.Done, out.Total = out.Step, total
 		if total.Known && epochTotal.Known {
 			out.Total.Value *= epochTotal.Value

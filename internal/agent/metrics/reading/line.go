@@ -79,5 +79,5 @@ func told64(n *Float) Number {
 	if n == nil {
 		return Number{}
 	}
-	return Told(float64(*n))
+	return Known(float64(*n))
 }

@@ -1,6 +1,6 @@
-// Package reading is what one line, record or message of a program says about how its
-// training goes. The readers of lines, files and requests make readings; package metrics,
-// which chooses among them, takes them.
+// Package reading holds the values that one line, record or message of a program reports:
+// metrics with their step and time, progress and notes. The parsers of lines, files and
+// requests produce readings; package metrics chooses among them.
 package reading
 
 import (
@@ -19,8 +19,8 @@ type Number struct {
 	Known bool
 }
 
-// Told is a number that was told.
-func Told(v float64) Number { return Number{Value: v, Known: true} }
+// Known is a number that was reported.
+func Known(v float64) Number { return Number{Value: v, Known: true} }
 
 // Value is one metric and what it was.
 type Value struct {
@@ -51,7 +51,8 @@ func (r *Reading) Empty() bool {
 
 // Add puts a metric into the reading, unless its name cannot be one.
 func (r *Reading) Add(name string, value float64) {
-	if name = Name(name); name != "" {
+	name = Name(name)
+	if name != "" {
 		r.Values = append(r.Values, Value{name, value})
 	}
 }

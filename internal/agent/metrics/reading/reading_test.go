@@ -54,7 +54,7 @@ func TestALineComesBackAsItWasWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := out.Reading()
-	if len(r.Values) != 4 || !math.IsNaN(r.Values[0].Value) || !math.IsInf(r.Values[1].Value, 1) || !math.IsInf(r.Values[2].Value, -1) || r.Values[3].Value != 0.5 || r.Step != Told(10) {
+	if len(r.Values) != 4 || !math.IsNaN(r.Values[0].Value) || !math.IsInf(r.Values[1].Value, 1) || !math.IsInf(r.Values[2].Value, -1) || r.Values[3].Value != 0.5 || r.Step != Known(10) {
 		t.Errorf("read as %+v", r)
 	}
 	if err := json.Unmarshal([]byte(`{"step": "ten"}`), &out); err == nil {

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"math"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"trainyard/internal/agent/metrics/wire"
 )
 
@@ -30,13 +32,13 @@ func tensor(msg []byte) (value float64, single bool, err error) {
 		case 4:
 			content = f.Bytes
 		case 5: // of float
-			return list(f, wire.Fixed32, &listed, wire.Field.Float32)
+			return list(f, protowire.Fixed32Type, &listed, wire.Field.Float32)
 		case 6: // of double
-			return list(f, wire.Fixed64, &listed, wire.Field.Float64)
+			return list(f, protowire.Fixed64Type, &listed, wire.Field.Float64)
 		case 7, 10: // of int32 and int64
-			return list(f, wire.Varint, &listed, func(f wire.Field) float64 { return float64(f.Int()) })
+			return list(f, protowire.VarintType, &listed, func(f wire.Field) float64 { return float64(f.Int()) })
 		case 13: // of half and bfloat16, by their bits
-			return list(f, wire.Varint, &listed, func(f wire.Field) float64 { return short(uint16(f.Bits), kind) })
+			return list(f, protowire.VarintType, &listed, func(f wire.Field) float64 { return short(uint16(f.Bits), kind) })
 		}
 		return nil
 	})
@@ -50,38 +52,26 @@ func tensor(msg []byte) (value float64, single bool, err error) {
 	return value, single, nil
 }
 
-// list adds a field's numbers: one, or many packed together. More than two are not
-// kept: one number is wanted, and two are as wrong as many.
-func list(f wire.Field, kind wire.Kind, to *[]float64, number func(wire.Field) float64) error {
+// list appends the numbers of a repeated field, packed or not. It stops at two: only a
+// tensor of exactly one number is a scalar.
+func list(f wire.Field, kind protowire.Type, to *[]float64, number func(wire.Field) float64) error {
 	if len(*to) > 1 {
 		return nil
 	}
-	if f.Kind == kind {
+	if f.Type == kind {
 		*to = append(*to, number(f))
 		return nil
 	}
-	if f.Kind != wire.Bytes {
+	if f.Type != protowire.BytesType {
 		return wire.ErrMalformed
 	}
+
 	for packed := f.Bytes; len(packed) > 0 && len(*to) < 2; {
-		var one wire.Field
-		n := 0
-		switch kind {
-		case wire.Fixed32:
-			if n = 4; len(packed) >= n {
-				one.Bits = uint64(binary.LittleEndian.Uint32(packed))
-			}
-		case wire.Fixed64:
-			if n = 8; len(packed) >= n {
-				one.Bits = binary.LittleEndian.Uint64(packed)
-			}
-		case wire.Varint, wire.Bytes:
-			one.Bits, n = binary.Uvarint(packed)
-		}
-		if n <= 0 || n > len(packed) {
+		bits, n := wire.Scalar(packed, kind)
+		if n < 0 {
 			return wire.ErrMalformed
 		}
-		*to = append(*to, number(one))
+		*to = append(*to, number(wire.Field{Type: kind, Bits: bits}))
 		packed = packed[n:]
 	}
 	return nil

@@ -10,6 +10,8 @@ import (
 	"hash/crc32"
 	"math"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"trainyard/internal/agent/metrics/reading"
 	"trainyard/internal/agent/metrics/wire"
 )
@@ -28,7 +30,7 @@ const (
 
 // ErrFraming says that the length of a record cannot be trusted, so that nothing behind it
 // can be found.
-var ErrFraming = errors.New("the length of a record does not fit its checksum")
+var ErrFraming = errors.New("checksum mismatch in a record length")
 
 // masked is the checksum as the format has it.
 func masked(data []byte) uint32 {
@@ -86,16 +88,16 @@ func (d *Decoder) Decode(data []byte) (readings []reading.Reading, used int, err
 
 // event reads the message of one record.
 func event(msg []byte) (reading.Reading, error) {
-	r := reading.Reading{Step: reading.Told(0)} // a step of 0 is not written
+	r := reading.Reading{Step: reading.Known(0)} // a step of 0 is not written
 	err := wire.Each(msg, func(f wire.Field) error {
 		switch {
-		case f.Number == 1 && f.Kind == wire.Fixed64:
+		case f.Number == 1 && f.Type == protowire.Fixed64Type:
 			if at := f.Float64(); !math.IsNaN(at) && !math.IsInf(at, 0) {
 				r.At = at
 			}
-		case f.Number == 2 && f.Kind == wire.Varint:
-			r.Step = reading.Told(float64(f.Int()))
-		case f.Number == 5 && f.Kind == wire.Bytes:
+		case f.Number == 2 && f.Type == protowire.VarintType:
+			r.Step = reading.Known(float64(f.Int()))
+		case f.Number == 5 && f.Type == protowire.BytesType:
 			return summary(f.Bytes, &r)
 		}
 		return nil
@@ -106,7 +108,7 @@ func event(msg []byte) (reading.Reading, error) {
 // summary reads the values of an event.
 func summary(msg []byte, r *reading.Reading) error {
 	return wire.Each(msg, func(f wire.Field) error {
-		if f.Number != 1 || f.Kind != wire.Bytes {
+		if f.Number != 1 || f.Type != protowire.BytesType {
 			return nil
 		}
 		tag, value, ok, err := scalar(f.Bytes)
@@ -121,11 +123,11 @@ func summary(msg []byte, r *reading.Reading) error {
 func scalar(msg []byte) (tag string, value float64, ok bool, err error) {
 	err = wire.Each(msg, func(f wire.Field) error {
 		switch {
-		case f.Number == 1 && f.Kind == wire.Bytes:
+		case f.Number == 1 && f.Type == protowire.BytesType:
 			tag = string(f.Bytes)
-		case f.Number == 2 && f.Kind == wire.Fixed32:
+		case f.Number == 2 && f.Type == protowire.Fixed32Type:
 			value, ok = f.Float32(), true
-		case f.Number == 8 && f.Kind == wire.Bytes:
+		case f.Number == 8 && f.Type == protowire.BytesType:
 			v, single, err := tensor(f.Bytes)
 			if single {
 				value, ok = v, true

@@ -11,6 +11,8 @@ import (
 	"hash/crc32"
 	"strings"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"trainyard/internal/agent/metrics/lines"
 	"trainyard/internal/agent/metrics/reading"
 	"trainyard/internal/agent/metrics/wire"
@@ -111,7 +113,7 @@ func (d *Decoder) join(kind byte, payload []byte, good bool) (msg []byte, whole 
 func history(msg []byte) (reading.Reading, error) {
 	var out reading.Reading
 	err := wire.Each(msg, func(f wire.Field) error {
-		if f.Number != 2 || f.Kind != wire.Bytes {
+		if f.Number != 2 || f.Type != protowire.BytesType {
 			return nil
 		}
 		items := map[string]json.RawMessage{}
@@ -128,14 +130,14 @@ func history(msg []byte) (reading.Reading, error) {
 
 // item reads one name and value of a history.
 func item(f wire.Field, to map[string]json.RawMessage) error {
-	if f.Kind != wire.Bytes || f.Number != 1 {
+	if f.Type != protowire.BytesType || f.Number != 1 {
 		return nil
 	}
 	var names []string
 	var value []byte
 	err := wire.Each(f.Bytes, func(f wire.Field) error {
 		switch {
-		case f.Kind != wire.Bytes:
+		case f.Type != protowire.BytesType:
 		case f.Number == 1 || f.Number == 2: // the name, or its parts
 			names = append(names, string(f.Bytes))
 		case f.Number == 16:

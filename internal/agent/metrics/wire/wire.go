@@ -1,54 +1,57 @@
-// Package wire reads the fields of protocol buffer messages one by one. The files that
-// TensorBoard and W&B write hold such messages; of each only a few fields matter, so that no
-// code is generated from their descriptions.
+// Package wire iterates over the fields of a protocol buffer message. TensorBoard and W&B
+// files hold such messages, and only a few fields of each matter, so no code is generated
+// from their schemas. Package tfevents and package wandbfile use it; protowire decodes the
+// fields themselves.
 package wire
 
 import (
-	"encoding/binary"
 	"errors"
 	"math"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Field is one field of a message as it lies in the bytes.
+// Field is one field of a message.
 type Field struct {
-	Number int
-	Bits   uint64 // of a field of fixed or varying length: all but strings and messages
-	Bytes  []byte // of a string or message, nil for the others
-	Kind   Kind
+	Number protowire.Number
+	Type   protowire.Type
+	Bits   uint64 // of a varint or fixed-size field
+	Bytes  []byte // of a string, bytes or message field; nil for the others
 }
 
-// Kind says how a field is written.
-type Kind int
-
-// The kinds that are in use.
-const (
-	Varint  Kind = 0
-	Fixed64 Kind = 1
-	Bytes   Kind = 2
-	Fixed32 Kind = 5
-)
-
-// ErrMalformed says that bytes are no message.
+// ErrMalformed says that the bytes are not a protocol buffer message.
 var ErrMalformed = errors.New("not a protocol buffer message")
 
-// Float32 is the field as a number of single length.
+// Float32 is the value of a float field.
 func (f Field) Float32() float64 { return float64(math.Float32frombits(uint32(f.Bits))) }
 
-// Float64 is the field as a number of double length.
+// Float64 is the value of a double field.
 func (f Field) Float64() float64 { return math.Float64frombits(f.Bits) }
 
-// Int is the field as a whole number with a sign.
+// Int is the value of an int32 or int64 field.
 func (f Field) Int() int64 { return int64(f.Bits) }
 
-// Each calls fn with every field of a message, in order, until fn fails or the bytes
-// make no sense. Groups, which nobody writes any more, are refused.
+// Each calls fn with every field of a message, in order, until fn fails or the message
+// is malformed. Groups are deprecated and rejected.
 func Each(msg []byte, fn func(Field) error) error {
 	for len(msg) > 0 {
-		f, n := next(msg)
-		if n <= 0 {
+		number, kind, n := protowire.ConsumeTag(msg)
+		if n < 0 {
 			return ErrMalformed
 		}
 		msg = msg[n:]
+
+		f := Field{Number: number, Type: kind}
+		if kind == protowire.BytesType {
+			f.Bytes, n = protowire.ConsumeBytes(msg)
+		} else {
+			f.Bits, n = Scalar(msg, kind)
+		}
+		if n < 0 {
+			return ErrMalformed
+		}
+		msg = msg[n:]
+
 		if err := fn(f); err != nil {
 			return err
 		}
@@ -56,41 +59,18 @@ func Each(msg []byte, fn func(Field) error) error {
 	return nil
 }
 
-// next reads the first field and says how many bytes it takes, 0 if it is none.
-func next(msg []byte) (Field, int) {
-	tag, n := binary.Uvarint(msg)
-	if n <= 0 || tag>>3 == 0 || tag>>3 > 1<<29-1 {
-		return Field{}, 0
+// Scalar decodes the varint or fixed-size value that msg begins with. It returns the
+// bits of the value and its length, which is negative if there is no such value.
+func Scalar(msg []byte, kind protowire.Type) (bits uint64, length int) {
+	switch kind {
+	case protowire.VarintType:
+		return protowire.ConsumeVarint(msg)
+	case protowire.Fixed64Type:
+		return protowire.ConsumeFixed64(msg)
+	case protowire.Fixed32Type:
+		v, n := protowire.ConsumeFixed32(msg)
+		return uint64(v), n
+	case protowire.BytesType, protowire.StartGroupType, protowire.EndGroupType:
 	}
-	f := Field{Number: int(tag >> 3), Kind: Kind(tag & 7)}
-	rest := msg[n:]
-	switch f.Kind {
-	case Varint:
-		v, m := binary.Uvarint(rest)
-		if m <= 0 {
-			return f, 0
-		}
-		f.Bits = v
-		return f, n + m
-	case Fixed64:
-		if len(rest) < 8 {
-			return f, 0
-		}
-		f.Bits = binary.LittleEndian.Uint64(rest)
-		return f, n + 8
-	case Fixed32:
-		if len(rest) < 4 {
-			return f, 0
-		}
-		f.Bits = uint64(binary.LittleEndian.Uint32(rest))
-		return f, n + 4
-	case Bytes:
-		length, m := binary.Uvarint(rest)
-		if m <= 0 || length > uint64(len(rest)-m) {
-			return f, 0
-		}
-		f.Bytes = rest[m : m+int(length) : m+int(length)]
-		return f, n + m + int(length)
-	}
-	return f, 0
+	return 0, -1
 }

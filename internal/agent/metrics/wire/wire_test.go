@@ -5,27 +5,28 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 func TestFieldsOfAllKinds(t *testing.T) {
 	t.Parallel()
 	msg := []byte{0x08, 0x96, 0x01, 0x11, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0x1a, 2, 'h', 'i', 0x25, 0, 0, 0x80, 0x3f, 0x28, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}
 	type field struct {
-		Number int
+		Number protowire.Number
 		Text   string
 		Value  float64
 	}
 	var got []field
 	err := Each(msg, func(f Field) error {
 		out := field{Number: f.Number, Text: string(f.Bytes)}
-		switch f.Kind {
-		case Varint:
+		switch f.Type {
+		case protowire.VarintType:
 			out.Value = float64(f.Int())
-		case Fixed64:
+		case protowire.Fixed64Type:
 			out.Value = f.Float64()
-		case Fixed32:
+		case protowire.Fixed32Type:
 			out.Value = f.Float32()
-		case Bytes:
+		case protowire.BytesType:
 		}
 		got = append(got, out)
 		return nil

@@ -103,7 +103,7 @@ func parseMounts(mountinfo, own string) mounted {
 func makeParentV1(m mounted) (Place, error) {
 	c := Place{Memory: filepath.Join(m.memory, parentName)}
 	if err := tryCgroup(c.Memory); err != nil {
-		return Place{}, fmt.Errorf("limits are not enforced: cannot make a cgroup: %w", err)
+		return Place{}, fmt.Errorf("limits are not enforced: cannot create a cgroup: %w", err)
 	}
 	if m.cpu != "" {
 		cpu := filepath.Join(m.cpu, parentName)
@@ -118,14 +118,14 @@ func makeParentV2(root string) (Place, error) {
 	c := Place{V2: true, Memory: filepath.Join(root, parentName)}
 	for _, dir := range []string{root, c.Memory} {
 		if err := mkdir(dir); err != nil {
-			return Place{}, fmt.Errorf("limits are not enforced: cannot make a cgroup: %w", err)
+			return Place{}, fmt.Errorf("limits are not enforced: cannot create a cgroup: %w", err)
 		}
 		if err := setKnob(dir, "cgroup.subtree_control", "+memory +cpu"); err != nil {
-			return Place{}, fmt.Errorf("limits are not enforced: cannot turn on the cgroup controllers: %w", err)
+			return Place{}, fmt.Errorf("limits are not enforced: cannot enable the cgroup controllers: %w", err)
 		}
 	}
 	if err := tryCgroup(c.Memory); err != nil {
-		return Place{}, fmt.Errorf("limits are not enforced: cannot make a cgroup: %w", err)
+		return Place{}, fmt.Errorf("limits are not enforced: cannot create a cgroup: %w", err)
 	}
 	return c, nil
 }

@@ -96,7 +96,7 @@ func (g *Group) Add(pids []int) error {
 		for _, pid := range pids {
 			err := setKnob(dir, "cgroup.procs", strconv.Itoa(pid))
 			if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.EINVAL) {
-				return fmt.Errorf("put process %d into its cgroup: %w", pid, err)
+				return fmt.Errorf("move process %d into its cgroup: %w", pid, err)
 			}
 		}
 	}

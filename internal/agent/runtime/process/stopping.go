@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// Stopping says who of the processes of a program is told to end, and when.
+// Stopping chooses which processes of a program get SIGTERM, and when.
 //
-// A program that is told to end saves itself, and needs its own processes for that: a training whose data
-// loaders are told too loses them while it saves, and fails. So only those are told that nobody in
-// the program looks after: whose parent is outside, is a shell, or has ended. The others are their parents'
-// affair, until all are told. Nor is one told, even then, that reads what another prints, as tee does behind a training:
-// without it that other one could not print, and would fail too. It ends when nobody writes to it any more, or is told then.
-// What is started after the first look is part of the saving and is never told.
+// A program that gets SIGTERM may save a checkpoint, and needs its own processes for that: a training whose data
+// loaders get SIGTERM too loses them while it saves, and fails. So only those processes get it that have no parent in
+// the program: whose parent is outside, is a shell, or has exited. The others are left to their parents until the
+// caller wants all. Even then a process that reads the output of another, as tee does behind a training, is spared:
+// the writer would fail without its reader. The reader exits at the end of its input, or gets SIGTERM once the writer
+// is gone. Processes started after the first call belong to the saving and never get SIGTERM.
 type Stopping struct {
-	there map[name]bool // at the first look; true for those that have been told
-	begun bool          // there was a look
+	there map[name]bool // processes at the first call; true for those that got SIGTERM
+	begun bool          // Next has been called
 }
 
 // name is one process.
@@ -27,14 +27,14 @@ type name struct {
 	begun uint64
 }
 
-// Kin is what is asked about processes.
+// Kin answers questions about processes.
 type Kin struct {
 	Shell func(Process) bool                 // whether one is a shell
-	Hears func(p Process, of []Process) bool // whether one reads what another of them prints
+	Hears func(p Process, of []Process) bool // whether p reads the output of one of the others
 }
 
-// Next returns who is to be told now. procs are all processes of the program that live. With all everyone who was there
-// and has not been told is.
+// Next returns the processes that get SIGTERM now. procs are all live processes of the program. With all it returns
+// every process that was there at the first call and has not got SIGTERM yet.
 func (s *Stopping) Next(procs []Process, kin Kin, all bool) []Process {
 	next := s.choose(procs, kin, all)
 	if len(next) == 0 && !s.begun { // they read from each other in a circle

@@ -1,0 +1,26 @@
+// Package rundir is the protocol between the agent and the supervisors of its ranks:
+// the layout of the data directory and the formats of the files in it.
+//
+//	<data>/lock              held by the agent: one agent per data directory
+//	<data>/contact-lease     until when the runs may continue without contact to the server
+//	<data>/events            named pipe; supervisors announce state changes to the agent
+//	<data>/runs/<run>.<rank>/
+//	    launch.json          what to execute; durable before anything is started
+//	    state.json           current state; replaced atomically at every step
+//	    output.log           the output, in the format of package runlog
+//	    stop                 the requested stop mode
+//	    control              named pipe; wakes the supervisor to read stop
+//	    lock                 held by the supervisor, or by the agent when there is none;
+//	                         only its holder writes state.json
+//	    supervisor.log       the supervisor's own log
+//	    progress.json        TRAINYARD_PROGRESS; progress that the program reports
+//	    metrics.jsonl        TRAINYARD_METRICS_FILE; metrics that the SDK writes
+//	    work/                the working directory
+//	<data>/checkpoints/<job> TRAINYARD_CHECKPOINT_DIR, kept from run to run
+//	<data>/setups/<key>/     a cached set-up
+//
+// The agent writes launch.json, stop and contact-lease; the holder of a rank's lock
+// writes its state.json. The package also knows how the processes of a rank are
+// recognised, since both sides must end them. It starts no process and decides
+// nothing about runs.
+package rundir

@@ -1,0 +1,54 @@
+package rundir
+
+import (
+	"bytes"
+	"strings"
+
+	"trainyard/internal/job"
+)
+
+// Ending is how and why a rank ended.
+type Ending struct {
+	Code      int
+	Signal    string
+	Cause     job.Cause
+	Reason    string
+	Signalled bool // see Status.Signalled
+}
+
+// maxQuote is how many bytes of a line of output a reason quotes.
+const maxQuote = 300
+
+// LastLine is the last non-empty line of some output, clipped for a reason.
+func LastLine(output []byte) string {
+	text := bytes.TrimRight(output, "\r\n\t \x00")
+	if i := bytes.LastIndexAny(text, "\r\n"); i >= 0 {
+		text = text[i+1:]
+	}
+	return Clip(string(text))
+}
+
+// QuoteLastLine is the last line of the output as the end of a reason, "" if there is none.
+func QuoteLastLine(line string) string {
+	if line == "" {
+		return ""
+	}
+	return "; last line of output: " + line
+}
+
+// Clip makes a line of output printable and short enough to be quoted in a reason.
+func Clip(s string) string {
+	s = strings.TrimSpace(strings.ToValidUTF8(strings.Map(printable, s), "?"))
+	if len(s) > maxQuote {
+		s = strings.ToValidUTF8(s[:maxQuote], "") + "…"
+	}
+	return s
+}
+
+// printable drops control characters.
+func printable(c rune) rune {
+	if c < ' ' && c != '\t' || c == 0x7f {
+		return -1
+	}
+	return c
+}

@@ -1,0 +1,175 @@
+package rundir
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"trainyard/internal/agent/runtime/cgroup"
+	"trainyard/internal/api"
+	"trainyard/internal/atomicfile"
+	"trainyard/internal/clock"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// Spec is one rank of a run that this machine is to execute.
+type Spec struct {
+	Run    id.Run     `json:"run"`
+	Rank   int        `json:"rank"`
+	Job    id.Job     `json:"job"`
+	Epoch  int        `json:"epoch"`
+	Launch api.Launch `json:"launch"`
+	// Devices names the GPUs of the rank for its program, for instance by UUID. If it
+	// is empty the indices of Launch.GPUs are used.
+	Devices []string `json:"devices,omitempty"`
+	// ExtraEnv are environment variables that the agent adds. The job's own take precedence.
+	ExtraEnv map[string]string `json:"extra_env,omitempty"`
+}
+
+// Name is the name of the rank's run directory.
+func (s Spec) Name() string { return RankName(s.Run, s.Rank) }
+
+// DeviceNames names the GPUs of the rank the way its program sees them.
+func (s Spec) DeviceNames() []string {
+	if len(s.Devices) > 0 {
+		return s.Devices
+	}
+
+	names := make([]string, len(s.Launch.GPUs))
+	for i, index := range s.Launch.GPUs {
+		names[i] = strconv.Itoa(index)
+	}
+	return names
+}
+
+// Record is launch.json: everything the supervisor needs.
+type Record struct {
+	Spec
+	Env    []string     `json:"env"`
+	Setup  *SetupPlan   `json:"setup,omitempty"`
+	Limits cgroup.Place `json:"limits"`
+}
+
+// Status is the progress of a rank.
+type Status struct {
+	Run   id.Run       `json:"run"`
+	Rank  int          `json:"rank"`
+	Job   id.Job       `json:"job"`
+	Epoch int          `json:"epoch"`
+	State job.RunState `json:"state"`
+	// Started is when the command was started; zero if it never was.
+	Started  time.Time `json:"started,omitzero"`
+	Ended    time.Time `json:"ended,omitzero"`
+	ExitCode int       `json:"exit_code,omitempty"`
+	Signal   string    `json:"signal,omitempty"`
+	Cause    job.Cause `json:"cause,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
+	// Signalled says that a stop request ended the rank, not the program itself: the
+	// program was running, or not started yet, when the request came.
+	Signalled bool `json:"signalled,omitempty"`
+	// PID is the process id of the program, or of the set-up while preparing; 0 if neither runs.
+	PID int `json:"pid,omitempty"`
+}
+
+// NewStatus is the status of a rank that has not started yet.
+func NewStatus(s Spec) Status {
+	return Status{Run: s.Run, Rank: s.Rank, Job: s.Job, Epoch: s.Epoch, State: job.RunPreparing}
+}
+
+// Report converts the status to the agent's protocol.
+func (s Status) Report() api.RankReport {
+	return api.RankReport{
+		Run: s.Run, Rank: s.Rank, State: s.State, Started: s.Started, Ended: s.Ended, ExitCode: s.ExitCode,
+		Signal: s.Signal, Cause: s.Cause, Reason: s.Reason, Signalled: s.Signalled,
+	}
+}
+
+// State is state.json.
+type State struct {
+	Status
+	// Begun is the kernel's start time of the program with this PID. PIDs are reused;
+	// PID and Begun together identify one process.
+	Begun uint64        `json:"begun,omitempty"`
+	Group *cgroup.Group `json:"group,omitempty"`
+}
+
+// End puts the end of a rank into its state.
+func (st *State) End(e Ending, now time.Time) {
+	st.State = job.RunEnded
+	st.Ended = now
+	st.PID = 0
+	st.Begun = 0
+
+	st.ExitCode = e.Code
+	st.Signal = e.Signal
+	st.Cause = e.Cause
+	st.Reason = e.Reason
+	st.Signalled = e.Signalled
+}
+
+// ReadJSON reads a file into v and reports whether it exists.
+func ReadJSON(path string, v any) (bool, error) {
+	data, err := os.ReadFile(path) //nolint:gosec // inside the data directory
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return true, fmt.Errorf("read %s: %w", path, err)
+	}
+	return true, nil
+}
+
+// WriteJSON replaces a file atomically: a reader sees the old content or the new
+// one. With durable the new one survives a power failure once the call returns.
+func WriteJSON(path string, v any, durable bool) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return WriteFile(path, data, durable)
+}
+
+// WriteFile is WriteJSON for content that is not JSON.
+func WriteFile(path string, data []byte, durable bool) error {
+	if durable {
+		return atomicfile.Write(path, data, atomicfile.SingleWriter())
+	}
+
+	return atomicfile.Write(path, data, atomicfile.SingleWriter(), atomicfile.Volatile())
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// WriteState writes state.json. Only the holder of the rank's lock calls it. A
+// failure, such as a full disk, is retried every second until ctx ends.
+func WriteState(ctx context.Context, dir string, st State, failed func(error)) error {
+	durable := st.State == job.RunEnded
+	for {
+		err := WriteJSON(filepath.Join(dir, StateFile), st, durable)
+		if err == nil {
+			return nil
+		}
+		failed(err)
+		if _, serr := os.Stat(dir); errors.Is(serr, fs.ErrNotExist) {
+			return err // someone removed the run directory, so nobody will read its state
+		}
+		if !clock.Sleep(ctx, time.Second) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// children starts processes and takes note of the end of every child, also of
+// those that are no one's any more and came to this process to be reaped.
+type children struct {
+	mu      sync.Mutex
+	waiting map[int]chan syscall.WaitStatus
+	changed chan struct{} // a child has ended; holds at most one
+}
+
+// newChildren makes this process the reaper of all its descendants and reaps until ctx ends.
+func newChildren(ctx context.Context) (*children, error) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("become the child subreaper: %w", err)
+	}
+	c := &children{waiting: map[int]chan syscall.WaitStatus{}, changed: make(chan struct{}, 1)}
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, unix.SIGCHLD)
+	go func() {
+		defer signal.Stop(ended)
+		for {
+			select {
+			case <-ended:
+				c.reap()
+				select {
+				case c.changed <- struct{}{}:
+				default:
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return c, nil
+}
+
+// start starts a process. Its end comes through the channel.
+func (c *children) start(path string, args []string, attr *syscall.ProcAttr) (int, <-chan syscall.WaitStatus, error) {
+	c.mu.Lock() // a child that ends at once must not be reaped before it is known
+	defer c.mu.Unlock()
+	pid, err := syscall.ForkExec(path, args, attr)
+	if err != nil {
+		return 0, nil, err
+	}
+	exit := make(chan syscall.WaitStatus, 1)
+	c.waiting[pid] = exit
+	return pid, exit, nil
+}
+
+// reap takes note of all children that have ended, and reports whether none is
+// left. As this process is the reaper of all descendants, none left means that
+// no descendant is.
+func (c *children) reap() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case err != nil:
+			return true // ECHILD is the only other error
+		case pid == 0:
+			return false
+		}
+		if exit, ok := c.waiting[pid]; ok {
+			delete(c.waiting, pid)
+			exit <- status
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package supervisor
+
+import (
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"trainyard/internal/agent/runtime/process"
+	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/job"
+)
+
+// gpuMemoryMarks are what frameworks print when a GPU's memory runs out.
+var gpuMemoryMarks = []string{
+	"CUDA out of memory", "HIP out of memory", "torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError",
+	"CUDA_ERROR_OUT_OF_MEMORY", "cudaErrorMemoryAllocation", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED",
+	"RESOURCE_EXHAUSTED: Out of memory",
+}
+
+// result is how a script ended.
+type result struct {
+	status    syscall.WaitStatus
+	signalled bool // it ran when it was told to stop
+	forced    bool // and something of it had to be killed
+	oomKills  int64
+}
+
+// ok reports whether it ended well and by itself.
+func (r result) ok() bool { return !r.signalled && r.status.Exited() && r.status.ExitStatus() == 0 }
+
+// exitOf puts a wait status into words and, as shells do, a number.
+func exitOf(status syscall.WaitStatus) (code int, signal, words string) {
+	if status.Signaled() {
+		name := unix.SignalName(status.Signal())
+		return 128 + int(status.Signal()), name, "killed by " + name
+	}
+	return status.ExitStatus(), "", fmt.Sprintf("exit code %d", status.ExitStatus())
+}
+
+// classify says why the command ended as it did.
+func (s *supervisor) classify(r result) rundir.Ending {
+	code, signal, words := exitOf(r.status)
+	e := rundir.Ending{Code: code, Signal: signal}
+	switch {
+	case r.signalled:
+		e.Cause, e.Reason, e.Signalled = s.stop.cause, s.stopReason(r, words), true
+	case code == 0:
+	case r.oomKills > 0:
+		e.Cause, e.Reason = job.CauseHostOOM, s.memoryReason(words)
+	default:
+		e.Cause, e.Reason = job.CauseUserCode, words+rundir.QuoteLastLine(s.out.lastLine())
+		if line, found := s.out.find(gpuMemoryMarks); found && len(s.rec.Spec.DeviceNames()) > 0 {
+			e.Cause, e.Reason = job.CauseGPUOOM, "out of GPU memory: "+line
+		}
+	}
+	return e
+}
+
+// stopReason says how the program answered to the stop.
+func (s *supervisor) stopReason(r result, words string) string {
+	switch {
+	case s.stop.mode == job.StopKill:
+		return s.stop.reason + ": killed at once"
+	case r.forced:
+		return fmt.Sprintf("%s: still running %v after SIGTERM, killed", s.stop.reason, job.Duration(s.stop.grace(s.rec.Launch.Grace)))
+	}
+	return s.stop.reason + ": exited after SIGTERM with " + words
+}
+
+func (s *supervisor) memoryReason(words string) string {
+	if s.group != nil && s.group.Limit > 0 {
+		return fmt.Sprintf("exceeded its memory limit of %v and was killed by the kernel (%s)", s.group.Limit, words)
+	}
+	return fmt.Sprintf("the machine ran out of memory and the kernel killed the job (%s); the job had no memory limit", words)
+}
+
+// classifySetup says why a set-up that did not succeed ended so.
+func (s *supervisor) classifySetup(r result) rundir.Ending {
+	e := s.classify(r)
+	if !r.signalled && e.Cause == job.CauseUserCode {
+		_, _, words := exitOf(r.status)
+		e.Cause, e.Reason = job.CauseSetupFailed, "set-up failed with "+words+rundir.QuoteLastLine(s.out.lastLine())
+	}
+	return e
+}
+
+// oomKills counts the kernel's kills for memory that could concern this rank:
+// those in its cgroup or, without one, those of the whole machine.
+func (s *supervisor) oomKills() int64 {
+	if s.group != nil {
+		return s.group.OOMKills()
+	}
+	n, _ := process.ReadCounter("/proc/vmstat", "oom_kill")
+	return n
+}

@@ -1,0 +1,127 @@
+package supervisor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/clock"
+	"trainyard/internal/runlog"
+)
+
+// tailSize is how much of the output's end is kept to read the cause of a failure from.
+const tailSize = 16 << 10
+
+// output takes what a run's processes write.
+type output struct {
+	clk    clock.Clock
+	file   *os.File
+	log    *runlog.Writer
+	failed func(error)
+
+	mu   sync.Mutex
+	tail []byte
+}
+
+// openOutput opens the log of a run. An error while writing goes to failed, and the run goes on.
+func openOutput(path string, limit int64, clk clock.Clock, failed func(error)) (*output, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600) //nolint:gosec // inside the run directory
+	if err != nil {
+		return nil, err
+	}
+	return &output{clk: clk, file: f, log: runlog.NewWriter(f, limit), failed: failed}, nil
+}
+
+// pump copies a pipe to the log until all its writers are gone. Every read
+// goes to the file at once, so that others see it without delay.
+func (o *output) pump(r *os.File, stream runlog.Stream) {
+	buf := make([]byte, runlog.MaxFrame)
+	for {
+		n, err := r.Read(buf)
+		if n > 0 {
+			o.keepTail(buf[:n])
+			if werr := o.log.Write(stream, o.clk.Now(), buf[:n]); werr != nil {
+				o.failed(werr)
+			}
+		}
+		if err != nil {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) {
+				o.failed(err)
+			}
+			return
+		}
+	}
+}
+
+// keepTail remembers the end of the output.
+func (o *output) keepTail(data []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.tail = append(o.tail, data...)
+	if len(o.tail) > 2*tailSize {
+		o.tail = append(o.tail[:0], o.tail[len(o.tail)-tailSize:]...)
+	}
+}
+
+// remark writes a line of the yard's own.
+func (o *output) remark(format string, args ...any) {
+	if err := o.log.Remark(o.clk.Now(), format, args...); err != nil {
+		o.failed(err)
+	}
+}
+
+// resetTail drops the remembered end, so that the next program is not blamed for it.
+func (o *output) resetTail() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.tail = nil
+}
+
+// lastLine is the last line of the output that is not empty, short enough for a reason.
+func (o *output) lastLine() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return rundir.LastLine(o.tail)
+}
+
+// find returns the last line that holds one of the marks.
+func (o *output) find(marks []string) (string, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, mark := range marks {
+		i := bytes.LastIndex(o.tail, []byte(mark))
+		if i < 0 {
+			continue
+		}
+		start := bytes.LastIndexByte(o.tail[:i], '\n') + 1
+		end := bytes.IndexByte(o.tail[i:], '\n')
+		if end < 0 {
+			end = len(o.tail) - i
+		}
+		return rundir.Clip(string(o.tail[start : i+end])), true
+	}
+	return "", false
+}
+
+// close ends the log and makes it durable. A full disk is given some time.
+func (o *output) close() {
+	for try := 0; ; try++ {
+		err := o.log.Close(o.clk.Now())
+		if err == nil {
+			break
+		}
+		o.failed(err)
+		if try == 5 {
+			break
+		}
+		clock.Sleep(context.Background(), time.Second)
+	}
+	if err := errors.Join(o.file.Sync(), o.file.Close()); err != nil {
+		o.failed(err)
+	}
+}

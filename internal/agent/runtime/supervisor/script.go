@@ -1,0 +1,204 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trainyard/internal/agent/runtime/process"
+	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/job"
+	"trainyard/internal/runlog"
+)
+
+// drainTime is how long output is waited for when somebody outside the run
+// holds its pipes open.
+const drainTime = 2 * time.Second
+
+// script is one that runs.
+type script struct {
+	pid     int
+	exit    <-chan syscall.WaitStatus
+	pumping sync.WaitGroup
+	pipes   []*os.File // the reading ends
+}
+
+// runScript runs a script to its end, or to that which an order brings, and
+// returns when nothing of it is left and its output is written. While it runs
+// the rank is in state during.
+func (s *supervisor) runScript(text string, during job.RunState) (result, error) {
+	before := s.oomKills()
+	p, err := s.launch(text)
+	if err != nil {
+		return result{}, err
+	}
+	s.running(p.pid, during)
+	s.gather()
+	var r result
+	select {
+	case r.status = <-p.exit:
+		s.endProcesses(rundir.LeftoverGrace)
+	case o := <-s.orders:
+		s.accept(o)
+		s.kids.reap()
+		select {
+		case r.status = <-p.exit: // it was faster than the order
+			s.endProcesses(rundir.LeftoverGrace)
+		default:
+			r.signalled = true
+			s.stopping()
+			r.forced = s.endProcesses(s.stop.grace(s.rec.Launch.Grace))
+			r.status = <-p.exit
+		}
+	}
+	r.oomKills = s.oomKills() - before
+	if s.group == nil && (!r.status.Signaled() || r.status.Signal() != unix.SIGKILL) {
+		r.oomKills = 0 // the machine's count may be about others
+	}
+	s.drain(p)
+	return r, nil
+}
+
+// running records that a process runs.
+func (s *supervisor) running(pid int, st job.RunState) {
+	s.state.State, s.state.PID = st, pid
+	if p, ok := process.Read(pid); ok {
+		s.state.Begun = p.Begun
+	}
+	if st == job.RunRunning {
+		s.state.Started = s.clk.Now()
+	}
+	s.record()
+}
+
+// stopping records that the run was told to stop.
+func (s *supervisor) stopping() {
+	s.out.remark("%s: rundir.Ending all processes of this run", s.stop.reason)
+	s.state.State, s.state.Reason = job.RunStopping, s.stop.reason
+	s.record()
+}
+
+// launch starts a script in the working directory, in a session of its own.
+func (s *supervisor) launch(text string) (*script, error) {
+	shell, err := findShell()
+	if err != nil {
+		return nil, err
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = null.Close() }()
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = outW.Close() }()
+	errR, errW, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, outR.Close())
+	}
+	defer func() { _ = errW.Close() }()
+	attr := &syscall.ProcAttr{
+		Dir:   filepath.Join(s.dir, rundir.WorkDir),
+		Env:   s.rec.Env,
+		Files: []uintptr{null.Fd(), outW.Fd(), errW.Fd()},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	}
+	leave, err := s.enterV2(attr.Sys)
+	if err != nil {
+		return nil, errors.Join(err, outR.Close(), errR.Close())
+	}
+	defer leave()
+	s.out.resetTail()
+	p := &script{pipes: []*os.File{outR, errR}}
+	p.pid, p.exit, err = s.kids.start(shell, []string{filepath.Base(shell), "-e", "-c", text}, attr)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start %s in %s: %w", shell, attr.Dir, err), outR.Close(), errR.Close())
+	}
+	p.pumping.Go(func() { s.out.pump(outR, runlog.Stdout) })
+	p.pumping.Go(func() { s.out.pump(errR, runlog.Stderr) })
+	return p, nil
+}
+
+// findShell returns bash or, where there is none, sh.
+func findShell() (string, error) {
+	for _, shell := range []string{"/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh"} {
+		if _, err := os.Stat(shell); err == nil {
+			return shell, nil
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	return "", errors.New("neither /bin/bash nor /bin/sh exists")
+}
+
+// enterV2 lets the process be born in its cgroup, where the kernel can do that.
+func (s *supervisor) enterV2(attr *syscall.SysProcAttr) (func(), error) {
+	if s.group == nil || !s.group.V2 {
+		return func() {}, nil
+	}
+	dir, err := os.Open(s.group.Memory)
+	if err != nil {
+		return nil, fmt.Errorf("open the run's cgroup: %w", err)
+	}
+	attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())
+	return func() { _ = dir.Close() }, nil
+}
+
+// gather moves the processes of the run into its v1 cgroup. Doing it after the
+// start keeps the start fast: the first move on an idle machine can take the
+// kernel many milliseconds. A process that is forked meanwhile is found by the next pass.
+func (s *supervisor) gather() {
+	if s.group == nil || s.group.V2 {
+		return
+	}
+	s.cgroupMoves.Go(func() {
+		q := rundir.Processes{Dir: s.dir, Root: os.Getpid()}
+		for range 100 {
+			procs, err := q.Find(false)
+			if err != nil {
+				s.logError(err)
+				return
+			}
+			inside := s.group.Procs()
+			var outside []int
+			for _, p := range procs {
+				if !inside[p.PID] {
+					outside = append(outside, p.PID)
+				}
+			}
+			if len(outside) == 0 {
+				return
+			}
+			if err := s.group.Add(outside); err != nil {
+				s.logError(err)
+				s.out.remark("the limits of this run are not enforced: %v", err)
+				return
+			}
+		}
+	})
+}
+
+// drain waits until all output is written. All processes of the run are gone, so
+// the pipes are at their end, unless a stranger was given one.
+func (s *supervisor) drain(p *script) {
+	for _, pipe := range p.pipes {
+		if err := pipe.SetReadDeadline(s.clk.Now().Add(drainTime)); err != nil {
+			s.logError(err)
+		}
+	}
+	p.pumping.Wait()
+	for _, pipe := range p.pipes {
+		if err := pipe.Close(); err != nil {
+			s.logError(err)
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/job"
+)
+
+// setUp brings the set-up about, from the cache or by running it. The set-up
+// stays in the cache until release is called. It returns false with the end of the rank
+// if there is no set-up to go on with.
+func (s *supervisor) setUp() (release func(), e rundir.Ending, ok bool) {
+	plan := s.rec.Setup
+	use, err := s.lockSetup(rundir.SetupUseLock, unix.LOCK_SH)
+	if err != nil {
+		return func() {}, setupTrouble(err), false
+	}
+	if use == nil {
+		return func() {}, s.neverStarted(), false
+	}
+	release = func() { _ = use.Close() }
+	made, have, err := s.cached()
+	if err == nil && !have {
+		var maker *os.File
+		maker, err = s.lockSetup(rundir.SetupMakeLock, unix.LOCK_EX)
+		if err == nil && maker == nil {
+			return release, s.neverStarted(), false
+		}
+		if err == nil {
+			defer func() { _ = maker.Close() }()
+			made, have, err = s.cached() // another run may have made it meanwhile
+		}
+	}
+	if err == nil && have {
+		err = s.reuse(made)
+		if err == nil {
+			s.out.remark("set-up %s taken from the cache", plan.Key)
+			return release, rundir.Ending{}, true
+		}
+	}
+	if err != nil {
+		return release, setupTrouble(err), false
+	}
+	e, ok, err = s.makeSetup()
+	if err != nil {
+		return release, setupTrouble(err), false
+	}
+	return release, e, ok
+}
+
+// setupTrouble is the end of a rank whose set-up failed through no fault of its own.
+func setupTrouble(err error) rundir.Ending {
+	return rundir.Ending{Cause: job.CauseLaunchFailed, Reason: fmt.Sprintf("cannot prepare the set-up: %v", err)}
+}
+
+// lockSetup takes a lock of the set-up, waiting for who has it. It returns nil
+// if the rank is told to stop meanwhile.
+func (s *supervisor) lockSetup(name string, how int) (*os.File, error) {
+	for remarked := false; ; {
+		f, err := rundir.TryLockSetup(s.rec.Setup.Dir, name, how)
+		if f != nil || err != nil {
+			return f, err
+		}
+		if !remarked {
+			remarked = true
+			s.out.remark("waiting for another run that is making the same set-up")
+		}
+		s.await(50 * time.Millisecond)
+		if s.stopRequested() {
+			return nil, nil
+		}
+	}
+}
+
+// cached reports whether the set-up is there, ready to be used.
+func (s *supervisor) cached() (rundir.SetupResult, bool, error) {
+	var made rundir.SetupResult
+	have, err := rundir.ReadJSON(filepath.Join(s.rec.Setup.Dir, rundir.SetupResultFile), &made)
+	return made, have, err
+}
+
+// reuse puts the cached set-up into the rank's working directory.
+func (s *supervisor) reuse(made rundir.SetupResult) error {
+	now := s.clk.Now()
+	if err := os.Chtimes(filepath.Join(s.rec.Setup.Dir, rundir.SetupResultFile), now, now); err != nil {
+		return err
+	}
+	if !made.Tree {
+		return nil
+	}
+	work := filepath.Join(s.dir, rundir.WorkDir)
+	if err := rundir.RemoveTree(work); err != nil {
+		return err
+	}
+	return copyTree(filepath.Join(s.rec.Setup.Dir, rundir.SetupTreeName), work)
+}
+
+// makeSetup runs the set-up and, if it succeeds, caches what it made.
+func (s *supervisor) makeSetup() (rundir.Ending, bool, error) {
+	plan, work := s.rec.Setup, filepath.Join(s.dir, rundir.WorkDir)
+	kept := filepath.Join(plan.Dir, rundir.SetupTreeName)
+	// What a failed attempt left behind.
+	if err := errors.Join(rundir.RemoveTree(plan.OutputDir()), rundir.RemoveTree(kept)); err != nil {
+		return rundir.Ending{}, false, err
+	}
+	if err := os.Mkdir(plan.OutputDir(), 0o700); err != nil {
+		return rundir.Ending{}, false, err
+	}
+	before, _, err := fingerprint(work)
+	if err != nil {
+		return rundir.Ending{}, false, err
+	}
+	r, err := s.runScript(s.rec.Launch.Setup, job.RunPreparing)
+	if err != nil {
+		return rundir.Ending{}, false, err
+	}
+	if !r.ok() {
+		return s.classifySetup(r), false, nil
+	}
+	after, size, err := fingerprint(work)
+	if err != nil {
+		return rundir.Ending{}, false, err
+	}
+	made := rundir.SetupResult{Tree: after != before}
+	_, made.Size, err = fingerprint(plan.OutputDir())
+	if err != nil {
+		return rundir.Ending{}, false, err
+	}
+	if made.Tree {
+		made.Size += size
+		if err := copyTree(work, kept); err != nil {
+			// The run can go on; the next one makes its set-up again.
+			s.logError(err)
+			s.out.remark("set-up not cached: %v", err)
+			return rundir.Ending{}, true, rundir.RemoveTree(kept)
+		}
+	}
+	return rundir.Ending{}, true, rundir.WriteJSON(filepath.Join(plan.Dir, rundir.SetupResultFile), made, true)
+}

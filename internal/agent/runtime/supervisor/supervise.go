@@ -1,0 +1,271 @@
+// Package supervisor is the process that executes one rank of a run.
+//
+// The agent starts one supervisor per rank, in its own session, so that runs survive
+// a restart of the agent. The supervisor starts the program, writes its output,
+// enforces its limits, stops it on request or when the contact lease has expired, and
+// records how it ended. It talks to the agent only through the run directory, see
+// package rundir.
+//
+// # The end of a run
+//
+// A rank has ended when none of its processes is left. The supervisor is the child
+// subreaper of all its descendants, so a daemonised process still comes back to it. It
+// also looks into the rank's cgroup and for the variable TRAINYARD_RANK_DIR in the
+// environment of all processes.
+//
+// SIGTERM goes to the program that the job's script started, not to the program's own
+// children: the program needs them while it saves a checkpoint, and forwards the signal
+// if they are to get it. A child whose parent exits gets SIGTERM next. After half of the
+// grace period every process that existed when the stop came gets SIGTERM, and at its
+// end everything gets SIGKILL until nothing is left. When the program exits by itself,
+// processes it left behind get a quarter of a second. Only then is the end written to
+// state.json.
+//
+// # Scripts
+//
+// Set-up and command are run by bash -e (sh -e where there is no bash), so that a script
+// of several lines stops at the first that fails. Standard input is empty.
+//
+// # A full disk
+//
+// The program keeps running. Output that cannot be written is counted, and a remark in
+// the log says how much is missing. Writing the state is retried every second; until it
+// succeeds the agent sees the previous state.
+//
+// The package never talks to the server and never decides what runs.
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trainyard/internal/agent/runtime/cgroup"
+	"trainyard/internal/agent/runtime/process"
+	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/clock"
+	"trainyard/internal/job"
+)
+
+// supervisor carries out one rank. All its fields but out, kids and orders
+// belong to the goroutine that runs it.
+type supervisor struct {
+	dir         string // the run directory
+	data        string // the data directory
+	rec         rundir.Record
+	clk         clock.Clock
+	log         *slog.Logger
+	out         *output
+	kids        *children
+	group       *cgroup.Group
+	orders      chan order
+	stop        order // the one that is obeyed
+	state       rundir.State
+	cgroupMoves sync.WaitGroup // processes on their way into the cgroup
+}
+
+// Run carries out the rank whose run directory is dir and returns the exit
+// status for the process. It is called by main alone, in a process of its own,
+// before anything else is set up: it becomes the reaper of all descendants and
+// waits for every child. It returns at once if another supervisor has the rank, or had it.
+func Run(ctx context.Context, dir string, stderr io.Writer) int {
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+	if err := supervise(ctx, dir, log); err != nil {
+		log.Error("supervisor failed", "error", err)
+		return 1
+	}
+	return 0
+}
+
+func supervise(ctx context.Context, dir string, log *slog.Logger) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	lock, mine, err := rundir.TakeLock(dir)
+	if err != nil || !mine {
+		return err
+	}
+	defer func() { _ = lock.Close() }()
+	s := &supervisor{
+		dir: dir, data: filepath.Dir(filepath.Dir(dir)), clk: clock.Wall{}, log: log,
+		orders: make(chan order, 4),
+	}
+	if ok, err := rundir.ReadJSON(filepath.Join(dir, rundir.LaunchFile), &s.rec); err != nil {
+		return err
+	} else if !ok {
+		return fmt.Errorf("%s not found in %s", rundir.LaunchFile, dir)
+	}
+	if begun, err := rundir.ReadJSON(filepath.Join(dir, rundir.StateFile), &s.state); err != nil || begun {
+		return err
+	}
+	s.state.Status = rundir.NewStatus(s.rec.Spec)
+	s.kids, err = newChildren(ctx)
+	if err != nil {
+		return err
+	}
+	s.out, err = openOutput(filepath.Join(dir, rundir.OutputFile), s.rec.Launch.LogLimit, s.clk, s.logError)
+	if err != nil {
+		return err
+	}
+	if err := s.receiveOrders(ctx); err != nil {
+		return err
+	}
+	s.limit()
+	s.record() // before anything is started: without a record nothing was
+	s.finish(s.execute())
+	return nil
+}
+
+// logError logs an error that does not end the run.
+func (s *supervisor) logError(err error) {
+	s.log.Warn("supervisor continues after an error", "error", err)
+}
+
+// limit makes the rank's cgroup. Without one the run goes on and says so.
+func (s *supervisor) limit() {
+	if !s.rec.Limits.Usable() {
+		return
+	}
+	g, err := s.rec.Limits.Create(rundir.GroupName(s.dir), s.rec.Launch.Memory, s.rec.Launch.CPUs)
+	if err != nil {
+		s.logError(err)
+		s.out.remark("the limits of this run are not enforced: %v", err)
+		return
+	}
+	s.group, s.state.Group = g, g
+}
+
+// execute does what the launch says and returns how it ended.
+func (s *supervisor) execute() rundir.Ending {
+	if s.stopRequested() {
+		return s.neverStarted()
+	}
+	if s.rec.Setup != nil {
+		release, e, ok := s.setUp()
+		defer release()
+		if !ok {
+			return e
+		}
+		if s.stopRequested() {
+			return s.neverStarted()
+		}
+	}
+	if err := s.linkCheckpoints(); err != nil {
+		return rundir.Ending{Cause: job.CauseLaunchFailed, Reason: fmt.Sprintf("cannot prepare the checkpoint folder: %v", err)}
+	}
+	r, err := s.runScript(s.rec.Launch.Command, job.RunRunning)
+	if err != nil {
+		return rundir.Ending{Cause: job.CauseLaunchFailed, Reason: fmt.Sprintf("cannot start the program: %v", err)}
+	}
+	return s.classify(r)
+}
+
+// neverStarted is the end of a rank that was told to stop before its command began.
+func (s *supervisor) neverStarted() rundir.Ending {
+	return rundir.Ending{Cause: s.stop.cause, Reason: s.stop.reason + " before it was started", Signalled: true}
+}
+
+// finish writes the end, which is final: nothing of the run is left.
+func (s *supervisor) finish(e rundir.Ending) {
+	s.cgroupMoves.Wait()
+	s.out.close()
+	if err := s.group.Remove(); err != nil {
+		s.logError(err) // Forget tries again
+	}
+	s.state.End(e, s.clk.Now())
+	s.record()
+}
+
+// record writes the state and tells the agent.
+func (s *supervisor) record() {
+	if err := rundir.WriteState(context.Background(), s.dir, s.state, s.logError); err != nil {
+		s.logError(err)
+	}
+	if err := rundir.Poke(filepath.Join(s.data, rundir.EventsPipe), filepath.Base(s.dir)+"\n"); err != nil {
+		s.logError(err)
+	}
+}
+
+// endProcesses ends every process of the run and returns when none is left: SIGTERM to those that nobody
+// in the run looks after, see process.Stopping, and at half of the grace period to all; at its end SIGKILL as often
+// as it takes. An order to kill cuts the grace short. It reports whether anything had to be killed.
+func (s *supervisor) endProcesses(grace time.Duration) (killed bool) {
+	q := rundir.Processes{Dir: s.dir, Group: s.group, Root: os.Getpid()}
+	if s.gone(q) {
+		return false
+	}
+	deadline := s.clk.Now().Add(grace)
+	var stopping process.Stopping
+	looked := false
+	wait, warned := time.Millisecond, false
+	for !s.gone(q) {
+		now := s.clk.Now()
+		left := deadline.Sub(now)
+		if s.stop.mode == job.StopKill || left <= 0 {
+			killed = true
+			s.signal(q, unix.SIGKILL)
+			left = wait
+			wait = min(2*wait, 50*time.Millisecond)
+		} else {
+			all := left <= grace/2
+			s.terminate(q, &stopping, !looked || all, all)
+			looked = true
+		}
+		if !warned && now.Sub(deadline) > 10*time.Second {
+			warned = true
+			s.out.remark("waiting for processes that do not exit although they were killed")
+		}
+		s.await(min(left, 100*time.Millisecond))
+	}
+	return killed
+}
+
+// gone reports whether no process of the run is left.
+func (s *supervisor) gone(q rundir.Processes) bool {
+	if !s.kids.reap() {
+		return false
+	}
+	outside, err := q.Find(true)
+	if err != nil {
+		s.logError(err)
+	}
+	return err == nil && len(outside) == 0
+}
+
+// terminate sends SIGTERM to those whose turn it is.
+func (s *supervisor) terminate(q rundir.Processes, stopping *process.Stopping, deep, all bool) {
+	procs, err := q.Find(deep)
+	errs := []error{err}
+	for _, p := range stopping.Next(procs, process.Kin{Shell: process.Process.Shell, Hears: process.Process.Hears}, all) {
+		errs = append(errs, p.Signal(unix.SIGTERM), p.Signal(unix.SIGCONT)) // a stopped process must see it
+	}
+	if err := errors.Join(errs...); err != nil {
+		s.logError(err)
+	}
+}
+
+// signal sends a signal to all processes of the run.
+func (s *supervisor) signal(q rundir.Processes, sig unix.Signal) {
+	if _, err := q.Signal(sig, true); err != nil {
+		s.logError(err)
+	}
+}
+
+// await returns when a child has ended, an order has come or d has passed.
+func (s *supervisor) await(d time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	select {
+	case <-s.kids.changed:
+	case o := <-s.orders:
+		s.accept(o)
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,202 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/api"
+	"trainyard/internal/clock"
+	"trainyard/internal/fault"
+	"trainyard/internal/job"
+)
+
+const (
+	// pollLog is how often a rank's output is looked at: it bounds how late a
+	// line arrives.
+	pollLog = 50 * time.Millisecond
+	// maxUploads is how many uploads are under way at a time.
+	maxUploads = 16
+	// uploadTimeout bounds one upload; one that takes longer is sent again.
+	uploadTimeout = time.Minute
+)
+
+// logUploader delivers the output of one rank, in order. The server says how far it
+// is; nothing is remembered here, so nothing can disagree.
+type logUploader struct {
+	agent     *Agent
+	key       key
+	ended     chan struct{} // closed when the output is complete
+	endOnce   sync.Once
+	delivered atomic.Bool // the server has all of it
+	cancel    context.CancelFunc
+	done      chan struct{}
+
+	log    io.ReadCloser // open at offset, nil if it is not open
+	offset int64
+}
+
+// updateUploaders begins to deliver the output of new ranks and tells the others
+// which have ended.
+func (a *Agent) updateUploaders(ctx context.Context, list []rundir.Status) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, st := range list {
+		k := key{st.Run, st.Rank}
+		s, ok := a.uploaders[k]
+		if !ok {
+			own, cancel := context.WithCancel(ctx) //nolint:gosec // called when the rank is forgotten
+			s = &logUploader{agent: a, key: k, ended: make(chan struct{}), cancel: cancel, done: make(chan struct{})}
+			a.uploaders[k] = s
+			go func() {
+				defer close(s.done)
+				s.run(own)
+			}()
+		}
+		if st.State == job.RunEnded {
+			s.endOnce.Do(func() { close(s.ended) })
+		}
+	}
+}
+
+// stopUploaders ends all deliveries; the next agent goes on with them.
+func (a *Agent) stopUploaders() {
+	a.mu.Lock()
+	all := make([]*logUploader, 0, len(a.uploaders))
+	for _, s := range a.uploaders {
+		all = append(all, s)
+	}
+	a.mu.Unlock()
+	for _, s := range all {
+		s.cancel()
+		<-s.done
+	}
+}
+
+// run sends the output as it grows, to its end.
+func (s *logUploader) run(ctx context.Context) {
+	defer s.close()
+	buf := make([]byte, 64<<10)
+	for failures := 0; ctx.Err() == nil; {
+		// Asked before reading: what is read after the end is the whole rest.
+		complete := s.hasEnded()
+		data, err := s.read(&buf)
+		var final, moved bool
+		if err == nil {
+			// Alone, never with data: the answer to data that the server already
+			// held looks like success, and the end would not have been taken.
+			final = complete && len(data) == 0
+			if len(data) == 0 && !final {
+				pause(ctx, pollLog, s.ended)
+				continue
+			}
+			moved, err = s.upload(ctx, data, final)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		s.agent.noteProblem(fmt.Sprintf("log upload of %s rank %d", s.key.run, s.key.rank), err)
+		switch {
+		case err == nil && s.delivered.Load():
+			notify(s.agent.reconcileSoon)
+			return
+		case err == nil && moved:
+			failures = 0
+		default:
+			failures++
+			s.close() // what is read next begins at the offset
+			clock.Sleep(ctx, job.Backoff(failures, retryMin, retryMax))
+		}
+	}
+}
+
+func (s *logUploader) hasEnded() bool {
+	select {
+	case <-s.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// read returns what there is from the offset on, up to one upload. The buffer
+// grows with what there is.
+func (s *logUploader) read(buf *[]byte) ([]byte, error) {
+	if s.log == nil {
+		log, size, err := s.agent.rt.OpenLog(s.key.run, s.key.rank, s.offset)
+		if err != nil {
+			return nil, err
+		}
+		s.log = log
+		if s.offset > size {
+			// A power cut took the end that was already delivered.
+			s.agent.log.Warn("server has more output than the node", "run", s.key.run, "rank", s.key.rank, "server", s.offset, "node", size)
+		}
+	}
+	n := 0
+	for {
+		m, err := s.log.Read((*buf)[n:])
+		n += m
+		if errors.Is(err, io.EOF) || err == nil && m == 0 {
+			return (*buf)[:n], nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if n == api.MaxLogChunk {
+			return (*buf)[:n], nil
+		}
+		if n == len(*buf) {
+			*buf = append(*buf, make([]byte, min(n, api.MaxLogChunk-n))...)
+		}
+	}
+}
+
+// upload uploads data at the offset and goes to where the server says it is. It
+// reports whether the server moved.
+func (s *logUploader) upload(ctx context.Context, data []byte, final bool) (moved bool, err error) {
+	select {
+	case s.agent.uploads <- struct{}{}:
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	defer func() { <-s.agent.uploads }()
+	call, cancel := context.WithTimeout(ctx, uploadTimeout)
+	defer cancel()
+	reply, err := s.agent.client.Load().UploadLog(call, s.key.run, s.key.rank, s.offset, data, final)
+	if fault.KindOf(err) == fault.NotFound {
+		s.agent.log.Warn("run unknown to the server, dropping its output", "run", s.key.run, "rank", s.key.rank)
+		s.delivered.Store(true)
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if reply.Offset < 0 {
+		return false, fmt.Errorf("server returned invalid offset %d", reply.Offset)
+	}
+	end := s.offset + int64(len(data))
+	if reply.Offset == end {
+		s.agent.metrics.logBytes.Add(float64(len(data)))
+		s.offset = end
+		s.delivered.Store(final)
+		return true, nil
+	}
+	moved = reply.Offset != s.offset
+	s.offset = reply.Offset
+	s.close()
+	return moved, nil
+}
+
+// close closes the log; the next read opens it at the offset.
+func (s *logUploader) close() {
+	if s.log != nil {
+		_ = s.log.Close() // it was only read
+		s.log = nil
+	}
+}
