@@ -17,7 +17,6 @@ import (
 	"trainyard/internal/cli/console"
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/forecasts"
-	"trainyard/internal/cli/office"
 )
 
 // Env is all that the commands know of the machine they run on.
@@ -75,10 +74,9 @@ func New(env Env) *cobra.Command {
 	add(root, GroupStart, a.login(), a.validate(), a.version())
 	add(root, GroupJobs, a.foresee.Commands()...)
 	add(root, GroupJobs, a.submit(), a.run(), a.jobs(), a.job(), a.logs(), a.wait(),
-		a.change("cancel"), a.change("kill"), a.change("pause"), a.change("resume"))
-	desk := office.New(a.Console, a.connect)
-	add(root, GroupYard, append(desk.Machines(), a.events())...)
-	add(root, GroupBooks, append(desk.Money(), desk.Data()...)...)
+		a.cancel(), a.kill(), a.pause(), a.resume())
+	add(root, GroupYard, a.nodes(), a.drain(), a.undrain(), a.offers(), a.leases(), a.giveBack(), a.events())
+	add(root, GroupBooks, a.usage(), a.books(), a.savings(), a.limits(), a.limit(), a.data(), a.override())
 	add(root, GroupAccess, a.contexts(), a.logout(), a.whoami(), a.users(), a.tokens())
 	root.AddCommand(exit.Topic())
 	root.SetHelpCommandGroupID(GroupStart)

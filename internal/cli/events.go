@@ -11,7 +11,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/cli/console"
 	"trainyard/internal/cli/exit"
-	"trainyard/internal/cli/live"
+	"trainyard/internal/cli/follow"
 	"trainyard/internal/cli/table"
 	"trainyard/internal/id"
 )
@@ -138,7 +138,7 @@ func (a *app) followEvents(ctx context.Context, client *api.Client, f api.EventF
 	if f.Cursor == "" {
 		f.Tail = backlog
 	}
-	err := live.Follower{Note: a.Note}.Persist(ctx, func(alive func()) (bool, error) {
+	err := follow.Follower{Note: a.Note}.Persist(ctx, func(alive func()) (bool, error) {
 		over := false
 		err := client.FollowEvents(ctx, f, func(e api.Event, cursor string) error {
 			alive()

@@ -173,14 +173,6 @@ func spent(j api.Job) string {
 	return text
 }
 
-// stamp writes a time and how long ago it was.
-func stamp(at *time.Time, now time.Time) string {
-	if at == nil || at.IsZero() {
-		return ""
-	}
-	return at.UTC().Format("2006-01-02 15:04:05 UTC") + " (" + table.Ago(*at, now) + ")"
-}
-
 // jobWhy writes what a job waits for.
 func (a *app) jobWhy(why *api.Why, now time.Time) error {
 	if why == nil {

@@ -16,10 +16,10 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/cli/console"
 	"trainyard/internal/cli/exit"
+	"trainyard/internal/cli/follow"
 	"trainyard/internal/cli/jobfile"
-	"trainyard/internal/cli/live"
-	"trainyard/internal/cli/ship"
 	"trainyard/internal/cli/table"
+	"trainyard/internal/cli/upload"
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
 	"trainyard/internal/workdir"
@@ -274,7 +274,7 @@ func (a *app) handIn(ctx context.Context, client *api.Client, request api.Submit
 			return reply, err
 		}
 		a.Note("The yard does not answer; trying again (%d of %d).", attempt, submitAttempts-1)
-		if !live.Backoff(ctx, attempt) {
+		if !follow.Backoff(ctx, attempt) {
 			return reply, ctx.Err()
 		}
 	}
@@ -298,8 +298,8 @@ func (a *app) ship(ctx context.Context, client *api.Client, dir string) (string,
 	if err != nil {
 		return "", err
 	}
-	content := ship.Content{Digest: tree.Digest, Manifest: tree.Manifest, Encoded: encoded, Open: tree.Open}
-	return tree.Digest, ship.Upload(ctx, client, content, func(files, of int, bytes int64) {
+	content := upload.Content{Digest: tree.Digest, Manifest: tree.Manifest, Encoded: encoded, Open: tree.Open}
+	return tree.Digest, upload.Upload(ctx, client, content, func(files, of int, bytes int64) {
 		bar.Set("uploading: %d of %s, %s", files, table.Count(of, "file"), job.Bytes(bytes).Short())
 	})
 }

@@ -1,10 +1,10 @@
-// Package ship carries a working directory to the yard.
+// Package upload carries a working directory to the yard.
 //
 // Only what the yard lacks is sent, a few files at a time, each by the digest
 // of its content, and the list of files last: a list that is there is
 // complete. The package reads the folder through the tree it is given and
 // keeps nothing. cli calls it before a job is handed in.
-package ship
+package upload
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 	"sync"
 
 	"trainyard/internal/api"
-	"trainyard/internal/cli/live"
+	"trainyard/internal/cli/follow"
 	"trainyard/internal/fault"
 )
 
@@ -117,7 +117,7 @@ const uploadAttempts = 4
 func uploadFile(ctx context.Context, client *api.Client, content Content, f api.ManifestFile) error {
 	for attempt := 1; ; attempt++ {
 		err := uploadOnce(ctx, client, content, f)
-		if fault.KindOf(err) != fault.Unavailable || attempt == uploadAttempts || !live.Backoff(ctx, attempt) {
+		if fault.KindOf(err) != fault.Unavailable || attempt == uploadAttempts || !follow.Backoff(ctx, attempt) {
 			return err
 		}
 	}

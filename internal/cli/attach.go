@@ -7,8 +7,8 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/cli/exit"
+	"trainyard/internal/cli/follow"
 	"trainyard/internal/cli/forecasts"
-	"trainyard/internal/cli/live"
 	"trainyard/internal/cli/table"
 )
 
@@ -61,7 +61,7 @@ func (a *app) attach(ctx context.Context, client *api.Client, jobs []api.Job) er
 		a.Note("The file has %d jobs; they are not followed. Watch them with: trainyard jobs -w", len(jobs))
 		return nil
 	}
-	p := &live.Printer{Out: a.Stdout}
+	p := &follow.Printer{Out: a.Stdout}
 	ends, errs := make([]api.Job, len(jobs)), make([]error, len(jobs))
 	var group sync.WaitGroup
 	for i, j := range jobs {
@@ -73,7 +73,7 @@ func (a *app) attach(ctx context.Context, client *api.Client, jobs []api.Job) er
 			}
 		}
 		group.Go(func() {
-			ends[i], errs[i] = live.Follower{Note: a.Note}.Job(ctx, client, j.ID, api.LogFilter{},
+			ends[i], errs[i] = follow.Follower{Note: a.Note}.Job(ctx, client, j.ID, api.LogFilter{},
 				func(l api.LogLine) error { return p.Line(label, l) }, a.stateNotes(j))
 		})
 	}

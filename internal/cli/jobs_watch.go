@@ -7,7 +7,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/cli/exit"
-	"trainyard/internal/cli/live"
+	"trainyard/internal/cli/follow"
 	"trainyard/internal/cli/table"
 	"trainyard/internal/clock"
 )
@@ -28,7 +28,7 @@ func (a *app) watchJobs(ctx context.Context, client *api.Client, q jobsQuery) er
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err != nil && !live.Retries(err):
+		case err != nil && !follow.Retries(err):
 			stop(err)
 			return
 		case err != nil:

@@ -1,4 +1,4 @@
-package ship
+package upload
 
 import (
 	"crypto/sha256"

@@ -1,8 +1,9 @@
-package office
+package cli
 
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,7 +17,7 @@ import (
 	"trainyard/internal/job"
 )
 
-func (o *Office) nodes() *cobra.Command {
+func (a *app) nodes() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "nodes [NODE]", Aliases: []string{"node"},
 		Short: "List the machines that run jobs, or show one",
@@ -28,21 +29,21 @@ func (o *Office) nodes() *cobra.Command {
   trainyard nodes release box1 3`,
 		Args: exit.Args(0, 1, "node"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.call(func(c *api.Client) error {
+			return a.withClient(func(c *api.Client) error {
 				if len(args) == 1 {
-					return o.showNode(cmd.Context(), c, id.Node(args[0]))
+					return a.showNode(cmd.Context(), c, id.Node(args[0]))
 				}
-				return o.listNodes(cmd.Context(), c)
+				return a.listNodes(cmd.Context(), c)
 			})
 		},
 	}
-	o.OutputFlag(cmd, console.Wide)
-	o.QuietFlag(cmd)
-	cmd.AddCommand(o.removeNode(), o.releaseGPU())
+	a.OutputFlag(cmd, console.Wide)
+	a.QuietFlag(cmd)
+	cmd.AddCommand(a.removeNode(), a.releaseGPU())
 	return cmd
 }
 
-func (o *Office) listNodes(ctx context.Context, c *api.Client) error {
+func (a *app) listNodes(ctx context.Context, c *api.Client) error {
 	nodes, err := collect(func(p api.Page) ([]api.Node, string, error) {
 		page, err := c.Nodes(ctx, p)
 		return page.Nodes, page.Next, err
@@ -57,18 +58,18 @@ func (o *Office) listNodes(ctx context.Context, c *api.Client) error {
 		}
 		return list
 	}
-	return o.Show(api.NodePage{Nodes: nodes}, names, func() error {
-		return o.WriteTable(o.nodeTable(nodes), "no nodes", "trainyard tokens create --join     then join a machine with what it prints")
+	return a.Show(api.NodePage{Nodes: nodes}, names, func() error {
+		return a.WriteTable(a.nodeTable(nodes), "no nodes", "trainyard tokens create --join     then join a machine with what it prints")
 	})
 }
 
-func (o *Office) nodeTable(nodes []api.Node) *table.Table {
-	now, wide := o.Clock.Now(), o.Output == console.Wide
+func (a *app) nodeTable(nodes []api.Node) *table.Table {
+	now, wide := a.Clock.Now(), a.Output == console.Wide
 	head := []string{"NODE", "CLASS", "STATE", "SINCE", "GPUS", "FREE", "TFLOPS", "POWER", "PRICE", "JOBS", "LEASE"}
 	if wide {
 		head = append(head, "FREE CPUS", "FREE MEMORY", "SEEN", "POOL", "ADDRESS", "OS", "VERSION", "LIMITS", "REASON")
 	}
-	t := o.NewTable(head...)
+	t := a.NewTable(head...)
 	for i := range nodes {
 		n := &nodes[i]
 		state := nodeState(n)
@@ -195,21 +196,21 @@ func freeGPUs(n *api.Node) string {
 	return fmt.Sprintf("%d of %d", free, len(n.GPUs))
 }
 
-func (o *Office) removeNode() *cobra.Command {
+func (a *app) removeNode() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rm NODE...", Short: "Take nodes out of the yard for good", Args: exit.Args(1, 0, "node"),
 		Long:    "Take nodes out of the yard for good. Their certificates are refused from then on; what runs on them starts again elsewhere.",
 		Example: "  trainyard drain box1 && trainyard nodes rm box1",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.call(func(c *api.Client) error {
-				if err := o.sure(cmd.Context(), "Remove "+strings.Join(args, ", ")+" for good?"); err != nil {
+			return a.withClient(func(c *api.Client) error {
+				if err := a.sure(cmd.Context(), "Remove "+strings.Join(args, ", ")+" for good?"); err != nil {
 					return err
 				}
 				for _, name := range args {
 					if err := c.RemoveNode(cmd.Context(), id.Node(name)); err != nil {
 						return fmt.Errorf("remove %s: %w", name, err)
 					}
-					if _, err := fmt.Fprintf(o.Stdout, "%s removed\n", name); err != nil {
+					if _, err := fmt.Fprintf(a.Stdout, "%s removed\n", name); err != nil {
 						return err
 					}
 				}
@@ -217,52 +218,33 @@ func (o *Office) removeNode() *cobra.Command {
 			})
 		},
 	}
-	o.YesFlag(cmd)
+	a.YesFlag(cmd)
 	return cmd
 }
 
-func (o *Office) drain() *cobra.Command {
-	var stop bool
+func (a *app) releaseGPU() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "drain NODE...", Short: "Let nothing new onto nodes", Args: exit.Args(1, 0, "node"),
-		Long:    "Let nothing new onto nodes. What runs there runs to its end; with --stop it is stopped, with its grace time, and starts again elsewhere.",
-		Example: "  trainyard drain box1\n  trainyard drain box1 --stop",
+		Use: "release NODE GPU", Short: "Let a GPU back into use that was taken out of use", Args: exit.Args(2, 2, "node and which GPU"),
+		Long: "Let a GPU back into use that its agent has taken out of use because of what its driver said. The agent is told with its\n" +
+			"next report; if the GPU fails again it is taken out again.",
+		Example: "  trainyard nodes release box1 3",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.eachNode(args, func(c *api.Client, n id.Node) (api.Node, error) {
-				return c.DrainNode(cmd.Context(), n, api.DrainRequest{Stop: stop})
-			})
-		},
-	}
-	cmd.Flags().BoolVar(&stop, "stop", false, "also stop what runs there, so that it starts again elsewhere")
-	o.OutputFlag(cmd)
-	return cmd
-}
-
-func (o *Office) undrain() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "undrain NODE...", Short: "Let jobs onto nodes again", Args: exit.Args(1, 0, "node"),
-		Example: "  trainyard undrain box1",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.eachNode(args, func(c *api.Client, n id.Node) (api.Node, error) {
-				return c.UndrainNode(cmd.Context(), n)
-			})
-		},
-	}
-	o.OutputFlag(cmd)
-	return cmd
-}
-
-// eachNode changes nodes one by one and shows them as they are then.
-func (o *Office) eachNode(names []string, change func(*api.Client, id.Node) (api.Node, error)) error {
-	return o.call(func(c *api.Client) error {
-		page := api.NodePage{Nodes: []api.Node{}}
-		for _, name := range names {
-			n, err := change(c, id.Node(name))
-			if err != nil {
-				return fmt.Errorf("node %s: %w", name, err)
+			gpu, err := strconv.Atoi(args[1])
+			if err != nil || gpu < 0 {
+				return exit.Usagef(cmd, "%q is no number of a GPU: trainyard nodes %s lists them", args[1], args[0])
 			}
-			page.Nodes = append(page.Nodes, n)
-		}
-		return o.Show(page, nil, func() error { return o.nodeTable(page.Nodes).Write(o.Stdout) })
-	})
+			return a.withClient(func(c *api.Client) error {
+				n, err := c.ReleaseGPU(cmd.Context(), id.Node(args[0]), gpu)
+				if err != nil {
+					return err
+				}
+				return a.Show(n, nil, func() error {
+					_, err := fmt.Fprintf(a.Stdout, "GPU %d of %s is let back into use as soon as its agent reports\n", gpu, n.ID)
+					return err
+				})
+			})
+		},
+	}
+	a.OutputFlag(cmd)
+	return cmd
 }

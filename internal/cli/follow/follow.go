@@ -1,11 +1,11 @@
-// Package live follows what goes on in a yard.
+// Package follow follows what goes on in a yard.
 //
 // A feed that breaks off, because a connection was lost or the server was
 // started anew, is taken up again where it was, so that nothing is left out
 // and nothing is told twice. The package tells what it sees to the functions
 // it is given; it decides nothing and never changes a job. cli calls it for
 // logs, submit, run, wait and events.
-package live
+package follow
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package office
+package cli
 
 import (
 	"context"
@@ -17,20 +17,20 @@ import (
 	"trainyard/internal/tenant"
 )
 
-func (o *Office) limits() *cobra.Command {
+func (a *app) limits() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "limits", Short: "List who may have what, and where they stand", Args: exit.NoArgs,
 		Long:    "List the limits, what has been used of them, and where that goes if nothing more starts. Researchers see themselves.",
 		Example: "  trainyard limits\n  trainyard limit set user/ann --gpus 8 --money 500",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.call(func(c *api.Client) error { return o.listLimits(cmd.Context(), c) })
+			return a.withClient(func(c *api.Client) error { return a.listLimits(cmd.Context(), c) })
 		},
 	}
-	o.OutputFlag(cmd)
+	a.OutputFlag(cmd)
 	return cmd
 }
 
-func (o *Office) allLimits(ctx context.Context, c *api.Client) (api.LimitPage, error) {
+func (a *app) allLimits(ctx context.Context, c *api.Client) (api.LimitPage, error) {
 	all := api.LimitPage{Limits: []api.Limit{}}
 	var err error
 	all.Standings, err = collect(func(p api.Page) ([]api.Standing, string, error) {
@@ -41,15 +41,15 @@ func (o *Office) allLimits(ctx context.Context, c *api.Client) (api.LimitPage, e
 	return all, err
 }
 
-func (o *Office) listLimits(ctx context.Context, c *api.Client) error {
-	all, err := o.allLimits(ctx, c)
+func (a *app) listLimits(ctx context.Context, c *api.Client) error {
+	all, err := a.allLimits(ctx, c)
 	if err != nil {
 		return err
 	}
-	return o.Show(all, nil, func() error {
-		t := o.NewTable("WHO", "GPUS", "NODES", "MONEY", "GPU-HOURS", "PERIOD", "AT THE LIMIT", "OUTLOOK")
+	return a.Show(all, nil, func() error {
+		t := a.NewTable("WHO", "GPUS", "NODES", "MONEY", "GPU-HOURS", "PERIOD", "AT THE LIMIT", "OUTLOOK")
 		for i := range all.Standings {
-			o.standing(t, &all.Standings[i])
+			a.standing(t, &all.Standings[i])
 		}
 		for i := range all.Limits {
 			if l := &all.Limits[i]; strings.HasPrefix(l.Subject, "each/") {
@@ -57,22 +57,15 @@ func (o *Office) listLimits(ctx context.Context, c *api.Client) error {
 					"each "+string(l.Period), string(l.At), "for each "+strings.TrimPrefix(l.Subject, "each/")+" without a limit of its own")
 			}
 		}
-		return o.WriteTable(t, "nobody is limited", "trainyard limit set user/ann --gpus 8 --money 500     8 GPUs at once, $500 a month")
+		return a.WriteTable(t, "nobody is limited", "trainyard limit set user/ann --gpus 8 --money 500     8 GPUs at once, $500 a month")
 	})
-}
-
-func orNone(is bool, text string) string {
-	if !is {
-		return ""
-	}
-	return text
 }
 
 func most(n int) string { return orNone(n > 0, strconv.Itoa(n)) }
 
 // standing adds the line of one user or project.
-func (o *Office) standing(t *table.Table, s *api.Standing) {
-	now := o.Clock.Now()
+func (a *app) standing(t *table.Table, s *api.Standing) {
+	now := a.Clock.Now()
 	gpus, nodes, at := strconv.FormatFloat(s.GPUs, 'f', -1, 64), strconv.Itoa(s.Nodes), "no limit"
 	period := "month"
 	if l := s.Limit; l != nil {
@@ -124,13 +117,13 @@ func outlook(s *api.Standing, now time.Time) (string, table.Color) {
 	return "", table.NoColor
 }
 
-func (o *Office) limit() *cobra.Command {
+func (a *app) limit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "limit", Short: "Set or remove what a user or project may have", Args: exit.NoArgs,
 		Example: "  trainyard limit set user/ann --gpus 8 --money 500 --period month --at downgrade\n  trainyard limit set each/user --gpus 4 --borrow\n  trainyard limit remove user/ann",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(o.setLimit(), o.removeLimit())
+	cmd.AddCommand(a.setLimit(), a.removeLimit())
 	return cmd
 }
 
@@ -140,7 +133,7 @@ type limitFlags struct {
 	money, period, at, warn string
 }
 
-func (o *Office) setLimit() *cobra.Command {
+func (a *app) setLimit() *cobra.Command {
 	var in limitFlags
 	cmd := &cobra.Command{
 		Use: "set SUBJECT", Short: "Set what a user or project may have", Args: exit.Args(1, 1, "user or project: user/ann, project/vision, each/user or each/project"),
@@ -152,8 +145,8 @@ func (o *Office) setLimit() *cobra.Command {
 			"  stop       what runs saves itself, stops, and waits for the next period or a higher limit",
 		Example: "  trainyard limit set user/ann --gpus 8 --money 500 --period month --at downgrade\n  trainyard limit set project/vision --nodes 2 --warn 90%",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.call(func(c *api.Client) error {
-				all, err := o.allLimits(cmd.Context(), c)
+			return a.withClient(func(c *api.Client) error {
+				all, err := a.allLimits(cmd.Context(), c)
 				if err != nil {
 					return err
 				}
@@ -168,8 +161,8 @@ func (o *Office) setLimit() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return o.Show(l, nil, func() error {
-					_, err := fmt.Fprintln(o.Stdout, limitText(&l))
+				return a.Show(l, nil, func() error {
+					_, err := fmt.Fprintln(a.Stdout, limitText(&l))
 					return err
 				})
 			})
@@ -184,7 +177,7 @@ func (o *Office) setLimit() *cobra.Command {
 	f.StringVar(&in.at, "at", "", "what happens at the limit: `warn`, ask, downgrade or stop; ask unless said")
 	f.BoolVar(&in.Borrow, "borrow", false, "more GPUs at once while nobody else waits for them")
 	f.StringVar(&in.warn, "warn", "", "`share` of the limit from which people are warned; 80% unless said")
-	o.OutputFlag(cmd)
+	a.OutputFlag(cmd)
 	return cmd
 }
 
@@ -272,16 +265,16 @@ func limitText(l *api.Limit) string {
 	return text
 }
 
-func (o *Office) removeLimit() *cobra.Command {
+func (a *app) removeLimit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "remove SUBJECT", Aliases: []string{"rm"}, Short: "Take a limit away", Args: exit.Args(1, 1, "limit: user/ann, project/vision, each/user or each/project"),
 		Example: "  trainyard limit remove user/ann",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.call(func(c *api.Client) error {
+			return a.withClient(func(c *api.Client) error {
 				if err := c.RemoveLimit(cmd.Context(), args[0]); err != nil {
 					return err
 				}
-				_, err := fmt.Fprintf(o.Stdout, "the limit of %s is removed\n", args[0])
+				_, err := fmt.Fprintf(a.Stdout, "the limit of %s is removed\n", args[0])
 				return err
 			})
 		},

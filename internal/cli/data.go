@@ -1,4 +1,4 @@
-package office
+package cli
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 	"trainyard/internal/job"
 )
 
-func (o *Office) data() *cobra.Command {
+func (a *app) data() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "data", Short: "Datasets: list, register, change, audit", Args: exit.NoArgs,
 		Long: "Datasets are named data with a rule that says where it may be used: on local nodes, on cloud nodes, or on any.\n" +
@@ -27,22 +27,22 @@ func (o *Office) data() *cobra.Command {
   trainyard data add scans --place local --size 40GB --source /data/scans
   trainyard data set scans --copy node=box1:/data/scans
   trainyard data audit scans`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.listData(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.listData(cmd.Context()) },
 	}
-	o.OutputFlag(cmd)
-	o.QuietFlag(cmd)
+	a.OutputFlag(cmd)
+	a.QuietFlag(cmd)
 	list := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List datasets", Args: exit.NoArgs, Example: "  trainyard data list",
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.listData(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.listData(cmd.Context()) },
 	}
-	o.OutputFlag(list)
-	o.QuietFlag(list)
-	cmd.AddCommand(list, o.showData(), o.putData("add"), o.putData("set"), o.removeData(), o.auditData())
+	a.OutputFlag(list)
+	a.QuietFlag(list)
+	cmd.AddCommand(list, a.showData(), a.putData("add"), a.putData("set"), a.removeData(), a.auditData())
 	return cmd
 }
 
-func (o *Office) listData(ctx context.Context) error {
-	return o.call(func(c *api.Client) error {
+func (a *app) listData(ctx context.Context) error {
+	return a.withClient(func(c *api.Client) error {
 		all, err := collect(func(p api.Page) ([]api.Dataset, string, error) {
 			page, err := c.Datasets(ctx, p)
 			return page.Datasets, page.Next, err
@@ -57,13 +57,13 @@ func (o *Office) listData(ctx context.Context) error {
 			}
 			return list
 		}
-		return o.Show(api.DatasetPage{Datasets: all}, names, func() error {
-			t := o.NewTable("DATASET", "PLACE", "SIZE", "OWNER", "CREATED", "SOURCE", "COPIES")
+		return a.Show(api.DatasetPage{Datasets: all}, names, func() error {
+			t := a.NewTable("DATASET", "PLACE", "SIZE", "OWNER", "CREATED", "SOURCE", "COPIES")
 			for i := range all {
 				d := &all[i]
-				t.Row(string(d.ID), string(d.Place), size(d.Size), string(d.Owner), table.Ago(d.Created, o.Clock.Now()), d.Source, few(copies(d.Copies)))
+				t.Row(string(d.ID), string(d.Place), size(d.Size), string(d.Owner), table.Ago(d.Created, a.Clock.Now()), d.Source, few(copies(d.Copies)))
 			}
-			return o.WriteTable(t, "no datasets", "trainyard data add scans --place local --size 40GB     then write data: [scans] in a job file")
+			return a.WriteTable(t, "no datasets", "trainyard data add scans --place local --size 40GB     then write data: [scans] in a job file")
 		})
 	})
 }
@@ -89,31 +89,31 @@ func copies(list []api.Copy) []string {
 	return words
 }
 
-func (o *Office) showData() *cobra.Command {
+func (a *app) showData() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show DATASET", Short: "Show a dataset", Args: exit.Args(1, 1, "dataset"), Example: "  trainyard data show scans",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.call(func(c *api.Client) error {
+			return a.withClient(func(c *api.Client) error {
 				d, err := c.Dataset(cmd.Context(), id.Dataset(args[0]))
 				if err != nil {
 					return err
 				}
-				return o.Show(d, nil, func() error { return o.dataDetail(&d) })
+				return a.Show(d, nil, func() error { return a.dataDetail(&d) })
 			})
 		},
 	}
-	o.OutputFlag(cmd)
+	a.OutputFlag(cmd)
 	return cmd
 }
 
-func (o *Office) dataDetail(d *api.Dataset) error {
-	return o.Pairs("Dataset", string(d.ID), "Place", string(d.Place), "Size", size(d.Size), "Owner", string(d.Owner),
-		"Created", stamp(&d.Created, o.Clock.Now()), "Source", d.Source, "Copies", strings.Join(copies(d.Copies), ", "))
+func (a *app) dataDetail(d *api.Dataset) error {
+	return a.Pairs("Dataset", string(d.ID), "Place", string(d.Place), "Size", size(d.Size), "Owner", string(d.Owner),
+		"Created", stamp(&d.Created, a.Clock.Now()), "Source", d.Source, "Copies", strings.Join(copies(d.Copies), ", "))
 }
 
 // putData is add, which refuses a name that is taken, or set, which changes what flags
 // were given for.
-func (o *Office) putData(verb string) *cobra.Command {
+func (a *app) putData(verb string) *cobra.Command {
 	var place, bytes, source string
 	var copied []string
 	short, example := "Register a dataset", "  trainyard data add scans --place local --size 40GB --source /data/scans"
@@ -123,7 +123,7 @@ func (o *Office) putData(verb string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: verb + " DATASET", Short: short, Args: exit.Args(1, 1, "dataset"), Example: example,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.call(func(c *api.Client) error {
+			return a.withClient(func(c *api.Client) error {
 				request, err := known(cmd.Context(), c, verb, id.Dataset(args[0]))
 				if err != nil {
 					return err
@@ -148,7 +148,7 @@ func (o *Office) putData(verb string) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return o.Show(d, nil, func() error { return o.dataDetail(&d) })
+				return a.Show(d, nil, func() error { return a.dataDetail(&d) })
 			})
 		},
 	}
@@ -157,7 +157,7 @@ func (o *Office) putData(verb string) *cobra.Command {
 	f.StringVar(&bytes, "size", "", "how large it is, as in `40GB`; what moving it costs is reckoned from that")
 	f.StringVar(&source, "source", "", "where it is fetched from: a `path` on the nodes or an address")
 	f.StringArrayVar(&copied, "copy", nil, "a `place` that has it: node=box1:/data, pool=lab or at=local; may be given several times, and replaces those before")
-	o.OutputFlag(cmd)
+	a.OutputFlag(cmd)
 	return cmd
 }
 
@@ -198,28 +198,28 @@ func readCopies(list []string) ([]api.Copy, error) {
 	return all, nil
 }
 
-func (o *Office) removeData() *cobra.Command {
+func (a *app) removeData() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "remove DATASET", Aliases: []string{"rm"}, Short: "Forget a dataset; its uses stay on record", Args: exit.Args(1, 1, "dataset"),
 		Example: "  trainyard data remove scans",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.call(func(c *api.Client) error {
-				if err := o.sure(cmd.Context(), "Forget dataset "+args[0]+"? Jobs that name it find no place any more."); err != nil {
+			return a.withClient(func(c *api.Client) error {
+				if err := a.sure(cmd.Context(), "Forget dataset "+args[0]+"? Jobs that name it find no place any more."); err != nil {
 					return err
 				}
 				if err := c.RemoveDataset(cmd.Context(), id.Dataset(args[0])); err != nil {
 					return err
 				}
-				_, err := fmt.Fprintf(o.Stdout, "dataset %s is removed; the data itself was not touched\n", args[0])
+				_, err := fmt.Fprintf(a.Stdout, "dataset %s is removed; the data itself was not touched\n", args[0])
 				return err
 			})
 		},
 	}
-	o.YesFlag(cmd)
+	a.YesFlag(cmd)
 	return cmd
 }
 
-func (o *Office) auditData() *cobra.Command {
+func (a *app) auditData() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use: "audit DATASET", Short: "Answer whether a dataset ever left the building", Args: exit.Args(1, 1, "dataset"),
@@ -229,83 +229,51 @@ func (o *Office) auditData() *cobra.Command {
 			if limit < 1 || limit > pageLimit {
 				return exit.Usagef(cmd, "--limit must be from 1 to %d", pageLimit)
 			}
-			return o.call(func(c *api.Client) error {
-				a, err := c.AuditDataset(cmd.Context(), id.Dataset(args[0]), limit)
+			return a.withClient(func(c *api.Client) error {
+				audit, err := c.AuditDataset(cmd.Context(), id.Dataset(args[0]), limit)
 				if err != nil {
 					return err
 				}
-				return o.Show(a, nil, func() error { return o.auditText(&a) })
+				return a.Show(audit, nil, func() error { return a.auditText(&audit) })
 			})
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", 20, "list so `many` uses")
-	o.OutputFlag(cmd)
+	a.OutputFlag(cmd)
 	return cmd
 }
 
-func (o *Office) auditText(a *api.Audit) error {
+func (a *app) auditText(audit *api.Audit) error {
 	color := table.Green
-	if a.Left {
+	if audit.Left {
 		color = table.Red
 	}
-	rule := string(a.Place)
+	rule := string(audit.Place)
 	if rule == "" {
 		rule = "not registered any more"
 	}
-	if err := o.Fields(console.Field{Name: "Dataset", Value: string(a.Dataset)}, console.Field{Name: "Place", Value: rule},
-		console.Field{Name: "Did it leave", Value: a.Answer, Color: color},
-		console.Field{Name: "Uses", Value: fmt.Sprintf("%d inside, %d outside, %d by an override", a.Inside, a.Outside, a.Against)},
-		console.Field{Name: "Copies out", Value: strings.Join(copies(a.Copies), ", ")}); err != nil {
+	if err := a.Fields(console.Field{Name: "Dataset", Value: string(audit.Dataset)}, console.Field{Name: "Place", Value: rule},
+		console.Field{Name: "Did it leave", Value: audit.Answer, Color: color},
+		console.Field{Name: "Uses", Value: fmt.Sprintf("%d inside, %d outside, %d by an override", audit.Inside, audit.Outside, audit.Against)},
+		console.Field{Name: "Copies out", Value: strings.Join(copies(audit.Copies), ", ")}); err != nil {
 		return err
 	}
-	if len(a.Uses) == 0 {
+	if len(audit.Uses) == 0 {
 		return nil
 	}
-	t := o.NewTable("WHEN", "RUN", "OWNER", "NODE", "WHERE", "OVERRIDE")
-	for _, u := range a.Uses {
+	t := a.NewTable("WHEN", "RUN", "OWNER", "NODE", "WHERE", "OVERRIDE")
+	for _, u := range audit.Uses {
 		where := table.Cell{Text: "inside"}
 		if u.Outside {
 			where = table.Cell{Text: "outside", Color: table.Red}
 		}
 		t.Cells(table.Cell{Text: u.At.UTC().Format("2006-01-02 15:04 UTC")}, table.Cell{Text: string(u.Run)}, table.Cell{Text: string(u.Owner)}, table.Cell{Text: string(u.Node)}, where, table.Cell{Text: u.Override})
 	}
-	if _, err := io.WriteString(o.Stdout, "\n"); err != nil {
+	if _, err := io.WriteString(a.Stdout, "\n"); err != nil {
 		return err
 	}
-	if all := a.Inside + a.Outside; all > len(a.Uses) {
-		defer o.Note("The newest %d of %d uses are shown; more with --limit.", len(a.Uses), all)
+	if all := audit.Inside + audit.Outside; all > len(audit.Uses) {
+		defer a.Note("The newest %d of %d uses are shown; more with --limit.", len(audit.Uses), all)
 	}
-	return t.Write(o.Stdout)
-}
-
-func (o *Office) override() *cobra.Command {
-	var in api.OverrideRequest
-	var place string
-	cmd := &cobra.Command{
-		Use: "override JOB", Short: "Let a job run against the rules of its data", Args: exit.Args(1, 1, "job"),
-		Long:    "Let a job run where the rules of its datasets do not let it. Only admins may, and it is written down who did it and why:\nthe audit of each dataset shows it for ever.",
-		Example: `  trainyard override j7 --place any --why "the owner of the scans agreed, ticket 812"`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if in.Place = job.Place(place); !slices.Contains([]job.Place{job.PlaceLocal, job.PlaceCloud, job.PlaceAny}, in.Place) {
-				return exit.Usagef(cmd, "--place cannot be %q: choose local, cloud, any", place)
-			}
-			if strings.TrimSpace(in.Why) == "" {
-				return exit.Usagef(cmd, "say why with --why: it is written down")
-			}
-			return o.call(func(c *api.Client) error {
-				j, err := c.Override(cmd.Context(), id.Job(args[0]), in)
-				if err != nil {
-					return err
-				}
-				return o.Show(j, nil, func() error {
-					_, err := fmt.Fprintf(o.Stdout, "%s may run on %s nodes, whatever the rules of its data; this was written down\n", j.ID, in.Place)
-					return err
-				})
-			})
-		},
-	}
-	cmd.Flags().StringVar(&place, "place", "", "where it may run: local, cloud or `any`")
-	cmd.Flags().StringVar(&in.Why, "why", "", "the `reason`, for the record")
-	o.OutputFlag(cmd)
-	return cmd
+	return t.Write(a.Stdout)
 }

@@ -1,4 +1,4 @@
-package office
+package cli
 
 import (
 	"context"
@@ -7,28 +7,25 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"trainyard/internal/api"
 	"trainyard/internal/cli/console"
-	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/table"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 )
 
-func (o *Office) showNode(ctx context.Context, c *api.Client, name id.Node) error {
+func (a *app) showNode(ctx context.Context, c *api.Client, name id.Node) error {
 	n, err := c.Node(ctx, name)
 	if err != nil {
 		return err
 	}
-	return o.Show(n, func() []string { return []string{string(n.ID)} }, func() error { return o.nodeDetail(&n) })
+	return a.Show(n, func() []string { return []string{string(n.ID)} }, func() error { return a.nodeDetail(&n) })
 }
 
 // nodeDetail writes one node for people: its fields, its GPUs, what runs there, and
 // whatever else is to be known about its GPUs.
-func (o *Office) nodeDetail(n *api.Node) error {
-	now, state := o.Clock.Now(), nodeState(n)
+func (a *app) nodeDetail(n *api.Node) error {
+	now, state := a.Clock.Now(), nodeState(n)
 	cost, lease := "", ""
 	if p := n.Price; p != nil {
 		cost = fmt.Sprintf("%s an hour: rent %s, energy %s; unused %s", table.Dollars(p.Hourly), table.Dollars(p.Rent), table.Dollars(p.Energy), table.Dollars(p.Unused))
@@ -39,7 +36,7 @@ func (o *Office) nodeDetail(n *api.Node) error {
 			lease += ", ends " + stamp(l.Ends, now) + " unless it is renewed"
 		}
 	}
-	if err := o.Fields(
+	if err := a.Fields(
 		console.Field{Name: "Node", Value: string(n.ID)}, console.Field{Name: "State", Value: since(state, table.Ago(n.Since, now)), Color: nodeColor(state)},
 		console.Field{Name: "Reason", Value: n.Reason}, console.Field{Name: "Class", Value: string(n.Class)}, console.Field{Name: "Pool", Value: n.Pool},
 		console.Field{Name: "GPUs", Value: gpuKinds(n)}, console.Field{Name: "TFLOPS", Value: speed(n.TFLOPS, n.Origin)},
@@ -52,18 +49,18 @@ func (o *Office) nodeDetail(n *api.Node) error {
 	); err != nil {
 		return err
 	}
-	for _, part := range []*table.Table{o.gpuTable(n), o.runTable(n), o.foreignTable(n)} {
+	for _, part := range []*table.Table{a.gpuTable(n), a.runTable(n), a.foreignTable(n)} {
 		if part.Len() == 0 {
 			continue
 		}
-		if _, err := io.WriteString(o.Stdout, "\n"); err != nil {
+		if _, err := io.WriteString(a.Stdout, "\n"); err != nil {
 			return err
 		}
-		if err := part.Write(o.Stdout); err != nil {
+		if err := part.Write(a.Stdout); err != nil {
 			return err
 		}
 	}
-	return o.gpuNotes(n)
+	return a.gpuNotes(n)
 }
 
 // since writes a state and how long it has lasted.
@@ -74,9 +71,9 @@ func since(state, ago string) string {
 	return state
 }
 
-func (o *Office) gpuTable(n *api.Node) *table.Table {
-	now := o.Clock.Now()
-	t := o.NewTable("GPU", "MODEL", "MEMORY", "STATE", "SINCE", "JOB", "TFLOPS", "BANDWIDTH", "LIMIT", "DRIVER", "UUID")
+func (a *app) gpuTable(n *api.Node) *table.Table {
+	now := a.Clock.Now()
+	t := a.NewTable("GPU", "MODEL", "MEMORY", "STATE", "SINCE", "JOB", "TFLOPS", "BANDWIDTH", "LIMIT", "DRIVER", "UUID")
 	for i := range n.GPUs {
 		g := &n.GPUs[i]
 		ago, bandwidth, watts := "", "", ""
@@ -96,8 +93,8 @@ func (o *Office) gpuTable(n *api.Node) *table.Table {
 	return t
 }
 
-func (o *Office) runTable(n *api.Node) *table.Table {
-	t := o.NewTable("RUN", "JOB", "GPUS", "SINCE")
+func (a *app) runTable(n *api.Node) *table.Table {
+	t := a.NewTable("RUN", "JOB", "GPUS", "SINCE")
 	for _, r := range n.Runs {
 		gpus := make([]string, len(r.GPUs))
 		for i, g := range r.GPUs {
@@ -107,13 +104,13 @@ func (o *Office) runTable(n *api.Node) *table.Table {
 		if r.Share > 0 {
 			text = table.Percent(r.Share) + " of " + text
 		}
-		t.Row(string(r.Run), string(r.Job), text, table.Ago(r.Since, o.Clock.Now()))
+		t.Row(string(r.Run), string(r.Job), text, table.Ago(r.Since, a.Clock.Now()))
 	}
 	return t
 }
 
-func (o *Office) foreignTable(n *api.Node) *table.Table {
-	t := o.NewTable("FOREIGN PROCESS", "GPU", "USER", "PROGRAM", "GPU MEMORY")
+func (a *app) foreignTable(n *api.Node) *table.Table {
+	t := a.NewTable("FOREIGN PROCESS", "GPU", "USER", "PROGRAM", "GPU MEMORY")
 	for i := range n.GPUs {
 		for _, p := range n.GPUs[i].Foreign {
 			memory := ""
@@ -127,7 +124,7 @@ func (o *Office) foreignTable(n *api.Node) *table.Table {
 }
 
 // gpuNotes says what is wrong with GPUs, or was, and what to do about it.
-func (o *Office) gpuNotes(n *api.Node) error {
+func (a *app) gpuNotes(n *api.Node) error {
 	var out strings.Builder
 	for i := range n.GPUs {
 		g := &n.GPUs[i]
@@ -142,33 +139,6 @@ func (o *Office) gpuNotes(n *api.Node) error {
 			_, _ = fmt.Fprintf(&out, "\nGPU %d: %s\n", g.Index, table.Plain(g.Health))
 		}
 	}
-	_, err := io.WriteString(o.Stdout, out.String())
+	_, err := io.WriteString(a.Stdout, out.String())
 	return err
-}
-
-func (o *Office) releaseGPU() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "release NODE GPU", Short: "Let a GPU back into use that was taken out of use", Args: exit.Args(2, 2, "node and which GPU"),
-		Long: "Let a GPU back into use that its agent has taken out of use because of what its driver said. The agent is told with its\n" +
-			"next report; if the GPU fails again it is taken out again.",
-		Example: "  trainyard nodes release box1 3",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			gpu, err := strconv.Atoi(args[1])
-			if err != nil || gpu < 0 {
-				return exit.Usagef(cmd, "%q is no number of a GPU: trainyard nodes %s lists them", args[1], args[0])
-			}
-			return o.call(func(c *api.Client) error {
-				n, err := c.ReleaseGPU(cmd.Context(), id.Node(args[0]), gpu)
-				if err != nil {
-					return err
-				}
-				return o.Show(n, nil, func() error {
-					_, err := fmt.Fprintf(o.Stdout, "GPU %d of %s is let back into use as soon as its agent reports\n", gpu, n.ID)
-					return err
-				})
-			})
-		},
-	}
-	o.OutputFlag(cmd)
-	return cmd
 }
