@@ -29,7 +29,7 @@ import (
 	"trainyard/internal/logbook"
 	"trainyard/internal/server"
 	"trainyard/internal/server/feed"
-	"trainyard/internal/server/gauges"
+	"trainyard/internal/server/metrics"
 	"trainyard/internal/store"
 	sqlstore "trainyard/internal/store/sql"
 	"trainyard/internal/tenant"
@@ -150,7 +150,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 	yard := yardmaster.New(cfg)
 	directory := auth.NewDirectory()
 	directory.Set(state.Users, state.Tokens)
-	board := gauges.New(clk, gauges.Options{Providers: cloudFile.Names(), ByUser: c.byUser})
+	board := metrics.New(clk, metrics.Options{Providers: cloudFile.Names(), ByUser: c.byUser})
 	board.Load(&state)
 	yard.Load(clk.Now(), state)
 	hub := agents.New(yard.Orders())
@@ -185,7 +185,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 		Version: version, PolicyName: c.policy, StoreKind: kind, Interval: c.reportEvery, Lease: c.lostAfter * 9 / 10,
 		NodeCertTTL: 30 * 24 * time.Hour, Rate: c.rate, Burst: c.burst, MaxFile: c.maxFile, Timeout: 30 * time.Second,
 	}, server.Deps{
-		Loop: loop, Store: st, Blobs: blobs, Logbook: book, Assignments: hub, CA: ca, Directory: directory, Feed: events, Clock: clk, Log: log, Registry: registry, Gauges: board,
+		Loop: loop, Store: st, Blobs: blobs, Logbook: book, Assignments: hub, CA: ca, Directory: directory, Feed: events, Clock: clk, Log: log, Registry: registry, Metrics: board,
 	}, start)
 	identity, err := ca.NewServerIdentity(hostsOf(c, listener.Addr()), clk)
 	if err != nil {

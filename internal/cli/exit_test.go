@@ -92,7 +92,13 @@ func TestAYardThatDoesNotAnswer(t *testing.T) {
 
 func TestChangesOfJobsGoOnAfterOneThatFails(t *testing.T) {
 	t.Parallel()
-	for _, verb := range []string{"cancel", "kill", "pause", "resume"} {
+	changes := map[string]string{
+		"cancel": "its program has its grace period to save a checkpoint",
+		"kill":   "its processes are killed",
+		"pause":  "it frees its resources once it has stopped",
+		"resume": "it is queued",
+	}
+	for verb, next := range changes {
 		y := newYard(t)
 		y.answer("POST /api/v1/jobs/j1/"+verb, api.Job{ID: "j1", State: job.Cancelling, Status: job.StatusCancelling, Reason: "ada asked"})
 		y.refuse("POST /api/v1/jobs/j2/"+verb, http.StatusConflict, api.Problem{Detail: "no", Kind: "conflict", Code: "job_state"})
@@ -105,7 +111,7 @@ func TestChangesOfJobsGoOnAfterOneThatFails(t *testing.T) {
 		if got, want := p.stdout.String(), "j1 CANCELLING: ada asked\nj4 CANCELLED\n"; got != want {
 			t.Errorf("%s: stdout %q, want %q", verb, got, want)
 		}
-		for _, want := range []string{"  next: " + changes[verb].next, "error: " + verb + " j2: no\n", "error: " + verb + " j3: none\n"} {
+		for _, want := range []string{"  next: " + next, "error: " + verb + " j2: no\n", "error: " + verb + " j3: none\n"} {
 			if !strings.Contains(p.stderr.String(), want) {
 				t.Errorf("%s: stderr lacks %q: %s", verb, want, p.stderr)
 			}

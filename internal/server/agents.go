@@ -3,12 +3,14 @@ package server
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -21,7 +23,6 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/logbook"
-	"trainyard/internal/server/stream"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -159,7 +160,7 @@ func (s *Server) report(ctx context.Context, in *body[api.Report]) (*body[api.Re
 		return nil, s.fail(ctx, err)
 	}
 	reply := api.ReportReply{Interval: job.Duration(s.Interval), Lease: job.Duration(s.Lease), Generation: s.Assignments.Generation(n),
-		Release: s.office.Heard(n, &in.Body)}
+		Release: s.noteReport(n, &in.Body)}
 	if h, hired := heard.(yardmaster.Heard); hired {
 		reply.LeaseLeft = wholeSeconds(h.LeaseLeft)
 	}
@@ -180,15 +181,15 @@ func (s *Server) assignments(ctx context.Context, _ *struct{}) (*huma.StreamResp
 	n := nodeOf(ctx)
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		req, w := humago.Unwrap(hc)
-		out := stream.New(w)
+		out := newStream(w)
 		for {
 			removed, err := s.roster.admit(n)
 			if err != nil {
-				out.Send("", "error", toProblem(err))
+				out.send("", "error", toProblem(err))
 				return
 			}
 			orders, generation, changed := s.Assignments.Desired(n)
-			if !out.Send(strconv.FormatUint(generation, 10), "", s.toAssignments(orders, generation)) {
+			if !out.send(strconv.FormatUint(generation, 10), "", s.toAssignments(orders, generation)) {
 				return
 			}
 			if !s.waitAny(req.Context(), out, []<-chan struct{}{changed, removed}) {
@@ -266,3 +267,36 @@ func (s *Server) mayWriteLog(ctx context.Context, run id.Run, rank int) error {
 	s.writers.set(key, n)
 	return nil
 }
+
+// writers remembers which node was found to be allowed to write a log.
+type writers struct {
+	mu sync.Mutex
+	by map[string]id.Node
+}
+
+func (w *writers) is(key string, n id.Node) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.by[key] == n
+}
+
+func (w *writers) set(key string, n id.Node) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.by == nil || len(w.by) >= maxWriters {
+		w.by = map[string]id.Node{}
+	}
+	w.by[key] = n
+}
+
+// publicKey returns the encoded public key of a certificate request.
+func publicKey(der []byte) ([]byte, error) {
+	csr, err := x509.ParseCertificateRequest(der)
+	if err != nil {
+		return nil, err
+	}
+	return x509.MarshalPKIXPublicKey(csr.PublicKey)
+}
+
+// maxWriters bounds the memory; past it all are asked for again.
+const maxWriters = 50_000

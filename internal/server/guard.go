@@ -37,7 +37,7 @@ var (
 func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 	r, w := humago.Unwrap(ctx)
 	var err error
-	if len(ctx.Operation().Security) == 0 && !s.limiter.Allow(addressOf(r)) {
+	if len(ctx.Operation().Security) == 0 && !s.limiter.allow(addressOf(r)) {
 		err = tooOften()
 	}
 	for _, scheme := range ctx.Operation().Security {
@@ -73,7 +73,7 @@ func (s *Server) person(r *http.Request) (caller, error) {
 	if err != nil {
 		return caller{}, err
 	}
-	if !s.limiter.Allow(string(token)) {
+	if !s.limiter.allow(string(token)) {
 		return caller{}, tooOften()
 	}
 	s.used.set(token, now)
@@ -128,6 +128,17 @@ func allow(ctx context.Context, a tenant.Action, owner id.User) error {
 		return e.WithRemedy("this token's scope is %s: use one with a wider scope", c.Scope)
 	}
 	return e.WithRemedy("ask an admin")
+}
+
+// ownerFilter returns whose things the caller gets to see: those of the owner that was
+// asked for, or of everyone (""), or, where that is not for them, their own.
+func ownerFilter(ctx context.Context, a tenant.Action, owner id.User) (id.User, error) {
+	who := callerOf(ctx)
+	if owner == "" && !who.May(a, "") {
+		owner = who.User
+	}
+
+	return owner, allow(ctx, a, owner)
 }
 
 // lastUsed remembers when tokens were used, in memory only: writing it down at
