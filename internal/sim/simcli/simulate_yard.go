@@ -1,4 +1,4 @@
-package main
+package simcli
 
 import (
 	"cmp"
@@ -150,7 +150,7 @@ func (s *simulation) cases(cmd *cobra.Command, v *yardview.View) ([]change, erro
 	if len(list) > 1 || len(s.loads) > 1 || s.seeds > 1 {
 		return nil, exit.Usagef(cmd, "--from-yard compares the yard with one change: name one policy, no loads and no seeds")
 	}
-	now, err := policies().Make(v.Policy)
+	now, err := s.registry.Make(v.Policy)
 	if err != nil {
 		return nil, fault.New(fault.Conflict, "unknown_policy", "the yard uses the policy %q, which this program does not know", v.Policy).
 			WithRemedy("use the trainyard of the same version, or name a policy with --policy").WithCause(err)

@@ -1,4 +1,4 @@
-package hiring
+package clouds
 
 import (
 	"compress/gzip"
@@ -26,9 +26,13 @@ import (
 func ImportCommand(env cli.Env) *cobra.Command {
 	var from imports
 	cmd := &cobra.Command{
-		Use: "import", Short: "Make a price file from a catalogue or from a provider itself", Args: cobra.NoArgs,
-		Long: "Make a price file for --clouds, written to standard output: from a file of SkyPilot's catalogue (CSV, also .gz), or from Amazon's own instance type, price and spot price APIs.\n\n" +
-			"Read what it writes before you use it: every offer in it may be hired.",
+		Use:   "import",
+		Short: "Make a price file from a catalogue or from a provider",
+		Args:  cobra.NoArgs,
+		Long: `Make a price file for --clouds and write it to standard output: from a file of SkyPilot's catalogue
+(CSV, also .gz), or from Amazon's instance type, price and spot price APIs.
+
+Review the file before you use it: every offer in it may be provisioned.`,
 		Example: "  trainyard offers import --skypilot aws_gpu_vms.csv.gz --provider aws --region us-east-1 --gpu A10G,A100 > offers-aws.yaml\n" +
 			"  trainyard offers import --aws --region us-east-1 > offers-aws.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -1,4 +1,4 @@
-package main
+package simcli
 
 import (
 	"fmt"
@@ -22,16 +22,22 @@ import (
 // replay is a call of the command replay.
 type replay struct {
 	*console.Console
-	run    int
-	policy string
+	registry place.Registry
+	run      int
+	policy   string
 }
 
-func replayCommand(env cli.Env) *cobra.Command {
-	r := &replay{Console: console.New(env)}
+// replayCommand is `trainyard replay`.
+func replayCommand(env cli.Env, registry place.Registry) *cobra.Command {
+	r := &replay{Console: console.New(env), registry: registry}
 	cmd := &cobra.Command{
-		Use: "replay JOB", Short: "Make a decision of the past again and explain it", GroupID: cli.GroupYard, Args: exit.Args(1, 1, "job"),
-		Long: "Rebuild the yard as it was when a run of a job was ordered, ask the policy again, and explain what it decides: " +
-			"where the job went and why, what else had room, and what the others in line waited for. What could not be rebuilt exactly is said.",
+		Use:     "replay JOB",
+		Short:   "Repeat a past decision and explain it",
+		GroupID: cli.GroupYard,
+		Args:    exit.Args(1, 1, "job"),
+		Long: `Rebuild the yard as it was when a run of a job was placed, run the policy again, and explain its
+decision: where the job was placed and why, which other nodes had room, and what the other queued jobs
+waited for. Lists what could not be rebuilt exactly.`,
 		Example: "  trainyard replay j1041\n  trainyard replay j1041 --run 2 --policy srtf",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return r.again(cmd, id.Job(args[0]))
@@ -106,7 +112,7 @@ func (r *replay) again(cmd *cobra.Command, j id.Job) error {
 	if name == "" {
 		name = past.Policy
 	}
-	newPolicy, err := policies().Make(name)
+	newPolicy, err := r.registry.Make(name)
 	if err != nil {
 		return err
 	}

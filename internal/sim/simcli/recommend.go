@@ -1,4 +1,4 @@
-package main
+package simcli
 
 import (
 	"fmt"
@@ -23,6 +23,7 @@ import (
 // recommendation is a call of the command recommend.
 type recommendation struct {
 	*console.Console
+	registry place.Registry
 	last     lasting
 	from, to string
 	idle     lasting
@@ -32,27 +33,39 @@ type recommendation struct {
 	parallel int
 }
 
-func recommendCommand(env cli.Env) *cobra.Command {
-	r := &recommendation{Console: console.New(env), last: lasting(30 * 24 * time.Hour), idle: lasting(5 * time.Minute)}
+// recommendCommand is `trainyard recommend`.
+func recommendCommand(env cli.Env, registry place.Registry) *cobra.Command {
+	r := &recommendation{
+		Console:  console.New(env),
+		registry: registry,
+		last:     lasting(30 * 24 * time.Hour),
+		idle:     lasting(5 * time.Minute),
+	}
 	cmd := &cobra.Command{
-		Use: "recommend", Short: "Say what would have been cheaper or faster", GroupID: cli.GroupYard, Args: exit.NoArgs,
-		Long: "Replay what happened in a period in the simulator, as it was and with one thing changed at a time: one more reserved node, one node less, " +
-			"other GPUs, spot nodes, another time until idle nodes go back, another value of time. Say for each what it would have saved or added, " +
-			"by how much jobs would have ended sooner or later, at which price a node is worth having, and in how many weeks it would have paid.\n\n" +
-			"Changes are compared with the replay of what was; how far that is from what happened is told beside it. It needs an admin's login, because it rests on everyone's jobs.",
+		Use:     "recommend",
+		Short:   "Recommend changes that would have been cheaper or faster",
+		GroupID: cli.GroupYard,
+		Args:    exit.NoArgs,
+		Long: `Replay a past period in the simulator, as it was and with one change at a time: one more or one less
+reserved node, other GPUs, spot nodes, another idle timeout, another value of time. Report for each change
+what it would have saved or added, how much earlier or later jobs would have finished, the price at which
+a node pays off, and after how many weeks.
+
+Changes are compared with the replay, and the difference between the replay and what really happened is
+shown beside it. Requires an admin's login, because the replay uses everyone's jobs.`,
 		Example: "  trainyard recommend\n" +
 			"  trainyard recommend --last 90d --price A100:80GB=9.80\n" +
 			"  trainyard recommend --from 2026-10-01 --to 2026-11-01 --offers spot-prices.yaml -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd) },
 	}
 	f := cmd.Flags()
-	f.Var(&r.last, "last", "look at so long before now, or before --to")
+	f.Var(&r.last, "last", "how far back to look, before now or before --to")
 	f.StringVar(&r.from, "from", "", "look at what came after this day or time, as in 2026-10-01 or 2026-10-01T12:00")
 	f.StringVar(&r.to, "to", "", "look at what came before this day or time; now if left out")
-	f.Var(&r.idle, "idle", "for how long the yard keeps idle hired nodes, as its clouds file says under hire.idle")
-	f.StringVar(&r.offers, "offers", "", "price file with more nodes to think of hiring: spot ones, other GPUs")
+	f.Var(&r.idle, "idle", "idle timeout of provisioned nodes, as in the clouds file")
+	f.StringVar(&r.offers, "offers", "", "price file with further offers to consider: spot nodes, other GPUs")
 	f.StringToStringVar(&r.prices, "price", nil, "money for an hour of one more reserved node by its GPUs: A100:80GB=9.80; else by the tariff, else the price on demand")
-	f.Uint64Var(&r.seed, "seed", 1, "of chance: when spot nodes are taken back, and how weeks are put together")
+	f.Uint64Var(&r.seed, "seed", 1, "random seed: when spot nodes are reclaimed, and how weeks are resampled")
 	f.IntVar(&r.parallel, "parallel", 0, "replays at once, 0 for one on each core; the results are the same")
 	cmd.MarkFlagsMutuallyExclusive("last", "from")
 	r.OutputFlag(cmd)
@@ -98,7 +111,7 @@ func (r *recommendation) run(cmd *cobra.Command) error {
 // question is what the flags ask.
 func (r *recommendation) question(cmd *cobra.Command) (*advise.Question, *advise.Period, error) {
 	q := &advise.Question{Seed: r.seed, Parallel: r.parallel, Prices: map[string]float64{}}
-	q.Policy = func(text string) (func() place.Policy, error) { return policies().Make(text) }
+	q.Policy = func(text string) (func() place.Policy, error) { return r.registry.Make(text) }
 	if r.parallel < 0 || r.last <= 0 || r.idle < 0 {
 		return nil, nil, exit.Usagef(cmd, "--parallel and --idle cannot be less than 0, and --last must be more")
 	}

@@ -1,8 +1,8 @@
-// Package hiring wires what the yard hires with: the clouds file, the providers, the
-// runner that asks them, and what their machines need to join.
+// Package clouds wires what the yard provisions nodes with: the clouds file, the providers,
+// the runner that calls them, and what their machines need to join.
 //
 // It is part of the wiring: with cmd/trainyard it alone knows the adapters.
-package hiring
+package clouds
 
 import (
 	"bytes"
@@ -42,18 +42,18 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// Clouds is the file that says where nodes can be hired and on what terms.
+// Clouds is the file that says where nodes can be provisioned and on what terms.
 type Clouds struct {
 	Yard      string          `yaml:"yard"`   // names this yard among others in the same account
-	Server    string          `yaml:"server"` // where hired machines reach the server
-	Hire      hiring          `yaml:"hire"`
+	Server    string          `yaml:"server"` // where provisioned machines reach the server
+	Hire      terms           `yaml:"hire"`
 	Roads     roads           `yaml:"roads"`
 	Providers []cloudProvider `yaml:"providers"`
 	folder    string
 }
 
-// hiring is the terms.
-type hiring struct {
+// terms is when nodes are provisioned and released.
+type terms struct {
 	Term     job.Duration `yaml:"term"`
 	Patience job.Duration `yaml:"patience"`
 	Settle   job.Duration `yaml:"settle"`
@@ -221,92 +221,134 @@ func (c *Clouds) Terms(y *yardmaster.Config) error {
 }
 
 // provider makes the adapter of a provider.
-func (c *Clouds) provider(ctx context.Context, p *cloudProvider, yard string, clk clock.Clock, log *slog.Logger, env []string) (cloud.Provider, error) {
-	switch p.Kind {
+func (p *Provisioner) provider(ctx context.Context, c *cloudProvider) (cloud.Provider, error) {
+	switch c.Kind {
 	case "aws":
 		return aws.New(ctx, aws.Config{
-			Name: p.Name, Yard: yard, Regions: p.Regions, Profile: p.Profile, Endpoint: p.Endpoint, Images: p.Images, ImageOwner: p.ImageOwner, ImageName: p.ImageName,
-			DiskGB: p.DiskGB, Subnets: p.Subnets, SecurityGroup: p.SecurityGroup, KeyName: p.KeyName, InstanceProfile: p.Role, Tags: p.Tags, SpotMax: p.SpotMax,
+			Name: c.Name, Yard: p.yard, Regions: c.Regions, Profile: c.Profile, Endpoint: c.Endpoint,
+			Images: c.Images, ImageOwner: c.ImageOwner, ImageName: c.ImageName, DiskGB: c.DiskGB,
+			Subnets: c.Subnets, SecurityGroup: c.SecurityGroup, KeyName: c.KeyName, InstanceProfile: c.Role,
+			Tags: c.Tags, SpotMax: c.SpotMax,
 		})
 	case "openstack":
-		o := openstack.Environ(os.Getenv)
-		o.Name, o.Cloud, o.File, o.Image, o.Network, o.SecurityGroups, o.KeyPair, o.ConfigDrive = p.Name, p.Cloud, p.CloudsFile, p.Image, p.Network, p.SecurityGroups, p.KeyName, p.ConfigDrive
-		if len(p.Regions) > 0 {
-			o.Regions = p.Regions
-		}
-		return openstack.New(yard, o)
+		return openstack.New(p.yard, openstackOptions(c))
 	case "process":
-		program, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("find this program: %w", err)
-		}
-		dir := p.Dir
-		if !filepath.IsAbs(dir) {
-			dir = filepath.Join(c.folder, dir)
-		}
-		return process.New(process.Config{Name: p.Name, Yard: yard, Dir: dir, Program: program, Environ: env, Boot: time.Duration(p.Boot), Quota: p.Quota, Capacity: p.Capacity, Seed: p.Seed, Clock: clk, Log: log})
+		return p.processProvider(c)
 	}
-	return nil, badClouds("provider "+p.Name, "there is no kind %q: use aws, openstack or process", p.Kind)
+	return nil, badClouds("provider "+c.Name, "there is no kind %q: use aws, openstack or process", c.Kind)
 }
 
-// Hirer is what carries out the leases of a running server.
-type Hirer struct {
-	clouds  *Clouds
+// openstackOptions puts what the clouds file says over what the environment does.
+func openstackOptions(c *cloudProvider) openstack.Config {
+	o := openstack.Environ(os.Getenv)
+	o.Name = c.Name
+	o.Cloud = c.Cloud
+	o.File = c.CloudsFile
+	o.Image = c.Image
+	o.Network = c.Network
+	o.SecurityGroups = c.SecurityGroups
+	o.KeyPair = c.KeyName
+	o.ConfigDrive = c.ConfigDrive
+	if len(c.Regions) > 0 {
+		o.Regions = c.Regions
+	}
+
+	return o
+}
+
+// processProvider makes the provider whose machines are processes of this one.
+func (p *Provisioner) processProvider(c *cloudProvider) (cloud.Provider, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	dir := c.Dir
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(p.Clouds.folder, dir)
+	}
+
+	return process.New(process.Config{
+		Name: c.Name, Yard: p.yard, Dir: dir, Program: program, Environ: os.Environ(), Boot: time.Duration(c.Boot),
+		Quota: c.Quota, Capacity: c.Capacity, Seed: c.Seed, Clock: p.Clock, Log: p.Log,
+	})
+}
+
+// Options is what a Provisioner works with.
+type Options struct {
+	Clouds *Clouds // nil if nothing can be provisioned
+	Data   string  // folder of the server's data
+	URL    string  // of the server, where the clouds file names none
+	CA     *auth.CA
+	Config leases.Config
+	Clock  clock.Clock
+	Log    *slog.Logger
+}
+
+// Provisioner carries out the leases of a running server.
+type Provisioner struct {
+	Options
+	Loop    *server.Loop // set before the runner runs
 	yard    string
 	server  string
 	program string // SHA-256 of this program, which machines fetch
 	key     []byte
-	ca      *auth.CA
-	Loop    *server.Loop // set before the runner runs
-	cfg     leases.Config
 }
 
-// NewRunner makes what asks the providers, nil if there are none.
-func NewRunner(ctx context.Context, c *Clouds, data, url string, ca *auth.CA, cfg leases.Config, clk clock.Clock, log *slog.Logger) (*desk.Runner, *Hirer, error) {
+// NewRunner makes what calls the providers, nil if there are none.
+func NewRunner(ctx context.Context, o Options) (*desk.Runner, *Provisioner, error) {
+	c := o.Clouds
 	if c == nil {
 		return nil, nil, nil
 	}
-	h := &Hirer{clouds: c, yard: c.Yard, server: c.Server, ca: ca, cfg: cfg}
-	if h.yard == "" {
-		h.yard = "yard-" + ca.Hash()[:12]
+
+	p := &Provisioner{Options: o, yard: c.Yard, server: c.Server}
+	if p.yard == "" {
+		p.yard = "yard-" + o.CA.Hash()[:12]
 	}
-	if h.server == "" {
-		h.server = url
+	if p.server == "" {
+		p.server = o.URL
 	}
+
 	var err error
-	if h.key, err = hireKey(filepath.Join(data, "hire.key")); err != nil {
+	p.key, err = leaseKey(filepath.Join(o.Data, "hire.key"))
+	if err != nil {
 		return nil, nil, err
 	}
-	if h.program, err = hashProgram(); err != nil {
+	p.program, err = hashProgram()
+	if err != nil {
 		return nil, nil, err
 	}
-	r := &desk.Runner{Timing: desk.DefaultTiming(), Timeouts: desk.DefaultTimeouts(), Prepare: h.prepare, Clock: clk, Log: log}
+
+	r := &desk.Runner{
+		Timing: desk.DefaultTiming(), Timeouts: desk.DefaultTimeouts(), Prepare: p.prepare, Clock: o.Clock, Log: o.Log,
+	}
 	if c.Hire.List > 0 {
 		r.Timing.List = time.Duration(c.Hire.List)
 	}
 	for i := range c.Providers {
-		p, err := c.provider(ctx, &c.Providers[i], h.yard, clk, log, os.Environ())
+		provider, err := p.provider(ctx, &c.Providers[i])
 		if err != nil {
 			return nil, nil, fmt.Errorf("provider %s: %w", c.Providers[i].Name, err)
 		}
-		r.Providers = append(r.Providers, p)
+		r.Providers = append(r.Providers, provider)
 	}
-	return r, h, nil
+
+	return r, p, nil
 }
 
-// hireKey returns the key from which the tokens of hired machines are made, so that
-// asking a provider again for the same lease is the same request.
-func hireKey(path string) ([]byte, error) {
+// leaseKey returns the key from which the join tokens of provisioned machines are made, so
+// that asking a provider again for the same lease is the same request.
+func leaseKey(path string) ([]byte, error) {
 	key, err := os.ReadFile(path)
 	if err == nil && len(key) == sha256.Size {
 		return key, nil
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("read the key of hired machines: %w", err)
+		return nil, fmt.Errorf("read the key of provisioned machines: %w", err)
 	}
 	key = make([]byte, sha256.Size)
 	if _, err := rand.Read(key); err != nil {
-		return nil, fmt.Errorf("make the key of hired machines: %w", err)
+		return nil, fmt.Errorf("make the key of provisioned machines: %w", err)
 	}
 	return key, os.WriteFile(path, key, 0o600)
 }
@@ -338,12 +380,12 @@ func (s *stream) Read(p []byte) (int, error) {
 
 // prepare makes the request for a lease: the same each time, with a token by which its
 // machine, and no other, joins.
-func (h *Hirer) prepare(ctx context.Context, l *fleet.Lease) (cloud.Request, error) {
-	secret, err := auth.Mint(tenant.JoinToken, &stream{key: h.key, name: string(l.ID)}, h.ca.Hash())
+func (p *Provisioner) prepare(ctx context.Context, l *fleet.Lease) (cloud.Request, error) {
+	secret, err := auth.Mint(tenant.JoinToken, &stream{key: p.key, name: string(l.ID)}, p.CA.Hash())
 	if err != nil {
 		return cloud.Request{}, err
 	}
-	_, err = h.Loop.Do(ctx, yardmaster.AddToken{By: "yard", Token: tenant.Token{
+	_, err = p.Loop.Do(ctx, yardmaster.AddToken{By: "yard", Token: tenant.Token{
 		ID: secret.ID, Kind: tenant.JoinToken, Owner: "admin", Hash: secret.Hash, Class: string(fleet.OnDemand), Pool: l.Offer.Provider, Lease: l.ID,
 		Note: "for the machine of lease " + string(l.ID), UsesLeft: 1, Expires: l.Ends.Add(time.Hour),
 	}})
@@ -352,8 +394,8 @@ func (h *Hirer) prepare(ctx context.Context, l *fleet.Lease) (cloud.Request, err
 		return cloud.Request{}, err
 	}
 	r := cloud.Request{
-		Yard: h.yard, Lease: l.ID, Offer: l.Offer, Name: "hired-" + string(l.ID), Until: l.Asked.Add(time.Duration(l.Offer.Boot)*3/2 + h.cfg.Patience),
-		Boot: cloud.Boot{Server: h.server, Token: secret.Text, AgentURL: strings.TrimSuffix(h.server, "/") + programPath, AgentHash: h.program},
+		Yard: p.yard, Lease: l.ID, Offer: l.Offer, Name: "hired-" + string(l.ID), Until: l.Asked.Add(time.Duration(l.Offer.Boot)*3/2 + p.Config.Patience),
+		Boot: cloud.Boot{Server: p.server, Token: secret.Text, AgentURL: strings.TrimSuffix(p.server, "/") + programPath, AgentHash: p.program},
 	}
 	r.Boot.Script, err = cloud.UserData(r, l.Asked)
 	return r, err

@@ -1,4 +1,4 @@
-package main
+package simcli
 
 import (
 	"fmt"
@@ -26,6 +26,7 @@ import (
 // simulation is a call of the command simulate: what its flags say.
 type simulation struct {
 	*console.Console
+	registry place.Registry
 	policies string
 	loads    []float64
 	seeds    int
@@ -61,13 +62,17 @@ func (d *lasting) Set(s string) error {
 	return err
 }
 
-func simulateCommand(env cli.Env) *cobra.Command {
-	s := &simulation{Console: console.New(env)}
+// simulateCommand is `trainyard simulate`.
+func simulateCommand(env cli.Env, registry place.Registry) *cobra.Command {
+	s := &simulation{Console: console.New(env), registry: registry}
 	cmd := &cobra.Command{
-		Use: "simulate [SCENARIO...]", Short: "Say what would happen: other policies, loads, machines", GroupID: cli.GroupYard,
-		Long: "Simulate a yard: the server's own code and policies under virtual time, with modelled machines and jobs.\n\n" +
-			"What is simulated is a scenario file, a recorded workload (--trace on --cluster), or the yard as it is now (--from-yard). " +
-			"Several policies, loads and seeds are compared side by side.",
+		Use:     "simulate [SCENARIO...]",
+		Short:   "Simulate other policies, loads or machines",
+		GroupID: cli.GroupYard,
+		Long: `Simulate a yard: the server's own code and policies in virtual time, with models of machines and jobs.
+
+Simulate a scenario file, a recorded workload (--trace on --cluster), or the yard as it is now
+(--from-yard). Several policies, loads and seeds are compared side by side.`,
 		Example: "  trainyard simulate scenarios/backfill-easy.yard\n" +
 			"  trainyard simulate day.yard --policy fifo,srtf,goodput --load 0.8,1,1.2 --seeds 5 --html report.html\n" +
 			"  trainyard simulate --trace jobs.swf --cluster 16xV100x8 --policy fifo,conservative\n" +
@@ -154,7 +159,7 @@ func (s *simulation) chosen(standard string) ([]whatif.Policy, error) {
 	if texts == "" {
 		texts = standard
 	}
-	names, makers, err := policies().List(texts)
+	names, makers, err := s.registry.List(texts)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +181,7 @@ type PolicyText struct {
 
 // listPolicies shows the policies by name, with what each does.
 func (s *simulation) listPolicies() error {
-	all := policies()
+	all := s.registry
 	var list []PolicyText
 	for _, name := range all.Names() {
 		e, err := all.Find(name)

@@ -1,14 +1,19 @@
-package main
+package simcli
 
 import (
 	"bytes"
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"trainyard/internal/cli"
 	"trainyard/internal/clock"
+	"trainyard/internal/place"
+	"trainyard/internal/place/catalogue"
+	"trainyard/internal/place/harvest"
 	"trainyard/internal/sim/whatif"
+	"trainyard/internal/solver"
 )
 
 func TestProgressOfSimulationsInWords(t *testing.T) {
@@ -47,6 +52,17 @@ func TestWhatAChangeWinsInWords(t *testing.T) {
 	}
 }
 
+// registry has all policies; those that need a solver work where one is installed.
+func registry() place.Registry {
+	found, err := solver.Find("")
+	if err != nil {
+		return catalogue.All(nil)
+	}
+	return catalogue.All(func(m *harvest.Model) (*harvest.Solution, error) {
+		return found.Solve(context.Background(), m, 2*time.Second)
+	})
+}
+
 // typed runs a command as someone types it, without a terminal.
 func typed(t *testing.T, args ...string) (code int, out, errs string) {
 	t.Helper()
@@ -55,14 +71,16 @@ func typed(t *testing.T, args ...string) (code int, out, errs string) {
 		Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Clock: clock.Wall{}, ConfigDir: t.TempDir(), Version: "test",
 		LookupEnv: func(string) (string, bool) { return "", false }, IsTerminal: func(any) bool { return false },
 	}
-	code = cli.Execute(t.Context(), env, rootCommand(env), args)
+	root := cli.New(env)
+	root.AddCommand(Commands(env, registry())...)
+	code = cli.Execute(t.Context(), env, root, args)
 	return code, stdout.String(), stderr.String()
 }
 
 func TestEveryPolicyRunsAScenario(t *testing.T) {
 	t.Parallel()
-	names := policies().Names()
-	code, out, errs := typed(t, "simulate", "../../scenarios/generated.yard", "--policy", strings.Join(names, ","), "-o", "json")
+	names := registry().Names()
+	code, out, errs := typed(t, "simulate", "../../../scenarios/generated.yard", "--policy", strings.Join(names, ","), "-o", "json")
 	if code != 0 {
 		t.Fatalf("code %d: %s", code, errs)
 	}
