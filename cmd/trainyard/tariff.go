@@ -52,7 +52,7 @@ func parseTariff(path string, text []byte) (*fleet.Tariff, error) {
 	}
 	for _, s := range sums {
 		if s < 0 || math.IsNaN(s) || math.IsInf(s, 0) {
-			return nil, badTariff(path, fmt.Errorf("%g is no price and no power", s))
+			return nil, badTariff(path, fmt.Errorf("prices and powers must be finite and not negative, got %g", s))
 		}
 	}
 	return &t, nil

@@ -30,7 +30,7 @@ const (
 	GroupStart  = "start"
 	GroupJobs   = "jobs"
 	GroupYard   = "yard"
-	GroupBooks  = "books"
+	GroupUsage  = "usage"
 	GroupAccess = "access"
 )
 
@@ -46,9 +46,11 @@ func New(env Env) *cobra.Command {
 	a := &app{Console: console.New(env)}
 	a.foresee = forecasts.New(a.Console, a.connect, a.completeJobs)
 	root := &cobra.Command{
-		Use:           "trainyard",
-		Short:         "Run a research team's training jobs",
-		Long:          "Trainyard runs a research team's training jobs on the machines it has.\n\nHand in a job file with submit, watch it with logs and jobs, and see what it runs on with nodes.",
+		Use:   "trainyard",
+		Short: "Run a research team's training jobs",
+		Long: `Trainyard runs a research team's training jobs on its own machines and in the cloud.
+
+Submit a job file with submit, watch it with logs and jobs, and list the machines with nodes.`,
 		Version:       env.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -66,17 +68,17 @@ func New(env Env) *cobra.Command {
 		&cobra.Group{ID: GroupStart, Title: "Start:"},
 		&cobra.Group{ID: GroupJobs, Title: "Jobs:"},
 		&cobra.Group{ID: GroupYard, Title: "Yard:"},
-		&cobra.Group{ID: GroupBooks, Title: "Money and data:"},
+		&cobra.Group{ID: GroupUsage, Title: "Usage, quotas and data:"},
 		&cobra.Group{ID: GroupAccess, Title: "Access:"},
 	)
-	root.PersistentFlags().StringVar(&a.context, "context", "", "use the yard of this login instead of the current one")
-	root.PersistentFlags().BoolVar(&a.NoColor, "no-color", false, "no colours, as with the variable NO_COLOR")
+	root.PersistentFlags().StringVar(&a.context, "context", "", "use this `login` instead of the current one")
+	root.PersistentFlags().BoolVar(&a.NoColor, "no-color", false, "disable colors, as the variable NO_COLOR does")
 	add(root, GroupStart, a.login(), a.validate(), a.version())
 	add(root, GroupJobs, a.foresee.Commands()...)
 	add(root, GroupJobs, a.submit(), a.run(), a.jobs(), a.job(), a.logs(), a.wait(),
 		a.cancel(), a.kill(), a.pause(), a.resume())
-	add(root, GroupYard, a.nodes(), a.drain(), a.undrain(), a.offers(), a.leases(), a.giveBack(), a.events())
-	add(root, GroupBooks, a.usage(), a.books(), a.savings(), a.limits(), a.limit(), a.data(), a.override())
+	add(root, GroupYard, a.nodes(), a.cordon(), a.uncordon(), a.drain(), a.offers(), a.leases(), a.release(), a.events())
+	add(root, GroupUsage, a.usage(), a.savings(), a.quota(), a.data(), a.override())
 	add(root, GroupAccess, a.contexts(), a.logout(), a.whoami(), a.users(), a.tokens())
 	root.AddCommand(exit.Topic())
 	root.SetHelpCommandGroupID(GroupStart)

@@ -38,7 +38,7 @@ func open(c contexts.Context) (*api.Client, error) {
 func (a *app) logins() (*contexts.File, error) {
 	file, err := contexts.Load(a.ConfigDir)
 	if err == nil && file.Exposed() {
-		a.Note("warning: others on this machine may read your tokens; mend it with: chmod 600 %s", file.Path())
+		a.Note("warning: other users of this machine can read your tokens; fix it with: chmod 600 %s", file.Path())
 	}
 	return file, err
 }

@@ -12,7 +12,8 @@ import (
 func (a *app) contexts() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "context", Short: "List the logins of this machine, or choose one", Args: exit.NoArgs,
-		Long:    "List the logins of this machine. The current one has a star; choose another with \"context use NAME\" or for one command with --context.",
+		Long: `List the logins of this machine. The current one has a star; choose another with "context use NAME", or
+for one command with --context.`,
 		Example: "  trainyard context\n  trainyard context use lab",
 		RunE:    func(*cobra.Command, []string) error { return a.listContexts() },
 	}
@@ -32,7 +33,7 @@ func (a *app) contexts() *cobra.Command {
 			if err := file.Save(); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(a.Stdout, "The current yard is %s at %s.\n", login.Name, login.Server)
+			_, err = fmt.Fprintf(a.Stdout, "The current login is %s at %s.\n", login.Name, login.Server)
 			return err
 		},
 	}

@@ -21,8 +21,8 @@ import (
 func (a *app) data() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "data", Short: "Datasets: list, register, change, audit", Args: exit.NoArgs,
-		Long: "Datasets are named data with a rule that says where it may be used: on local nodes, on cloud nodes, or on any.\n" +
-			"A job that names a dataset runs only where the rule lets it.",
+		Long: `Datasets are named data with a rule on where it may be used: on local nodes, on cloud nodes, or on any.
+A job that names a dataset runs only where the rule allows it.`,
 		Example: `  trainyard data
   trainyard data add scans --place local --size 40GB --source /data/scans
   trainyard data set scans --copy node=box1:/data/scans
@@ -118,7 +118,7 @@ func (a *app) putData(verb string) *cobra.Command {
 	var copied []string
 	short, example := "Register a dataset", "  trainyard data add scans --place local --size 40GB --source /data/scans"
 	if verb == "set" {
-		short, example = "Change a dataset; what no flag is given for stays", "  trainyard data set scans --place any"
+		short, example = "Change a dataset; values without a flag stay as they are", "  trainyard data set scans --place any"
 	}
 	cmd := &cobra.Command{
 		Use: verb + " DATASET", Short: short, Args: exit.Args(1, 1, "dataset"), Example: example,
@@ -154,9 +154,9 @@ func (a *app) putData(verb string) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&place, "place", "local", "where it may be used: `local`, cloud or any")
-	f.StringVar(&bytes, "size", "", "how large it is, as in `40GB`; what moving it costs is reckoned from that")
+	f.StringVar(&bytes, "size", "", "`size` of the data, e.g. 40GB; used to estimate the cost of moving it")
 	f.StringVar(&source, "source", "", "where it is fetched from: a `path` on the nodes or an address")
-	f.StringArrayVar(&copied, "copy", nil, "a `place` that has it: node=box1:/data, pool=lab or at=local; may be given several times, and replaces those before")
+	f.StringArrayVar(&copied, "copy", nil, "a `place` that has a copy: node=box1:/data, pool=lab or at=local; may be given several times, replaces the previous copies")
 	a.OutputFlag(cmd)
 	return cmd
 }
@@ -168,7 +168,7 @@ func known(ctx context.Context, c *api.Client, verb string, name id.Dataset) (ap
 	case verb == "set":
 		return d.DatasetRequest, err
 	case err == nil:
-		return d.DatasetRequest, fault.New(fault.Conflict, "dataset_exists", "there is a dataset %s already", name).WithRemedy("change it with: trainyard data set %s", name)
+		return d.DatasetRequest, fault.New(fault.Conflict, "dataset_exists", "dataset %s already exists", name).WithRemedy("change it with: trainyard data set %s", name)
 	case fault.KindOf(err) == fault.NotFound:
 		return api.DatasetRequest{}, nil
 	}
@@ -191,7 +191,7 @@ func readCopies(list []string) ([]api.Copy, error) {
 			c.At = job.Place(name)
 		}
 		if name == "" || !slices.Contains([]string{"node", "pool", "at"}, kind) {
-			return nil, fmt.Errorf("%q is no place of a copy: write node=box1:/data, pool=lab or at=local", text)
+			return nil, fmt.Errorf("invalid copy %q: write node=box1:/data, pool=lab or at=local", text)
 		}
 		all = append(all, c)
 	}
@@ -200,17 +200,17 @@ func readCopies(list []string) ([]api.Copy, error) {
 
 func (a *app) removeData() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "remove DATASET", Aliases: []string{"rm"}, Short: "Forget a dataset; its uses stay on record", Args: exit.Args(1, 1, "dataset"),
+		Use: "remove DATASET", Aliases: []string{"rm"}, Short: "Remove a dataset; its uses stay on record", Args: exit.Args(1, 1, "dataset"),
 		Example: "  trainyard data remove scans",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(c *api.Client) error {
-				if err := a.sure(cmd.Context(), "Forget dataset "+args[0]+"? Jobs that name it find no place any more."); err != nil {
+				if err := a.sure(cmd.Context(), "Remove dataset "+args[0]+"? Jobs that name it cannot be placed any more."); err != nil {
 					return err
 				}
 				if err := c.RemoveDataset(cmd.Context(), id.Dataset(args[0])); err != nil {
 					return err
 				}
-				_, err := fmt.Fprintf(a.Stdout, "dataset %s is removed; the data itself was not touched\n", args[0])
+				_, err := fmt.Fprintf(a.Stdout, "dataset %s removed; the data itself was not touched\n", args[0])
 				return err
 			})
 		},
@@ -222,8 +222,9 @@ func (a *app) removeData() *cobra.Command {
 func (a *app) auditData() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
-		Use: "audit DATASET", Short: "Answer whether a dataset ever left the building", Args: exit.Args(1, 1, "dataset"),
-		Long:    "Answer whether a dataset ever left the building, when and by whom, and list where it was used. For its owner and for admins.",
+		Use: "audit DATASET", Short: "Show whether a dataset ever left the building", Args: exit.Args(1, 1, "dataset"),
+		Long: `Show whether a dataset ever left the building, when and by whom, and list where it was used. For its
+owner and for admins.`,
 		Example: "  trainyard data audit scans",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 || limit > pageLimit {
@@ -238,7 +239,7 @@ func (a *app) auditData() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 20, "list so `many` uses")
+	cmd.Flags().IntVar(&limit, "limit", 20, "`number` of uses to list")
 	a.OutputFlag(cmd)
 	return cmd
 }
@@ -250,7 +251,7 @@ func (a *app) auditText(audit *api.Audit) error {
 	}
 	rule := string(audit.Place)
 	if rule == "" {
-		rule = "not registered any more"
+		rule = "no longer registered"
 	}
 	if err := a.Fields(console.Field{Name: "Dataset", Value: string(audit.Dataset)}, console.Field{Name: "Place", Value: rule},
 		console.Field{Name: "Did it leave", Value: audit.Answer, Color: color},

@@ -8,19 +8,22 @@ import (
 	"trainyard/internal/id"
 )
 
+// drain cordons nodes and stops the jobs there.
 func (a *app) drain() *cobra.Command {
-	var stop bool
 	cmd := &cobra.Command{
-		Use: "drain NODE...", Short: "Let nothing new onto nodes", Args: exit.Args(1, 0, "node"),
-		Long:    "Let nothing new onto nodes. What runs there runs to its end; with --stop it is stopped, with its grace time, and starts again elsewhere.",
-		Example: "  trainyard drain box1\n  trainyard drain box1 --stop",
+		Use:   "drain NODE...",
+		Short: "Cordon nodes and stop the jobs there",
+		Long: `Cordon nodes and stop the jobs there, with their grace period, so that they restart elsewhere. To let
+the jobs run to their end, cordon the node instead.`,
+		Example: "  trainyard drain box1\n  trainyard uncordon box1",
+		Args:    exit.Args(1, 0, "node"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.eachNode(args, func(c *api.Client, n id.Node) (api.Node, error) {
-				return c.DrainNode(cmd.Context(), n, api.DrainRequest{Stop: stop})
+				return c.DrainNode(cmd.Context(), n)
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&stop, "stop", false, "also stop what runs there, so that it starts again elsewhere")
 	a.OutputFlag(cmd)
+
 	return cmd
 }

@@ -124,7 +124,8 @@ func TestAccountsAndNodesAreChangedAsAsked(t *testing.T) {
 	y := newYard(t)
 	node := someNodes()[1]
 	y.answer("POST /api/v1/nodes/box2/drain", node)
-	y.answer("POST /api/v1/nodes/box2/undrain", node)
+	y.answer("POST /api/v1/nodes/box2/uncordon", node)
+	y.answer("POST /api/v1/nodes/box2/cordon", node)
 	y.mux.HandleFunc("DELETE /api/v1/nodes/{node}", noContent)
 	y.mux.HandleFunc("DELETE /api/v1/tokens/{token}", noContent)
 	y.refuse("GET /api/v1/users/new", http.StatusNotFound, api.Problem{Detail: "no", Kind: "not_found", Code: "user_not_found"})
@@ -139,9 +140,10 @@ func TestAccountsAndNodesAreChangedAsAsked(t *testing.T) {
 		body string
 		code int
 	}{
-		{[]string{"drain", "box2", "--stop"}, "POST /api/v1/nodes/box2/drain", `{"stop":true}`, exit.OK},
-		{[]string{"undrain", "box2"}, "POST /api/v1/nodes/box2/undrain", ``, exit.OK},
-		{[]string{"nodes", "rm", "box2"}, "DELETE /api/v1/nodes/box2", ``, exit.OK},
+		{[]string{"drain", "box2"}, "POST /api/v1/nodes/box2/drain", ``, exit.OK},
+		{[]string{"cordon", "box2"}, "POST /api/v1/nodes/box2/cordon", ``, exit.OK},
+		{[]string{"uncordon", "box2"}, "POST /api/v1/nodes/box2/uncordon", ``, exit.OK},
+		{[]string{"nodes", "remove", "box2"}, "DELETE /api/v1/nodes/box2", ``, exit.OK},
 		{[]string{"users", "add", "new", "--role", "admin"}, "PUT /api/v1/users/new", `{"role":"admin"}`, exit.OK},
 		{[]string{"users", "add", "ada"}, "", ``, exit.Refused},
 		{[]string{"users", "disable", "ada"}, "PUT /api/v1/users/ada", `{"role":"admin","disabled":true}`, exit.OK},
@@ -174,7 +176,7 @@ func TestAccountsAndNodesAreChangedAsAsked(t *testing.T) {
 	p = newPerson(t).at(t, y)
 	p.terminal, p.env.Stdin = true, strings.NewReader("n\n")
 	before := len(y.called())
-	if code := p.types(t.Context(), "nodes", "rm", "box1"); code != exit.Error || len(y.called()) != before {
+	if code := p.types(t.Context(), "nodes", "remove", "box1"); code != exit.Error || len(y.called()) != before {
 		t.Errorf("a declined removal: exit code %d, calls %v", code, y.called()[before:])
 	}
 }

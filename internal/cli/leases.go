@@ -23,8 +23,12 @@ func (a *app) leases() *cobra.Command {
 	var all bool
 	var owner, job string
 	cmd := &cobra.Command{
-		Use: "leases [LEASE]", Aliases: []string{"lease"}, Short: "List the nodes that are hired, or show one", Args: exit.Args(0, 1, "lease"),
-		Long:    "List the yard's holds on hired nodes, newest first: those that have not ended, or all with --all. Researchers see what was hired for them.",
+		Use:     "leases [LEASE]",
+		Aliases: []string{"lease"},
+		Short:   "List leases of provisioned nodes, or show one",
+		Args:    exit.Args(0, 1, "lease"),
+		Long: `List the leases of provisioned nodes, newest first: those that have not ended, or all with --all.
+Researchers see the nodes that were provisioned for them.`,
 		Example: "  trainyard leases\n  trainyard leases --all\n  trainyard leases l7\n  trainyard leases report",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(c *api.Client) error {
@@ -42,8 +46,8 @@ func (a *app) leases() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.BoolVarP(&all, "all", "a", false, "also those that have ended")
-	flags.StringVar(&owner, "owner", "", "only what was hired for this `user`")
-	flags.StringVar(&job, "job", "", "only what was hired for this `job`")
+	flags.StringVar(&owner, "owner", "", "only nodes provisioned for this `user`")
+	flags.StringVar(&job, "job", "", "only nodes provisioned for this `job`")
 	a.OutputFlag(cmd, console.Wide)
 	a.QuietFlag(cmd)
 	cmd.AddCommand(a.reaper())
@@ -67,7 +71,7 @@ func (a *app) listLeases(ctx context.Context, c *api.Client, f api.LeaseFilter) 
 		return list
 	}
 	return a.Show(api.LeasePage{Leases: leases}, names, func() error {
-		return a.WriteTable(a.leaseTable(leases), "nothing is hired", "trainyard leases --all      also what was hired before", "trainyard offers            what could be hired")
+		return a.WriteTable(a.leaseTable(leases), "no leases", "trainyard leases --all      also those that have ended", "trainyard offers            what can be provisioned")
 	})
 }
 
@@ -75,7 +79,7 @@ func (a *app) leaseTable(leases []api.Lease) *table.Table {
 	now, wide := a.Clock.Now(), a.Output == console.Wide
 	head := []string{"LEASE", "STATE", "SINCE", "OFFER", "NODE", "JOB", "OWNER", "KEPT", "COST", "ENDS"}
 	if wide {
-		head = append(head, "INSTANCE", "ASKED", "REASON")
+		head = append(head, "INSTANCE", "REQUESTED", "REASON")
 	}
 	t := a.NewTable(head...)
 	for i := range leases {
@@ -89,7 +93,7 @@ func (a *app) leaseTable(leases []api.Lease) *table.Table {
 			{Text: string(l.Job)}, {Text: string(l.Owner)}, {Text: kept(l)}, {Text: table.Dollars(l.Cost)}, {Text: ends},
 		}
 		if wide {
-			row = append(row, table.Cell{Text: l.Instance}, table.Cell{Text: table.Ago(l.Asked, now)}, table.Cell{Text: l.Reason})
+			row = append(row, table.Cell{Text: l.Instance}, table.Cell{Text: table.Ago(l.Requested, now)}, table.Cell{Text: l.Reason})
 		}
 		t.Cells(row...)
 	}
@@ -124,7 +128,7 @@ func kept(l *api.Lease) string {
 
 func (a *app) leaseDetail(l *api.Lease) error {
 	now := a.Clock.Now()
-	cost := table.Dollars(l.Cost) + " by the offer's price of " + l.Offer.Hourly.String() + " an hour"
+	cost := table.Dollars(l.Cost) + " at the offer's price of " + l.Offer.Hourly.String() + " per hour"
 	if l.Billed != nil {
 		cost += "; the provider charged " + table.Dollars(*l.Billed)
 	}
@@ -133,17 +137,20 @@ func (a *app) leaseDetail(l *api.Lease) error {
 		console.Field{Name: "Reason", Value: l.Reason}, console.Field{Name: "Offer", Value: l.Offer.Name}, console.Field{Name: "Machine", Value: l.Instance},
 		console.Field{Name: "Node", Value: string(l.Node)}, console.Field{Name: "Job", Value: string(l.Job)}, console.Field{Name: "Owner", Value: string(l.Owner)},
 		console.Field{Name: "Project", Value: string(l.Project)}, console.Field{Name: "Gang", Value: l.Gang},
-		console.Field{Name: "Asked", Value: stamp(&l.Asked, now)}, console.Field{Name: "Granted", Value: stamp(l.Granted, now)},
+		console.Field{Name: "Requested", Value: stamp(&l.Requested, now)}, console.Field{Name: "Granted", Value: stamp(l.Granted, now)},
 		console.Field{Name: "Joined", Value: stamp(l.Joined, now)}, console.Field{Name: "Ends", Value: stamp(l.Ends, now)},
-		console.Field{Name: "Returned", Value: stamp(l.Returned, now)}, console.Field{Name: "Ended", Value: stamp(l.Ended, now)},
+		console.Field{Name: "Released", Value: stamp(l.Released, now)}, console.Field{Name: "Ended", Value: stamp(l.Ended, now)},
 		console.Field{Name: "Kept", Value: kept(l)}, console.Field{Name: "Cost", Value: cost},
 	)
 }
 
 func (a *app) reaper() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "report", Short: "Say what was found at providers and no lease explains", Args: exit.NoArgs,
-		Long:    "Say what was found when the leases were compared with what providers show: machines that no lease knew of, orders of which it\nwas not known whether they made a machine, leases past their end, and providers that do not answer.",
+		Use:   "report",
+		Short: "Report instances without a lease",
+		Args:  exit.NoArgs,
+		Long: `Report the differences between the leases and what the providers list: instances without a lease,
+requests with an unknown outcome, leases past their end, and providers that do not answer.`,
 		Example: "  trainyard leases report",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(func(c *api.Client) error {
@@ -174,12 +181,12 @@ func (a *app) reaperText(r *api.ReaperReport) error {
 		return err
 	}
 	for _, f := range r.Failing {
-		if _, err := fmt.Fprintf(a.Stdout, "%s does not answer as it should: %s\n", table.Plain(f.Provider), table.Plain(f.Why)); err != nil {
+		if _, err := fmt.Fprintf(a.Stdout, "%s is not responding properly: %s\n", table.Plain(f.Provider), table.Plain(f.Why)); err != nil {
 			return err
 		}
 	}
 	if len(r.Overdue) > 0 {
-		if _, err := io.WriteString(a.Stdout, "\nNot ended though their time is over:\n"); err != nil {
+		if _, err := io.WriteString(a.Stdout, "\nPast their end:\n"); err != nil {
 			return err
 		}
 		if err := a.leaseTable(r.Overdue).Write(a.Stdout); err != nil {
@@ -188,7 +195,7 @@ func (a *app) reaperText(r *api.ReaperReport) error {
 	}
 	events := slices.Concat(r.Strays, r.Unclear, r.Failures)
 	if len(events) == 0 {
-		_, err := io.WriteString(a.Stdout, "Nothing was found that no lease explains, and every provider answered.\n")
+		_, err := io.WriteString(a.Stdout, "No instances without a lease; every provider answered.\n")
 		return err
 	}
 	slices.SortFunc(events, func(x, y api.Event) int { return int(x.Seq) - int(y.Seq) })

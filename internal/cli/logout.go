@@ -16,7 +16,7 @@ func (a *app) logout() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logout [CONTEXT]",
 		Short: "Forget a login",
-		Long:  "Forget a login of this machine: the current one if none is named. Its token stays good unless it is revoked.",
+		Long:  "Forget a login of this machine, the current one if none is named. Its token stays valid unless --revoke is given.",
 		Example: `  trainyard logout
   trainyard logout lab --revoke`,
 		Args: exit.Args(0, 1, "login"),
@@ -35,7 +35,7 @@ func (a *app) logout() *cobra.Command {
 			}
 			if revoke {
 				if err := revokeOwn(cmd.Context(), login); err != nil {
-					return fmt.Errorf("revoke the token, the login is kept: %w", err)
+					return fmt.Errorf("revoke the token (the login is kept): %w", err)
 				}
 			}
 			file.Remove(login.Name)
@@ -46,7 +46,7 @@ func (a *app) logout() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&revoke, "revoke", false, "also make the token useless")
+	cmd.Flags().BoolVar(&revoke, "revoke", false, "also revoke the token")
 	return cmd
 }
 

@@ -22,8 +22,8 @@ func (a *app) logs() *cobra.Command {
 	rank := -1
 	cmd := &cobra.Command{
 		Use:   "logs JOB",
-		Short: "Show what a job printed",
-		Long: `Show what a job printed, all runs and ranks of it, or follow it live.
+		Short: "Show the output of a job",
+		Long: `Show the output of a job, of all its runs and ranks, or follow it live.
 
 A run's id (j7.2) in place of the job's shows that run alone. With -f the output
 is followed to the job's end, into later runs and over restarts of the server,
@@ -53,17 +53,17 @@ Ctrl-C stops following; the job goes on. -o json writes one object a line.`,
 				return err
 			}
 			if _, err := regexp.Compile(f.Grep); err != nil {
-				return exit.Usagef(cmd, "--grep is no regular expression: %v", err)
+				return exit.Usagef(cmd, "--grep must be a regular expression: %v", err)
 			}
 			return a.doLogs(cmd.Context(), j, f, follow, stamps)
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVarP(&follow, "follow", "f", false, "go on until the job has ended")
-	flags.IntVar(&f.Tail, "tail", 0, "only the last so `many` lines")
+	flags.BoolVarP(&follow, "follow", "f", false, "follow until the job has ended")
+	flags.IntVar(&f.Tail, "tail", 0, "show only the last `number` of lines")
 	flags.StringVar(&run, "run", "", "only this run: its `number`, or its id as in j7.2")
 	flags.IntVar(&rank, "rank", 0, "only this `rank`")
-	flags.StringVar(&f.Stream, "stream", "", "only stdout, stderr or yard (the yard's own remarks)")
+	flags.StringVar(&f.Stream, "stream", "", "only this `stream`: stdout, stderr or yard (messages of Trainyard itself)")
 	flags.StringVar(&f.Grep, "grep", "", "only lines that match this regular `expression`")
 	flags.BoolVarP(&stamps, "timestamps", "t", false, "with the time of each line")
 	flags.VarP(console.Format{Into: &a.Output, Allowed: []string{console.Table, console.JSON}}, "output", "o", "table (plain lines) or json (one object a line)")
@@ -88,7 +88,7 @@ func logTarget(cmd *cobra.Command, arg, run string, f *api.LogFilter) (id.Job, e
 	}
 	f.Run = id.Run(string(j) + "." + run)
 	if _, _, ok := f.Run.Split(); !ok {
-		return j, exit.Usagef(cmd, "--run %q is no run of %s: write its number, as in --run 2", run, j)
+		return j, exit.Usagef(cmd, "--run %q is not a run of %s: write its number, e.g. --run 2", run, j)
 	}
 	return j, nil
 }

@@ -19,14 +19,15 @@ import (
 
 func (a *app) nodes() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "nodes [NODE]", Aliases: []string{"node"},
-		Short: "List the machines that run jobs, or show one",
-		Long: "List the machines that run jobs: what they have, what they do and since when, how fast they are and how that is known,\n" +
-			"what they draw and cost, and by what they were hired. With a name: all that is known about one and its GPUs.",
+		Use:     "nodes [NODE]",
+		Aliases: []string{"node"},
+		Short:   "List nodes, or show one",
+		Long: `List the nodes: their hardware and state, their speed and how it is known, their power draw and price,
+and the lease of a provisioned node. With a name, show one node and its GPUs in detail.`,
 		Example: `  trainyard nodes
   trainyard nodes -o wide
   trainyard nodes box1
-  trainyard nodes release box1 3`,
+  trainyard nodes clear-error box1 3`,
 		Args: exit.Args(0, 1, "node"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(c *api.Client) error {
@@ -39,7 +40,7 @@ func (a *app) nodes() *cobra.Command {
 	}
 	a.OutputFlag(cmd, console.Wide)
 	a.QuietFlag(cmd)
-	cmd.AddCommand(a.removeNode(), a.releaseGPU())
+	cmd.AddCommand(a.removeNode(), a.clearError())
 	return cmd
 }
 
@@ -100,15 +101,15 @@ func (a *app) nodeTable(nodes []api.Node) *table.Table {
 	return t
 }
 
-// nodeState is the word for a node: its state, or how far draining it has come.
+// nodeState is the word for a node: its state, or that it is cordoned.
 func nodeState(n *api.Node) string {
-	if !n.Drained || n.State != "running" && n.State != "idle" && n.State != "foreign" {
+	if !n.Cordoned || n.State != "running" && n.State != "idle" && n.State != "foreign" {
 		return n.State
 	}
 	if len(n.Jobs) > 0 {
-		return "draining"
+		return "running (cordoned)"
 	}
-	return "drained"
+	return "cordoned"
 }
 
 func nodeColor(state string) table.Color {
@@ -117,7 +118,7 @@ func nodeColor(state string) table.Color {
 		return table.Cyan
 	case "idle":
 		return table.Green
-	case "suspect", "draining", "drained", "foreign":
+	case "suspect", "running (cordoned)", "cordoned", "foreign":
 		return table.Yellow
 	case "lost", "error":
 		return table.Red
@@ -198,9 +199,12 @@ func freeGPUs(n *api.Node) string {
 
 func (a *app) removeNode() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "rm NODE...", Short: "Take nodes out of the yard for good", Args: exit.Args(1, 0, "node"),
-		Long:    "Take nodes out of the yard for good. Their certificates are refused from then on; what runs on them starts again elsewhere.",
-		Example: "  trainyard drain box1 && trainyard nodes rm box1",
+		Use:   "remove NODE...",
+		Short: "Remove nodes from the yard",
+		Args:  exit.Args(1, 0, "node"),
+		Long: `Remove nodes from the yard for good. Their certificates are refused from then on; their jobs restart
+elsewhere.`,
+		Example: "  trainyard drain box1 && trainyard nodes remove box1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(c *api.Client) error {
 				if err := a.sure(cmd.Context(), "Remove "+strings.Join(args, ", ")+" for good?"); err != nil {
@@ -222,24 +226,27 @@ func (a *app) removeNode() *cobra.Command {
 	return cmd
 }
 
-func (a *app) releaseGPU() *cobra.Command {
+// clearError is `nodes clear-error`: it takes a GPU out of quarantine.
+func (a *app) clearError() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "release NODE GPU", Short: "Let a GPU back into use that was taken out of use", Args: exit.Args(2, 2, "node and which GPU"),
-		Long: "Let a GPU back into use that its agent has taken out of use because of what its driver said. The agent is told with its\n" +
-			"next report; if the GPU fails again it is taken out again.",
-		Example: "  trainyard nodes release box1 3",
+		Use:   "clear-error NODE GPU",
+		Short: "Let a quarantined GPU back into use",
+		Args:  exit.Args(2, 2, "node and which GPU"),
+		Long: `Let a GPU back into use that its agent has quarantined because of a driver error. The agent learns of
+it with its next report; if the GPU fails again it is quarantined again.`,
+		Example: "  trainyard nodes clear-error box1 3",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			gpu, err := strconv.Atoi(args[1])
 			if err != nil || gpu < 0 {
-				return exit.Usagef(cmd, "%q is no number of a GPU: trainyard nodes %s lists them", args[1], args[0])
+				return exit.Usagef(cmd, "GPU must be an index such as 3, got %q; list them with: trainyard nodes %s", args[1], args[0])
 			}
 			return a.withClient(func(c *api.Client) error {
-				n, err := c.ReleaseGPU(cmd.Context(), id.Node(args[0]), gpu)
+				n, err := c.ClearGPUError(cmd.Context(), id.Node(args[0]), gpu)
 				if err != nil {
 					return err
 				}
 				return a.Show(n, nil, func() error {
-					_, err := fmt.Fprintf(a.Stdout, "GPU %d of %s is let back into use as soon as its agent reports\n", gpu, n.ID)
+					_, err := fmt.Fprintf(a.Stdout, "GPU %d of %s is back in use as soon as its agent reports\n", gpu, n.ID)
 					return err
 				})
 			})

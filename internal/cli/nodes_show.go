@@ -28,7 +28,7 @@ func (a *app) nodeDetail(n *api.Node) error {
 	now, state := a.Clock.Now(), nodeState(n)
 	cost, lease := "", ""
 	if p := n.Price; p != nil {
-		cost = fmt.Sprintf("%s an hour: rent %s, energy %s; unused %s", table.Dollars(p.Hourly), table.Dollars(p.Rent), table.Dollars(p.Energy), table.Dollars(p.Unused))
+		cost = fmt.Sprintf("%s per hour: node %s, energy %s; unused %s", table.Dollars(p.Hourly), table.Dollars(p.Rent), table.Dollars(p.Energy), table.Dollars(p.Unused))
 	}
 	if l := n.Lease; l != nil {
 		lease = fmt.Sprintf("%s of %s, %s", l.ID, l.Offer, l.State)
@@ -130,11 +130,11 @@ func (a *app) gpuNotes(n *api.Node) error {
 		g := &n.GPUs[i]
 		switch {
 		case g.State == fleet.GPUError:
-			_, _ = fmt.Fprintf(&out, "\nGPU %d is kept out of use: %s\n", g.Index, table.Plain(g.Error))
+			_, _ = fmt.Fprintf(&out, "\nGPU %d is quarantined: %s\n", g.Index, table.Plain(g.Error))
 			if g.Health != "" && g.Health != g.Error {
 				_, _ = fmt.Fprintf(&out, "  evidence: %s\n", table.Plain(g.Health))
 			}
-			_, _ = fmt.Fprintf(&out, "  when it is mended: trainyard nodes release %s %d\n", n.ID, g.Index)
+			_, _ = fmt.Fprintf(&out, "  once it is repaired: trainyard nodes clear-error %s %d\n", n.ID, g.Index)
 		case g.Health != "":
 			_, _ = fmt.Fprintf(&out, "\nGPU %d: %s\n", g.Index, table.Plain(g.Health))
 		}

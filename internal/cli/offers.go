@@ -17,8 +17,11 @@ func (a *app) offers() *cobra.Command {
 	var f api.OfferFilter
 	var spot, closed bool
 	cmd := &cobra.Command{
-		Use: "offers", Short: "List what can be hired, the cheapest first", Args: exit.NoArgs,
-		Long:    "List the kinds of on-demand nodes that can be hired, the cheapest first. What a provider refused lately is not asked for\nuntil some time has passed: --closed lists that, and why.",
+		Use:   "offers",
+		Short: "List what can be provisioned, the cheapest first",
+		Args:  exit.NoArgs,
+		Long: `List the on-demand nodes that can be provisioned, the cheapest first. After a provider has refused an
+offer it is not requested again for a while: --closed lists those offers, and why.`,
 		Example: "  trainyard offers --gpu A100\n  trainyard offers --gpu A100:80GB --spot\n  trainyard offers --closed",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("spot") {
@@ -28,11 +31,11 @@ func (a *app) offers() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.GPU, "gpu", "", "only with this `kind` of GPU: A100 or A100:80GB")
+	flags.StringVar(&f.GPU, "gpu", "", "only with this `model` of GPU: A100 or A100:80GB")
 	flags.StringVar(&f.Provider, "provider", "", "only of this `provider`")
 	flags.StringVar(&f.Region, "region", "", "only in this `region`")
-	flags.BoolVar(&spot, "spot", false, "only such that can be taken back; --spot=false for the others")
-	flags.BoolVar(&closed, "closed", false, "list what is not asked for now, and why")
+	flags.BoolVar(&spot, "spot", false, "spot offers only; --spot=false for the others")
+	flags.BoolVar(&closed, "closed", false, "list offers that are not requested now, and why")
 	a.OutputFlag(cmd)
 	a.QuietFlag(cmd)
 	return cmd
@@ -59,16 +62,16 @@ func (a *app) listOffers(ctx context.Context, c *api.Client, f api.OfferFilter, 
 	}
 	return a.Show(all, names, func() error {
 		if closed {
-			return a.WriteTable(a.closedTable(all.Closed), "everything that is offered may be asked for")
+			return a.WriteTable(a.closedTable(all.Closed), "no offer is closed")
 		}
 		if n := len(all.Closed); n > 0 {
-			defer a.Note("Refused lately and not asked for now: %s. See: trainyard offers --closed", table.Count(n, "kind of node"))
+			defer a.Note("Refused recently and not requested now: %s. See: trainyard offers --closed", table.Count(n, "offer"))
 		}
 		f.Page = api.Page{}
 		if f == (api.OfferFilter{}) && len(all.Closed) == 0 {
-			return a.WriteTable(a.offerTable(all.Offers), "nothing can be hired: the server was not told of a provider", "trainyard server --help     see --clouds")
+			return a.WriteTable(a.offerTable(all.Offers), "no offers: the server has no cloud provider", "trainyard server --help     see --clouds")
 		}
-		return a.WriteTable(a.offerTable(all.Offers), "nothing that can be hired fits", "trainyard offers            all that can be hired")
+		return a.WriteTable(a.offerTable(all.Offers), "no matching offers", "trainyard offers            all offers")
 	})
 }
 
@@ -102,7 +105,7 @@ func (a *app) offerTable(offers []fleet.Offer) *table.Table {
 
 func (a *app) closedTable(list []api.Closing) *table.Table {
 	now := a.Clock.Now()
-	t := a.NewTable("NOT ASKED FOR", "WHY", "REFUSED", "LAST", "ASKED AGAIN", "OFFERS")
+	t := a.NewTable("NOT REQUESTED", "WHY", "REFUSED", "LAST", "RETRY", "OFFERS")
 	for _, c := range list {
 		t.Row(c.What, c.Why, table.Count(c.Times, "time"), table.Ago(c.Since, now), table.Ago(c.Until, now), fmt.Sprint(c.Offers))
 	}

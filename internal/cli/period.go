@@ -16,9 +16,9 @@ type span struct{ from, to, last string }
 
 func (s *span) flags(cmd *cobra.Command, last string) {
 	f := cmd.Flags()
-	f.StringVar(&s.from, "from", "", "from this `time` on: 2026-11-01 or 2026-11-01T08:00")
-	f.StringVar(&s.to, "to", "", "until this `time`; now if left out")
-	f.StringVar(&s.last, "last", last, "the last so `long`, as in 24h or 7d; all for everything")
+	f.StringVar(&s.from, "from", "", "start `time`, e.g. 2026-11-01 or 2026-11-01T08:00")
+	f.StringVar(&s.to, "to", "", "end `time`; now if left out")
+	f.StringVar(&s.last, "last", last, "`duration` to look back, e.g. 24h or 7d; all for everything")
 	cmd.MarkFlagsMutuallyExclusive("from", "last")
 }
 
@@ -38,7 +38,7 @@ func (s *span) read(cmd *cobra.Command, now time.Time) (from, to time.Time, err 
 	}
 	d, err := job.ParseDuration(s.last)
 	if err != nil || d <= 0 {
-		return from, to, exit.Usagef(cmd, "--last: %q is no length of time: write 24h, 7d or all", s.last)
+		return from, to, exit.Usagef(cmd, "--last must be a duration such as 24h or 7d, or all; got %q", s.last)
 	}
 	if !to.IsZero() {
 		now = to
@@ -62,7 +62,7 @@ func moment(text string) (time.Time, error) {
 type badTime struct{ text string }
 
 func (e *badTime) Error() string {
-	return strconv.Quote(e.text) + " is no time: write 2026-11-01 or 2026-11-01T08:00, in UTC"
+	return strconv.Quote(e.text) + " is not a time: write 2026-11-01 or 2026-11-01T08:00, in UTC"
 }
 
 // reportFlags are those of every report.
@@ -75,18 +75,18 @@ type reportFlags struct {
 // reportFlags gives a command the flags of every report.
 func (a *app) reportFlags(cmd *cobra.Command, r *reportFlags) {
 	r.flags(cmd, "30d")
-	cmd.Flags().BoolVar(&r.csv, "csv", false, "as text with commas")
+	cmd.Flags().BoolVar(&r.csv, "csv", false, "write comma-separated values")
 	a.OutputFlag(cmd)
 	cmd.MarkFlagsMutuallyExclusive("csv", "output")
 }
 
-// query returns what is asked for.
-func (r *reportFlags) query(cmd *cobra.Command, now time.Time) (api.BookQuery, error) {
+// query returns what the flags ask for.
+func (r *reportFlags) query(cmd *cobra.Command, now time.Time) (api.UsageQuery, error) {
 	from, to, err := r.read(cmd, now)
-	return api.BookQuery{From: from, To: to, By: r.by, Where: r.where}, err
+	return api.UsageQuery{From: from, To: to, By: r.by, Where: r.where}, err
 }
 
-// period says of what time a report is.
+// period writes the period of a report.
 func (a *app) period(from, to *time.Time) string {
 	const layout = "2006-01-02 15:04"
 	text := "since the beginning"

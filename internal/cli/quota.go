@@ -17,175 +17,210 @@ import (
 	"trainyard/internal/tenant"
 )
 
-func (a *app) limits() *cobra.Command {
+// quota lists quotas, and sets and removes them.
+func (a *app) quota() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "limits", Short: "List who may have what, and where they stand", Args: exit.NoArgs,
-		Long:    "List the limits, what has been used of them, and where that goes if nothing more starts. Researchers see themselves.",
-		Example: "  trainyard limits\n  trainyard limit set user/ann --gpus 8 --money 500",
+		Use:   "quota",
+		Short: "List quotas and budgets, set or remove them",
+		Args:  exit.NoArgs,
+		Long: `List the quotas and budgets of users and projects, what is used of them, and the usage expected at the
+end of the period if no further job starts. Researchers see their own.`,
+		Example: `  trainyard quota
+  trainyard quota set user/ann --gpus 8 --budget 500 --period month --on-exceeded downgrade
+  trainyard quota set each/user --gpus 4 --borrow
+  trainyard quota remove user/ann`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withClient(func(c *api.Client) error { return a.listLimits(cmd.Context(), c) })
+			return a.withClient(func(c *api.Client) error { return a.listQuotas(cmd.Context(), c) })
 		},
 	}
 	a.OutputFlag(cmd)
+	cmd.AddCommand(a.setQuota(), a.removeQuota())
+
 	return cmd
 }
 
-func (a *app) allLimits(ctx context.Context, c *api.Client) (api.LimitPage, error) {
-	all := api.LimitPage{Limits: []api.Limit{}}
+// allQuotas reads all pages of quotas and usage.
+func (a *app) allQuotas(ctx context.Context, c *api.Client) (api.QuotaPage, error) {
+	all := api.QuotaPage{Quotas: []api.Quota{}}
 	var err error
-	all.Standings, err = collect(func(p api.Page) ([]api.Standing, string, error) {
-		page, err := c.Limits(ctx, p)
-		all.Limits = append(all.Limits, page.Limits...)
-		return page.Standings, page.Next, err
+	all.Usage, err = collect(func(p api.Page) ([]api.QuotaUsage, string, error) {
+		page, err := c.Quotas(ctx, p)
+		all.Quotas = append(all.Quotas, page.Quotas...)
+		return page.Usage, page.Next, err
 	})
+
 	return all, err
 }
 
-func (a *app) listLimits(ctx context.Context, c *api.Client) error {
-	all, err := a.allLimits(ctx, c)
+func (a *app) listQuotas(ctx context.Context, c *api.Client) error {
+	all, err := a.allQuotas(ctx, c)
 	if err != nil {
 		return err
 	}
+
 	return a.Show(all, nil, func() error {
-		t := a.NewTable("WHO", "GPUS", "NODES", "MONEY", "GPU-HOURS", "PERIOD", "AT THE LIMIT", "OUTLOOK")
-		for i := range all.Standings {
-			a.standing(t, &all.Standings[i])
+		t := a.NewTable("SUBJECT", "GPUS", "NODES", "COST", "GPU-HOURS", "PERIOD", "WHEN EXCEEDED", "OUTLOOK")
+		for i := range all.Usage {
+			a.quotaUsageRow(t, &all.Usage[i])
 		}
-		for i := range all.Limits {
-			if l := &all.Limits[i]; strings.HasPrefix(l.Subject, "each/") {
-				t.Row(l.Subject, most(l.GPUs), most(l.Nodes), orNone(l.Money > 0, table.Dollars(float64(l.Money)/1e6)), orNone(l.GPUHours > 0, table.Amount(l.GPUHours)),
-					"each "+string(l.Period), string(l.At), "for each "+strings.TrimPrefix(l.Subject, "each/")+" without a limit of its own")
+		for i := range all.Quotas {
+			if strings.HasPrefix(all.Quotas[i].Subject, "each/") {
+				eachQuotaRow(t, &all.Quotas[i])
 			}
 		}
-		return a.WriteTable(t, "nobody is limited", "trainyard limit set user/ann --gpus 8 --money 500     8 GPUs at once, $500 a month")
+
+		return a.WriteTable(t, "no quotas",
+			"trainyard quota set user/ann --gpus 8 --budget 500     8 GPUs at once, $500 per month")
 	})
 }
 
-func most(n int) string { return orNone(n > 0, strconv.Itoa(n)) }
+// eachQuotaRow adds the row of a quota that applies to everyone without one of their own.
+func eachQuotaRow(t *table.Table, q *api.Quota) {
+	t.Row(q.Subject, countOrNone(q.GPUs), countOrNone(q.Nodes),
+		orNone(q.Budget > 0, table.Dollars(float64(q.Budget)/1e6)),
+		orNone(q.GPUHours > 0, table.Amount(q.GPUHours)),
+		"each "+string(q.Period), string(q.OnExceeded),
+		"for each "+strings.TrimPrefix(q.Subject, "each/")+" without a quota of its own")
+}
 
-// standing adds the line of one user or project.
-func (a *app) standing(t *table.Table, s *api.Standing) {
+func countOrNone(n int) string { return orNone(n > 0, strconv.Itoa(n)) }
+
+// quotaUsageRow adds the row of one user or project.
+func (a *app) quotaUsageRow(t *table.Table, u *api.QuotaUsage) {
 	now := a.Clock.Now()
-	gpus, nodes, at := strconv.FormatFloat(s.GPUs, 'f', -1, 64), strconv.Itoa(s.Nodes), "no limit"
+	gpus := strconv.FormatFloat(u.GPUs, 'f', -1, 64)
+	nodes := strconv.Itoa(u.Nodes)
+	onExceeded := "no quota"
 	period := "month"
-	if l := s.Limit; l != nil {
-		if l.GPUs > 0 {
-			gpus += " of " + strconv.Itoa(l.GPUs)
-			if l.Borrow {
+
+	if q := u.Quota; q != nil {
+		if q.GPUs > 0 {
+			gpus += " of " + strconv.Itoa(q.GPUs)
+			if q.Borrow {
 				gpus += " (may borrow)"
 			}
 		}
-		if l.Nodes > 0 {
-			nodes += " of " + strconv.Itoa(l.Nodes)
+		if q.Nodes > 0 {
+			nodes += " of " + strconv.Itoa(q.Nodes)
 		}
-		period = string(l.Period)
-		if at = string(l.At); l.Subject != s.Subject {
-			at += " (" + l.Subject + ")"
+		period = string(q.Period)
+		onExceeded = string(q.OnExceeded)
+		if q.Subject != u.Subject {
+			onExceeded += " (" + q.Subject + ")"
 		}
 	}
-	text, color := outlook(s, now)
-	t.Cells(table.Cell{Text: s.Subject}, table.Cell{Text: gpus}, table.Cell{Text: nodes}, table.Cell{Text: course(&s.Money, table.Dollars)},
-		table.Cell{Text: course(&s.GPUHours, table.Amount)}, table.Cell{Text: period + ", ends " + table.Ago(s.Ends, now)}, table.Cell{Text: at}, table.Cell{Text: text, Color: color})
+
+	text, color := outlook(u, now)
+	t.Cells(
+		table.Cell{Text: u.Subject}, table.Cell{Text: gpus}, table.Cell{Text: nodes},
+		table.Cell{Text: periodUsage(&u.Cost, table.Dollars)}, table.Cell{Text: periodUsage(&u.GPUHours, table.Amount)},
+		table.Cell{Text: period + ", ends " + table.Ago(u.Ends, now)},
+		table.Cell{Text: onExceeded}, table.Cell{Text: text, Color: color},
+	)
 }
 
-// course writes what was used of a limit.
-func course(c *api.Course, write func(float64) string) string {
-	if c.Limit == 0 {
-		return write(c.Used)
+// periodUsage writes what was used of a limit.
+func periodUsage(u *api.PeriodUsage, write func(float64) string) string {
+	if u.Limit == 0 {
+		return write(u.Used)
 	}
-	return fmt.Sprintf("%s of %s (%s)", write(c.Used), write(c.Limit), table.Percent(c.Used/c.Limit))
+
+	return fmt.Sprintf("%s of %s (%s)", write(u.Used), write(u.Limit), table.Percent(u.Used/u.Limit))
 }
 
-// outlook says whether a limit lasts for the period.
-func outlook(s *api.Standing, now time.Time) (string, table.Color) {
+// outlook says whether the quota lasts for the period.
+func outlook(u *api.QuotaUsage, now time.Time) (string, table.Color) {
 	for _, m := range []struct {
 		name  string
-		c     *api.Course
-		write func(float64) string
-	}{{"money", &s.Money, table.Dollars}, {"GPU-hours", &s.GPUHours, table.Amount}} {
+		usage *api.PeriodUsage
+	}{{"budget", &u.Cost}, {"GPU-hours", &u.GPUHours}} {
 		switch {
-		case m.c.UsedUp == nil:
-		case !m.c.UsedUp.After(now):
+		case m.usage.UsedUp == nil:
+		case !m.usage.UsedUp.After(now):
 			return m.name + " used up", table.Red
 		default:
-			return m.name + " used up " + table.Ago(*m.c.UsedUp, now), table.Yellow
+			return m.name + " used up " + table.Ago(*m.usage.UsedUp, now), table.Yellow
 		}
 	}
-	if s.Money.Expected > s.Money.Used {
-		return table.Dollars(s.Money.Expected) + " expected", table.NoColor
+	if u.Cost.Expected > u.Cost.Used {
+		return table.Dollars(u.Cost.Expected) + " expected", table.NoColor
 	}
+
 	return "", table.NoColor
 }
 
-func (a *app) limit() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "limit", Short: "Set or remove what a user or project may have", Args: exit.NoArgs,
-		Example: "  trainyard limit set user/ann --gpus 8 --money 500 --period month --at downgrade\n  trainyard limit set each/user --gpus 4 --borrow\n  trainyard limit remove user/ann",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(a.setLimit(), a.removeLimit())
-	return cmd
+// quotaFlags are the numbers and words of a quota as flags give them.
+type quotaFlags struct {
+	api.QuotaRequest
+	budget, period, onExceeded, warnAt string
 }
 
-// limitFlags are the numbers and words of a limit as flags say them.
-type limitFlags struct {
-	api.LimitRequest
-	money, period, at, warn string
-}
-
-func (a *app) setLimit() *cobra.Command {
-	var in limitFlags
+func (a *app) setQuota() *cobra.Command {
+	var in quotaFlags
 	cmd := &cobra.Command{
-		Use: "set SUBJECT", Short: "Set what a user or project may have", Args: exit.Args(1, 1, "user or project: user/ann, project/vision, each/user or each/project"),
-		Long: "Set what a user or project may have at once and in a period. What no flag is given for stays as it is; 0 takes a number away.\n\n" +
-			"At the limit of money or GPU-hours, one of these happens:\n" +
-			"  warn       people are told, and all goes on\n" +
-			"  ask        nothing new starts until the limit is raised; what runs goes on\n" +
-			"  downgrade  what costs rent saves itself and goes on where no rent is paid\n" +
-			"  stop       what runs saves itself, stops, and waits for the next period or a higher limit",
-		Example: "  trainyard limit set user/ann --gpus 8 --money 500 --period month --at downgrade\n  trainyard limit set project/vision --nodes 2 --warn 90%",
+		Use:   "set SUBJECT",
+		Short: "Set the quota and budget of a user or project",
+		Args:  exit.Args(1, 1, "user or project: user/ann, project/vision, each/user or each/project"),
+		Long: `Set the quota and budget of a user or project. Values without a flag stay as they are; 0 removes one.
+
+When the budget or the GPU-hours of a period are used up, one of these happens:
+  warn       people are warned, nothing else changes
+  ask        no new job starts until the quota is raised; running jobs go on
+  downgrade  jobs on provisioned nodes save a checkpoint and move to local or reserved nodes
+  stop       running jobs save a checkpoint, stop, and wait for the next period or a higher quota`,
+		Example: `  trainyard quota set user/ann --gpus 8 --budget 500 --period month --on-exceeded downgrade
+  trainyard quota set project/vision --nodes 2 --warn-at 90%`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withClient(func(c *api.Client) error {
-				all, err := a.allLimits(cmd.Context(), c)
-				if err != nil {
-					return err
-				}
-				var request api.LimitRequest
-				if at := slices.IndexFunc(all.Limits, func(l api.Limit) bool { return l.Subject == args[0] }); at >= 0 {
-					request = all.Limits[at].LimitRequest
-				}
-				if err := in.apply(cmd, &request); err != nil {
-					return err
-				}
-				l, err := c.PutLimit(cmd.Context(), args[0], request)
-				if err != nil {
-					return err
-				}
-				return a.Show(l, nil, func() error {
-					_, err := fmt.Fprintln(a.Stdout, limitText(&l))
-					return err
-				})
-			})
+			return a.withClient(func(c *api.Client) error { return a.doSetQuota(cmd, c, args[0], &in) })
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&in.GPUs, "gpus", 0, "so `many` GPUs at once")
-	f.IntVar(&in.Nodes, "nodes", 0, "so `many` on-demand nodes at once")
-	f.Float64Var(&in.GPUHours, "gpu-hours", 0, "so `many` GPU-hours in a period")
-	f.StringVar(&in.money, "money", "", "so many `dollars` in a period, rent and energy together")
-	f.StringVar(&in.period, "period", "", "`day`, week or month; month unless said")
-	f.StringVar(&in.at, "at", "", "what happens at the limit: `warn`, ask, downgrade or stop; ask unless said")
-	f.BoolVar(&in.Borrow, "borrow", false, "more GPUs at once while nobody else waits for them")
-	f.StringVar(&in.warn, "warn", "", "`share` of the limit from which people are warned; 80% unless said")
+	f.IntVar(&in.GPUs, "gpus", 0, "`number` of GPUs at once")
+	f.IntVar(&in.Nodes, "nodes", 0, "`number` of on-demand nodes at once")
+	f.Float64Var(&in.GPUHours, "gpu-hours", 0, "`number` of GPU-hours per period")
+	f.StringVar(&in.budget, "budget", "", "`dollars` per period, for nodes and energy together")
+	f.StringVar(&in.period, "period", "", "`day`, week or month (default month)")
+	f.StringVar(&in.onExceeded, "on-exceeded", "", "`action` when used up: warn, ask, downgrade or stop (default ask)")
+	f.BoolVar(&in.Borrow, "borrow", false, "allow more GPUs at once while no other job is queued for them")
+	f.StringVar(&in.warnAt, "warn-at", "", "`share` of the quota at which people are warned (default 80%)")
 	a.OutputFlag(cmd)
+
 	return cmd
 }
 
-// apply changes what flags were given for.
-func (in *limitFlags) apply(cmd *cobra.Command, to *api.LimitRequest) error {
-	if !slices.Contains([]string{"user", "project", "each"}, strings.SplitN(cmd.Flags().Arg(0), "/", 2)[0]) || !strings.Contains(cmd.Flags().Arg(0), "/") {
-		return exit.Usagef(cmd, "%q is nobody to limit: write user/ann, project/vision, each/user or each/project", cmd.Flags().Arg(0))
+// doSetQuota puts the flags over the quota that there is.
+func (a *app) doSetQuota(cmd *cobra.Command, c *api.Client, subject string, in *quotaFlags) error {
+	all, err := a.allQuotas(cmd.Context(), c)
+	if err != nil {
+		return err
 	}
+	var request api.QuotaRequest
+	at := slices.IndexFunc(all.Quotas, func(q api.Quota) bool { return q.Subject == subject })
+	if at >= 0 {
+		request = all.Quotas[at].QuotaRequest
+	}
+	if err := in.apply(cmd, subject, &request); err != nil {
+		return err
+	}
+
+	q, err := c.PutQuota(cmd.Context(), subject, request)
+	if err != nil {
+		return err
+	}
+
+	return a.Show(q, nil, func() error {
+		_, err := fmt.Fprintln(a.Stdout, quotaText(&q))
+		return err
+	})
+}
+
+// apply changes what flags were given for.
+func (in *quotaFlags) apply(cmd *cobra.Command, subject string, to *api.QuotaRequest) error {
+	kind, _, ok := strings.Cut(subject, "/")
+	if !ok || !slices.Contains([]string{"user", "project", "each"}, kind) {
+		return exit.Usagef(cmd, "invalid subject %q: write user/ann, project/vision, each/user or each/project", subject)
+	}
+
 	changed := cmd.Flags().Changed
 	if changed("gpus") {
 		to.GPUs = in.GPUs
@@ -199,30 +234,33 @@ func (in *limitFlags) apply(cmd *cobra.Command, to *api.LimitRequest) error {
 	if changed("borrow") {
 		to.Borrow = in.Borrow
 	}
-	if changed("money") {
-		m, err := job.ParseMoney(in.money)
+	if changed("budget") {
+		budget, err := job.ParseMoney(in.budget)
 		if err != nil {
-			return exit.Usagef(cmd, "--money: %v", err)
+			return exit.Usagef(cmd, "--budget: %v", err)
 		}
-		to.Money = m
+		to.Budget = budget
 	}
-	if changed("warn") {
-		share, err := parseShare(in.warn)
+	if changed("warn-at") {
+		share, err := parseShare(in.warnAt)
 		if err != nil {
-			return exit.Usagef(cmd, "--warn: %q is no share: write 80%% or 0.8", in.warn)
+			return exit.Usagef(cmd, "--warn-at must be a share such as 80%% or 0.8, got %q", in.warnAt)
 		}
 		to.WarnAt = share
 	}
 	if changed("period") {
-		if to.Period = tenant.Period(in.period); !slices.Contains(tenant.Periods(), to.Period) {
-			return exit.Usagef(cmd, "--period cannot be %q: choose day, week, month", in.period)
+		to.Period = tenant.Period(in.period)
+		if !slices.Contains(tenant.Periods(), to.Period) {
+			return exit.Usagef(cmd, "--period must be day, week or month, got %q", in.period)
 		}
 	}
-	if changed("at") {
-		if to.At = tenant.AtLimit(in.at); !slices.Contains(tenant.LimitActions(), to.At) {
-			return exit.Usagef(cmd, "--at cannot be %q: choose warn, ask, downgrade, stop", in.at)
+	if changed("on-exceeded") {
+		to.OnExceeded = tenant.AtLimit(in.onExceeded)
+		if !slices.Contains(tenant.LimitActions(), to.OnExceeded) {
+			return exit.Usagef(cmd, "--on-exceeded must be warn, ask, downgrade or stop, got %q", in.onExceeded)
 		}
 	}
+
 	return nil
 }
 
@@ -236,48 +274,53 @@ func parseShare(text string) (float64, error) {
 	if err == nil && !(f > 0 && f <= 1) {
 		err = strconv.ErrRange
 	}
+
 	return f, err
 }
 
-// limitText says what a limit is, in a sentence.
-func limitText(l *api.Limit) string {
+// quotaText writes a quota in one line.
+func quotaText(q *api.Quota) string {
 	var parts []string
-	if l.GPUs > 0 {
-		text := table.Count(l.GPUs, "GPU") + " at once"
-		if l.Borrow {
-			text += " and more while nobody else waits"
+	if q.GPUs > 0 {
+		text := table.Count(q.GPUs, "GPU") + " at once"
+		if q.Borrow {
+			text += " (more while no other job is queued)"
 		}
 		parts = append(parts, text)
 	}
-	if l.Nodes > 0 {
-		parts = append(parts, table.Count(l.Nodes, "on-demand node")+" at once")
+	if q.Nodes > 0 {
+		parts = append(parts, table.Count(q.Nodes, "on-demand node")+" at once")
 	}
-	if l.Money > 0 {
-		parts = append(parts, l.Money.String()+" a "+string(l.Period))
+	if q.Budget > 0 {
+		parts = append(parts, q.Budget.String()+" per "+string(q.Period))
 	}
-	if l.GPUHours > 0 {
-		parts = append(parts, table.Amount(l.GPUHours)+" GPU-hours a "+string(l.Period))
+	if q.GPUHours > 0 {
+		parts = append(parts, table.Amount(q.GPUHours)+" GPU-hours per "+string(q.Period))
 	}
-	text := l.Subject + " may have " + strings.Join(parts, ", ")
-	if l.Money > 0 || l.GPUHours > 0 {
-		text += fmt.Sprintf("; a warning at %s, at the limit: %s", table.Percent(l.WarnAt), l.At)
+
+	text := q.Subject + ": " + strings.Join(parts, ", ")
+	if q.Budget > 0 || q.GPUHours > 0 {
+		text += fmt.Sprintf("; warning at %s, when exceeded: %s", table.Percent(q.WarnAt), q.OnExceeded)
 	}
+
 	return text
 }
 
-func (a *app) removeLimit() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "remove SUBJECT", Aliases: []string{"rm"}, Short: "Take a limit away", Args: exit.Args(1, 1, "limit: user/ann, project/vision, each/user or each/project"),
-		Example: "  trainyard limit remove user/ann",
+func (a *app) removeQuota() *cobra.Command {
+	return &cobra.Command{
+		Use:     "remove SUBJECT",
+		Aliases: []string{"rm"},
+		Short:   "Remove a quota",
+		Args:    exit.Args(1, 1, "subject: user/ann, project/vision, each/user or each/project"),
+		Example: "  trainyard quota remove user/ann",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(c *api.Client) error {
-				if err := c.RemoveLimit(cmd.Context(), args[0]); err != nil {
+				if err := c.RemoveQuota(cmd.Context(), args[0]); err != nil {
 					return err
 				}
-				_, err := fmt.Fprintf(a.Stdout, "the limit of %s is removed\n", args[0])
+				_, err := fmt.Fprintf(a.Stdout, "quota of %s removed\n", args[0])
 				return err
 			})
 		},
 	}
-	return cmd
 }

@@ -29,13 +29,13 @@ func someLeases() []api.Lease {
 	offers := someOffers()
 	return []api.Lease{
 		{
-			ID: "l9", Offer: offers[0], State: fleet.LeaseActive, Since: ago(50 * time.Minute), Reason: "its node joined", Job: "j7", Owner: "grace", Project: "vision", Asked: ago(time.Hour),
+			ID: "l9", Offer: offers[0], State: fleet.LeaseActive, Since: ago(50 * time.Minute), Reason: "its node joined", Job: "j7", Owner: "grace", Project: "vision", Requested: ago(time.Hour),
 			Granted: new(ago(58 * time.Minute)), Joined: new(ago(50 * time.Minute)), Ends: new(now.Add(10 * time.Minute)), Instance: "i-0abc", Node: "g6-1", Kept: 3480, Cost: 0.291,
 		},
-		{ID: "l8", Offer: offers[1], State: fleet.LeaseRefused, Since: ago(2 * time.Hour), Reason: "no_capacity: there is none", Job: "j7", Owner: "grace", Asked: ago(2 * time.Hour)},
+		{ID: "l8", Offer: offers[1], State: fleet.LeaseRefused, Since: ago(2 * time.Hour), Reason: "no_capacity: there is none", Job: "j7", Owner: "grace", Requested: ago(2 * time.Hour)},
 		{
-			ID: "l7", Offer: offers[1], State: fleet.LeaseEnded, Since: ago(26 * time.Hour), Reason: "idle for 5m", Owner: "ada", Asked: ago(30 * time.Hour), Granted: new(ago(30 * time.Hour)),
-			Returned: new(ago(26 * time.Hour)), Ended: new(ago(26 * time.Hour)), Kept: 14400, Cost: 88, Billed: new(87.5), Stray: true,
+			ID: "l7", Offer: offers[1], State: fleet.LeaseEnded, Since: ago(26 * time.Hour), Reason: "idle for 5m", Owner: "ada", Requested: ago(30 * time.Hour), Granted: new(ago(30 * time.Hour)),
+			Released: new(ago(26 * time.Hour)), Ended: new(ago(26 * time.Hour)), Kept: 14400, Cost: 88, Billed: new(87.5), Stray: true,
 		},
 	}
 }
@@ -57,12 +57,12 @@ func withBooks(t *testing.T) *yard {
 		Failures: []api.Event{{Seq: 6, At: ago(90 * time.Minute), Kind: "provider.failed", Reason: "aws does not answer"}},
 		Failing:  []api.FailingProvider{{Provider: "aws", Why: "503 Service Unavailable"}},
 	})
-	limit := api.Limit{Subject: "user/ada", LimitRequest: api.LimitRequest{GPUs: 8, Money: 500_000_000, Period: tenant.Month, At: tenant.LimitDowngrade, Borrow: true, WarnAt: 0.8}}
-	each := api.Limit{Subject: "each/user", LimitRequest: api.LimitRequest{GPUHours: 100, Period: tenant.Week, At: tenant.LimitAsk, WarnAt: 0.8}}
-	y.answer("GET /api/v1/limits", api.LimitPage{Limits: []api.Limit{each, limit}, Standings: []api.Standing{
-		{Subject: "project/vision", GPUs: 1.5, Ends: now.Add(30 * 24 * time.Hour), Money: api.Course{Used: 12.5, Expected: 20}, GPUHours: api.Course{Used: 40, Expected: 44}},
-		{Subject: "user/ada", Limit: &limit, GPUs: 4, Nodes: 1, Ends: now.Add(30 * 24 * time.Hour), Money: api.Course{Limit: 500, Used: 425.5, Expected: 610, UsedUp: new(now.Add(50 * time.Hour))}, GPUHours: api.Course{Used: 12}},
-		{Subject: "user/bob", Limit: &each, Ends: now.Add(24 * time.Hour), GPUHours: api.Course{Limit: 100, Used: 101, Expected: 101, UsedUp: new(now)}},
+	limit := api.Quota{Subject: "user/ada", QuotaRequest: api.QuotaRequest{GPUs: 8, Budget: 500_000_000, Period: tenant.Month, OnExceeded: tenant.LimitDowngrade, Borrow: true, WarnAt: 0.8}}
+	each := api.Quota{Subject: "each/user", QuotaRequest: api.QuotaRequest{GPUHours: 100, Period: tenant.Week, OnExceeded: tenant.LimitAsk, WarnAt: 0.8}}
+	y.answer("GET /api/v1/quotas", api.QuotaPage{Quotas: []api.Quota{each, limit}, Usage: []api.QuotaUsage{
+		{Subject: "project/vision", GPUs: 1.5, Ends: now.Add(30 * 24 * time.Hour), Cost: api.PeriodUsage{Used: 12.5, Expected: 20}, GPUHours: api.PeriodUsage{Used: 40, Expected: 44}},
+		{Subject: "user/ada", Quota: &limit, GPUs: 4, Nodes: 1, Ends: now.Add(30 * 24 * time.Hour), Cost: api.PeriodUsage{Limit: 500, Used: 425.5, Expected: 610, UsedUp: new(now.Add(50 * time.Hour))}, GPUHours: api.PeriodUsage{Used: 12}},
+		{Subject: "user/bob", Quota: &each, Ends: now.Add(24 * time.Hour), GPUHours: api.PeriodUsage{Limit: 100, Used: 101, Expected: 101, UsedUp: new(now)}},
 	}})
 	scans := api.Dataset{ID: "scans", Owner: "ada", Created: ago(48 * time.Hour), DatasetRequest: api.DatasetRequest{
 		Place: job.PlaceLocal, Size: 40 << 30, Source: "/data/scans", Copies: []api.Copy{{Node: "box1", Path: "/data/scans"}, {Pool: "lab"}},
@@ -74,9 +74,9 @@ func withBooks(t *testing.T) *yard {
 		Dataset: "scans", Place: job.PlaceLocal, Left: true, Answer: "Yes: first on 2026-03-01 11:00 UTC, by j7.1 of ada on node cloud1.", First: &use, Last: &use,
 		Inside: 30, Outside: 1, Against: 1, Complete: true, Copies: []api.Copy{}, Uses: []api.DatasetUse{use, {At: ago(2 * time.Hour), Run: "j6.1", Owner: "ada", Node: "box1"}},
 	})
-	amounts := api.Amounts{NodeSeconds: 36000, GPUSeconds: 144000, Rent: 10, Power: 2.25, Cost: 12.25, Energy: 9}
-	y.answer("GET /api/v1/books", api.Books{From: new(ago(7 * 24 * time.Hour)), Group: []string{"researcher", "class"}, Total: amounts, Rows: []api.BookRow{
-		{Keys: []string{"", "local"}, Amounts: api.Amounts{NodeSeconds: 3600, Cost: 0.004, Power: 0.004}}, {Keys: []string{"ada", "ondemand"}, Amounts: amounts},
+	amounts := api.Amounts{NodeSeconds: 36000, GPUSeconds: 144000, NodeCost: 10, EnergyCost: 2.25, Cost: 12.25, Energy: 9}
+	y.answer("GET /api/v1/usage/report", api.UsageReport{From: new(ago(7 * 24 * time.Hour)), Group: []string{"researcher", "class"}, Total: amounts, Rows: []api.UsageRow{
+		{Keys: []string{"", "local"}, Amounts: api.Amounts{NodeSeconds: 3600, Cost: 0.004, EnergyCost: 0.004}}, {Keys: []string{"ada", "ondemand"}, Amounts: amounts},
 	}})
 	y.answer("GET /api/v1/savings", api.Savings{From: new(ago(7 * 24 * time.Hour)), To: &now, Group: []string{"kind"}, Total: api.SavingRow{Count: 3, Money: 7.5},
 		Rows:      []api.SavingRow{{Keys: []string{"place"}, Count: 3, Money: 7.5, Seconds: -7200}},
@@ -93,9 +93,9 @@ func someUsage() api.Usage {
 			{Class: fleet.Local, Node: "box1", BusyNode: 360000, AvailableNode: 600000, NodeRate: 0.6, BusyGPU: 1.8e6, AvailableGPU: 4.8e6, GPURate: 0.375},
 			{Class: fleet.Local, Node: "cpu1", BusyNode: 60, AvailableNode: 60, NodeRate: 1},
 		},
-		OnDemand:   []api.Hired{{Creations: 3, NodeSeconds: 7200, GPUSeconds: 57600, Estimated: 44, Billed: 43.5, BilledLeases: 2}, {Offer: "lab/a100", Creations: 3, NodeSeconds: 7200, GPUSeconds: 57600, Estimated: 44, Billed: 43.5, BilledLeases: 2}},
+		OnDemand:   []api.Provisioned{{Creations: 3, NodeSeconds: 7200, GPUSeconds: 57600, Estimated: 44, Billed: 43.5, BilledLeases: 2}, {Offer: "lab/a100", Creations: 3, NodeSeconds: 7200, GPUSeconds: 57600, Estimated: 44, Billed: 43.5, BilledLeases: 2}},
 		Own:        []api.OwnTime{{Researcher: "ada", Class: fleet.Local, NodeSeconds: 360000, GPUSeconds: 1.8e6, Cost: 100}},
-		OnDemandBy: []api.Hired{{Creations: 1, Estimated: 2}, {Researcher: "ada", Creations: 2, NodeSeconds: 7200, GPUSeconds: 57600, Estimated: 42}},
+		OnDemandBy: []api.Provisioned{{Creations: 1, Estimated: 2}, {Researcher: "ada", Creations: 2, NodeSeconds: 7200, GPUSeconds: 57600, Estimated: 42}},
 		Unused:     []api.Unused{{Class: fleet.Local, Account: "idle", NodeSeconds: 240000, GPUSeconds: 3e6, Cost: 60}},
 	}
 	for i := range 7 {
@@ -109,10 +109,10 @@ func TestTablesOfMachinesAndMoney(t *testing.T) {
 	y := withBooks(t)
 	for name, args := range map[string][]string{
 		"offers-closed": {"offers", "--closed"}, "leases": {"leases", "--all"}, "leases-wide": {"leases", "-o", "wide"}, "leases-quiet": {"leases", "-q"},
-		"lease": {"leases", "l9"}, "lease-ended": {"leases", "l7"}, "leases-report": {"leases", "report"}, "limits": {"limits"},
+		"lease": {"leases", "l9"}, "lease-ended": {"leases", "l7"}, "leases-report": {"leases", "report"}, "quota": {"quota"},
 		"data": {"data"}, "data-quiet": {"data", "list", "-q"}, "data-show": {"data", "show", "scans"},
-		"usage": {"usage", "--last", "7d"}, "books": {"books", "--last", "7d"}, "savings": {"savings", "--last", "7d"},
-		"books-json": {"books", "-o", "json"}, "help-limit-set": {"limit", "set", "--help"}, "help-books": {"books", "--help"},
+		"usage": {"usage", "--last", "7d"}, "usage-by": {"usage", "--by", "researcher,class", "--last", "7d"}, "savings": {"savings", "--last", "7d"},
+		"usage-by-json": {"usage", "--by", "researcher,class", "-o", "json"}, "help-quota-set": {"quota", "set", "--help"}, "help-usage": {"usage", "--help"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -155,17 +155,17 @@ func TestANodeTellsWhatIsWrongWithItsGPUs(t *testing.T) {
 	n.GPUs[2].Foreign = []api.ForeignProcess{{GPU: 2, PID: 4711, User: "eve", Program: "python", Memory: 3 << 30}}
 	n.GPUs[3].Health = "2 corrected memory errors"
 	y.answer("GET /api/v1/nodes/box1", n)
-	y.answer("POST /api/v1/nodes/box1/gpus/1/release", n)
+	y.answer("POST /api/v1/nodes/box1/gpus/1/clear-error", n)
 	p := newPerson(t).at(t, y)
 	if code := p.types(t.Context(), "node", "box1"); code != exit.OK {
 		t.Fatalf("exit code %d: %s", code, p.stderr)
 	}
 	golden(t, "node-broken", p.stdout.String())
 	p = newPerson(t).at(t, y)
-	if code := p.types(t.Context(), "nodes", "release", "box1", "1"); code != exit.OK || p.stdout.String() != "GPU 1 of box1 is let back into use as soon as its agent reports\n" {
+	if code := p.types(t.Context(), "nodes", "clear-error", "box1", "1"); code != exit.OK || p.stdout.String() != "GPU 1 of box1 is back in use as soon as its agent reports\n" {
 		t.Errorf("exit code %d: %s%s", code, p.stdout, p.stderr)
 	}
-	if code := newPerson(t).at(t, y).types(t.Context(), "nodes", "release", "box1", "first"); code != exit.Usage {
+	if code := newPerson(t).at(t, y).types(t.Context(), "nodes", "clear-error", "box1", "first"); code != exit.Usage {
 		t.Errorf("exit code %d for a GPU that is no number", code)
 	}
 }
@@ -173,15 +173,15 @@ func TestANodeTellsWhatIsWrongWithItsGPUs(t *testing.T) {
 func TestChangesOfMachinesAndMoney(t *testing.T) {
 	t.Parallel()
 	y := withBooks(t)
-	limit := api.Limit{Subject: "user/ada", LimitRequest: api.LimitRequest{GPUs: 4, Nodes: 1, Money: 250_000_000, GPUHours: 9, Period: tenant.Week, At: tenant.LimitStop, Borrow: true, WarnAt: 0.9}}
-	y.answer("PUT /api/v1/limits/user/ada", limit)
-	y.answer("PUT /api/v1/limits/each/project", api.Limit{Subject: "each/project", LimitRequest: api.LimitRequest{Nodes: 2}})
-	y.mux.HandleFunc("DELETE /api/v1/limits/{kind}/{name}", noContent)
+	limit := api.Quota{Subject: "user/ada", QuotaRequest: api.QuotaRequest{GPUs: 4, Nodes: 1, Budget: 250_000_000, GPUHours: 9, Period: tenant.Week, OnExceeded: tenant.LimitStop, Borrow: true, WarnAt: 0.9}}
+	y.answer("PUT /api/v1/quotas/user/ada", limit)
+	y.answer("PUT /api/v1/quotas/each/project", api.Quota{Subject: "each/project", QuotaRequest: api.QuotaRequest{Nodes: 2}})
+	y.mux.HandleFunc("DELETE /api/v1/quotas/{kind}/{name}", noContent)
 	y.mux.HandleFunc("DELETE /api/v1/datasets/{name}", noContent)
 	y.refuse("GET /api/v1/datasets/cats", http.StatusNotFound, api.Problem{Detail: "there is no dataset cats", Kind: "not_found", Code: "no_dataset"})
 	y.answer("PUT /api/v1/datasets/{name}", api.Dataset{ID: "cats", Owner: "ada", Created: now, DatasetRequest: api.DatasetRequest{Place: job.PlaceCloud}})
 	y.answer("POST /api/v1/jobs/j7/override", api.Job{ID: "j7"})
-	y.answer("POST /api/v1/leases/l9/return", someLeases()[0])
+	y.answer("POST /api/v1/leases/l9/release", someLeases()[0])
 	for _, tt := range []struct {
 		args []string
 		call string // the one that changes something
@@ -189,19 +189,19 @@ func TestChangesOfMachinesAndMoney(t *testing.T) {
 		says string
 	}{
 		{
-			[]string{"limit", "set", "user/ada", "--gpus", "4", "--nodes", "1", "--money", "$250", "--gpu-hours", "9", "--period", "week", "--at", "stop", "--warn", "90%"}, "PUT /api/v1/limits/user/ada",
-			`{"gpus":4,"nodes":1,"gpu_hours":9,"money":"$250","period":"week","at":"stop","borrow":true,"warn_at":0.9}`,
-			"user/ada may have 4 GPUs at once and more while nobody else waits, 1 on-demand node at once, $250 a week, 9 GPU-hours a week; a warning at 90%, at the limit: stop\n",
+			[]string{"quota", "set", "user/ada", "--gpus", "4", "--nodes", "1", "--budget", "$250", "--gpu-hours", "9", "--period", "week", "--on-exceeded", "stop", "--warn-at", "90%"}, "PUT /api/v1/quotas/user/ada",
+			`{"gpus":4,"nodes":1,"gpu_hours":9,"budget":"$250","period":"week","on_exceeded":"stop","borrow":true,"warn_at":0.9}`,
+			"user/ada: 4 GPUs at once (more while no other job is queued), 1 on-demand node at once, $250 per week, 9 GPU-hours per week; warning at 90%, when exceeded: stop\n",
 		},
-		{[]string{"limit", "set", "each/project", "--nodes", "2", "--borrow=false"}, "PUT /api/v1/limits/each/project", `{"nodes":2}`, "each/project may have 2 on-demand nodes at once\n"},
-		{[]string{"limit", "remove", "user/ada"}, "DELETE /api/v1/limits/user/ada", "", "the limit of user/ada is removed\n"},
+		{[]string{"quota", "set", "each/project", "--nodes", "2", "--borrow=false"}, "PUT /api/v1/quotas/each/project", `{"nodes":2}`, "each/project: 2 on-demand nodes at once\n"},
+		{[]string{"quota", "remove", "user/ada"}, "DELETE /api/v1/quotas/user/ada", "", "quota of user/ada removed\n"},
 		{[]string{"data", "add", "cats", "--place", "cloud", "--size", "3GB", "--copy", "pool=lab", "--copy", "at=cloud:/cats"}, "PUT /api/v1/datasets/cats",
 			`{"place":"cloud","size":"3GB","copies":[{"pool":"lab"},{"at":"cloud","path":"/cats"}]}`, ""},
 		{[]string{"data", "set", "scans", "--place", "any"}, "PUT /api/v1/datasets/scans",
 			`{"place":"any","size":"40GB","source":"/data/scans","copies":[{"node":"box1","path":"/data/scans"},{"pool":"lab"}]}`, ""},
-		{[]string{"data", "remove", "scans"}, "DELETE /api/v1/datasets/scans", "", "dataset scans is removed; the data itself was not touched\n"},
-		{[]string{"override", "j7", "--place", "any", "--why", "agreed"}, "POST /api/v1/jobs/j7/override", `{"place":"any","why":"agreed"}`, "j7 may run on any nodes, whatever the rules of its data; this was written down\n"},
-		{[]string{"return", "l9", "-y"}, "POST /api/v1/leases/l9/return", "", ""},
+		{[]string{"data", "remove", "scans"}, "DELETE /api/v1/datasets/scans", "", "dataset scans removed; the data itself was not touched\n"},
+		{[]string{"override", "j7", "--place", "any", "--why", "agreed"}, "POST /api/v1/jobs/j7/override", `{"place":"any","why":"agreed"}`, "j7 may run on any nodes despite the rules of its datasets; this was recorded\n"},
+		{[]string{"release", "l9", "-y"}, "POST /api/v1/leases/l9/release", "", ""},
 	} {
 		p := newPerson(t).at(t, y)
 		if code := p.types(t.Context(), tt.args...); code != exit.OK {
@@ -225,21 +225,22 @@ func TestMistakesInFlagsOfMoneyAreToldBeforeAnythingIsChanged(t *testing.T) {
 	t.Parallel()
 	y := withBooks(t)
 	for want, args := range map[string][]string{
-		`--last: "soon" is no length of time`:   {"usage", "--last", "soon"},
-		`--from: "yesterday" is no time`:        {"books", "--from", "yesterday"},
-		`--to: "1.1." is no time`:               {"savings", "--to", "1.1."},
-		`"ada" is nobody to limit`:              {"limit", "set", "ada", "--gpus", "1"},
-		`--money: "much" is no amount of money`: {"limit", "set", "user/ada", "--money", "much"},
-		`--warn: "200%" is no share`:            {"limit", "set", "user/ada", "--warn", "200%"},
-		`--period cannot be "year"`:             {"limit", "set", "user/ada", "--period", "year"},
-		`--at cannot be "cry"`:                  {"limit", "set", "user/ada", "--at", "cry"},
-		`--place cannot be "moon"`:              {"override", "j7", "--place", "moon", "--why", "x"},
-		`say why with --why`:                    {"override", "j7", "--place", "any"},
-		`--copy: "box1" is no place of a copy`:  {"data", "set", "scans", "--copy", "box1"},
-		`--limit must be from 1 to 500`:         {"data", "audit", "scans", "--limit", "0"},
-		`say which lease`:                       {"return"},
-		`there is a dataset scans already`:      {"data", "add", "scans"},
-		`[csv output] were all set`:             {"books", "--csv", "-o", "json"},
+		`--last must be a duration such as 24h or 7d, or all; got "soon"`: {"usage", "--last", "soon"},
+		`--from: "yesterday" is not a time`:                               {"usage", "--from", "yesterday"},
+		`--to: "1.1." is not a time`:                                      {"savings", "--to", "1.1."},
+		`invalid subject "ada"`:                                           {"quota", "set", "ada", "--gpus", "1"},
+		`--budget: "much" is no amount of money`:                          {"quota", "set", "user/ada", "--budget", "much"},
+		`--warn-at must be a share such as 80% or 0.8, got "200%"`:        {"quota", "set", "user/ada", "--warn-at", "200%"},
+		`--period must be day, week or month, got "year"`:                 {"quota", "set", "user/ada", "--period", "year"},
+		`--on-exceeded must be warn, ask, downgrade or stop, got "cry"`:   {"quota", "set", "user/ada", "--on-exceeded", "cry"},
+		`--place cannot be "moon"`:                                        {"override", "j7", "--place", "moon", "--why", "x"},
+		`--why is required`:                                               {"override", "j7", "--place", "any"},
+		`--copy: invalid copy "box1"`:                                     {"data", "set", "scans", "--copy", "box1"},
+		`--limit must be from 1 to 500`:                                   {"data", "audit", "scans", "--limit", "0"},
+		`say which lease`:                                                 {"release"},
+		`dataset scans already exists`:                                    {"data", "add", "scans"},
+		`[csv output] were all set`:                                       {"usage", "--csv", "-o", "json"},
+		`--where requires --by`:                                           {"usage", "--where", "class=local"},
 	} {
 		p := newPerson(t).at(t, y)
 		if code := p.types(t.Context(), args...); code != exit.Usage && code != exit.Refused || !strings.Contains(p.stderr.String(), want) {
@@ -257,14 +258,14 @@ func TestReportsAskForTheirPeriod(t *testing.T) {
 	t.Parallel()
 	y := withBooks(t)
 	for want, args := range map[string][]string{
-		"GET /api/v1/usage?from=2026-01-30T12%3A00%3A00Z":                                                   {"usage"},
-		"GET /api/v1/usage?researcher=ada":                                                                  {"usage", "--last", "all", "--researcher", "ada"},
-		"GET /api/v1/books?by=day&from=2026-02-28T12%3A00%3A00Z&where=class%3Dondemand&where=class%3Dlocal": {"books", "--by", "day", "--last", "24h", "--where", "class=ondemand", "--where", "class=local"},
-		"GET /api/v1/books?by=researcher%2Cclass&from=2026-02-01T00%3A00%3A00Z&to=2026-02-08T06%3A30%3A00Z": {"books", "--from", "2026-02-01", "--to", "2026-02-08T06:30"},
-		"GET /api/v1/savings?by=kind&from=2026-02-07T00%3A00%3A00Z&to=2026-02-08T00%3A00%3A00Z":             {"savings", "--last", "1d", "--to", "2026-02-08"},
-		"GET /api/v1/leases?limit=500&live=true&owner=ada":                                                  {"leases", "--owner", "ada"},
-		"GET /api/v1/leases?job=j7&limit=500":                                                               {"leases", "--all", "--job", "j7"},
-		"GET /api/v1/offers?gpu=A100%3A80GB&limit=500&provider=aws&region=north&spot=false":                 {"offers", "--gpu", "A100:80GB", "--provider", "aws", "--region", "north", "--spot=false"},
+		"GET /api/v1/usage?from=2026-01-30T12%3A00%3A00Z": {"usage"},
+		"GET /api/v1/usage?researcher=ada":                {"usage", "--last", "all", "--researcher", "ada"},
+		"GET /api/v1/usage/report?by=day&from=2026-02-28T12%3A00%3A00Z&where=class%3Dondemand&where=class%3Dlocal": {"usage", "--by", "day", "--last", "24h", "--where", "class=ondemand", "--where", "class=local"},
+		"GET /api/v1/usage/report?by=researcher%2Cclass&from=2026-02-01T00%3A00%3A00Z&to=2026-02-08T06%3A30%3A00Z": {"usage", "--by", "researcher,class", "--from", "2026-02-01", "--to", "2026-02-08T06:30"},
+		"GET /api/v1/savings?by=kind&from=2026-02-07T00%3A00%3A00Z&to=2026-02-08T00%3A00%3A00Z":                    {"savings", "--last", "1d", "--to", "2026-02-08"},
+		"GET /api/v1/leases?limit=500&live=true&owner=ada":                                                         {"leases", "--owner", "ada"},
+		"GET /api/v1/leases?job=j7&limit=500":                                                                      {"leases", "--all", "--job", "j7"},
+		"GET /api/v1/offers?gpu=A100%3A80GB&limit=500&provider=aws&region=north&spot=false":                        {"offers", "--gpu", "A100:80GB", "--provider", "aws", "--region", "north", "--spot=false"},
 	} {
 		before := len(y.called())
 		p := newPerson(t).at(t, y)
@@ -280,7 +281,7 @@ func TestReportsAskForTheirPeriod(t *testing.T) {
 func TestReportsAsCSVComeAsTheyAre(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	for _, report := range []string{"usage", "books", "savings"} {
+	for report, command := range map[string]string{"usage": "usage", "usage/report": "usage --by day", "savings": "savings"} {
 		y.mux.HandleFunc("GET /api/v1/"+report, func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Accept") != "text/csv" {
 				t.Errorf("%s was asked for as %q", report, r.Header.Get("Accept"))
@@ -289,7 +290,7 @@ func TestReportsAsCSVComeAsTheyAre(t *testing.T) {
 			_, _ = w.Write([]byte("a,b\n1," + report + "\n"))
 		})
 		p := newPerson(t).at(t, y)
-		if code := p.types(t.Context(), report, "--csv"); code != exit.OK || p.stdout.String() != "a,b\n1,"+report+"\n" {
+		if code := p.types(t.Context(), append(strings.Fields(command), "--csv")...); code != exit.OK || p.stdout.String() != "a,b\n1,"+report+"\n" {
 			t.Errorf("exit code %d: %q %s", code, p.stdout, p.stderr)
 		}
 	}
@@ -300,22 +301,22 @@ func TestEmptyBooksSayWhatToDo(t *testing.T) {
 	y := newYard(t)
 	y.answer("GET /api/v1/offers", api.OfferPage{})
 	y.answer("GET /api/v1/leases", api.LeasePage{})
-	y.answer("GET /api/v1/limits", api.LimitPage{})
+	y.answer("GET /api/v1/quotas", api.QuotaPage{})
 	y.answer("GET /api/v1/datasets", api.DatasetPage{})
 	y.answer("GET /api/v1/usage", api.Usage{})
-	y.answer("GET /api/v1/books", api.Books{})
+	y.answer("GET /api/v1/usage/report", api.UsageReport{})
 	y.answer("GET /api/v1/savings", api.Savings{})
 	for command, want := range map[string]string{
-		"offers": "nothing can be hired: the server was not told of a provider", "leases": "nothing is hired", "limits": "nobody is limited", "data": "no datasets",
-		"usage": "nothing was there to be used", "books": "nothing is in the books", "savings": "no decision saved anything",
+		"offers": "no offers: the server has no cloud provider", "leases": "no leases", "quota": "no quotas", "data": "no datasets",
+		"usage": "no usage", "usage --by day": "no usage", "savings": "no decision saved anything",
 	} {
 		p := newPerson(t).at(t, y)
 		p.terminal = true
-		if code := p.types(t.Context(), command); code != exit.OK || !strings.Contains(p.stderr.String(), want) || !strings.Contains(p.stderr.String(), "\nNext:\n  trainyard ") || p.stdout.String() != "" {
+		if code := p.types(t.Context(), strings.Fields(command)...); code != exit.OK || !strings.Contains(p.stderr.String(), want) || !strings.Contains(p.stderr.String(), "\nNext:\n  trainyard ") || p.stdout.String() != "" {
 			t.Errorf("%s: exit code %d, says %q and %q", command, code, p.stdout, p.stderr)
 		}
 		p = newPerson(t).at(t, y)
-		if code := p.types(t.Context(), command, "-o", "json"); code != exit.OK || !json.Valid([]byte(p.stdout.String())) {
+		if code := p.types(t.Context(), append(strings.Fields(command), "-o", "json")...); code != exit.OK || !json.Valid([]byte(p.stdout.String())) {
 			t.Errorf("%s -o json: exit code %d, %q", command, code, p.stdout)
 		}
 	}
@@ -326,7 +327,7 @@ func TestAnAnswerOfNoReturnsNothing(t *testing.T) {
 	y := withBooks(t)
 	p := newPerson(t).at(t, y)
 	p.terminal, p.env.Stdin = true, strings.NewReader("n\n")
-	if code := p.types(t.Context(), "return", "l9"); code != exit.Error || len(y.called()) != 0 {
+	if code := p.types(t.Context(), "release", "l9"); code != exit.Error || len(y.called()) != 0 {
 		t.Errorf("exit code %d, calls %v", code, y.called())
 	}
 }

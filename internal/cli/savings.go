@@ -16,8 +16,11 @@ import (
 func (a *app) savings() *cobra.Command {
 	var r reportFlags
 	cmd := &cobra.Command{
-		Use: "savings", Short: "Report what decisions saved, and why", Args: exit.NoArgs,
-		Long:    "Report what decisions saved against what would have been done instead, as far as could be told when they were taken.\nResearchers see what was saved for them.",
+		Use:   "savings",
+		Short: "Report what decisions saved, and why",
+		Args:  exit.NoArgs,
+		Long: `Report what decisions saved compared with the best alternative, as estimated when they were made.
+Researchers see what was saved for them.`,
 		Example: "  trainyard savings\n  trainyard savings --by researcher --last 7d",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q, err := r.query(cmd, a.Clock.Now())
@@ -37,8 +40,8 @@ func (a *app) savings() *cobra.Command {
 		},
 	}
 	a.reportFlags(cmd, &r)
-	cmd.Flags().StringSliceVar(&r.by, "by", []string{"kind"}, "rows are by `these`: researcher, project, job, kind, hour, day, week, month")
-	cmd.Flags().StringArrayVar(&r.where, "where", nil, "only what has this, as in `researcher=ann`; may be given several times")
+	cmd.Flags().StringSliceVar(&r.by, "by", []string{"kind"}, "group rows by these `keys`: researcher, project, job, kind, hour, day, week, month")
+	cmd.Flags().StringArrayVar(&r.where, "where", nil, "only rows with this `key=value`, e.g. researcher=ann; may be given several times")
 	return cmd
 }
 
@@ -65,7 +68,7 @@ func (a *app) savingsText(s *api.Savings) error {
 	for _, d := range s.Decisions {
 		why.Row(d.At.UTC().Format("2006-01-02 15:04"), string(d.Job), string(d.Owner), table.Dollars(d.Money), d.Reason)
 	}
-	if _, err := io.WriteString(a.Stdout, "\nThe greatest of them\n"); err != nil {
+	if _, err := io.WriteString(a.Stdout, "\nLargest savings\n"); err != nil {
 		return err
 	}
 	return why.Write(a.Stdout)

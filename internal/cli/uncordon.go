@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"trainyard/internal/api"
@@ -10,31 +8,21 @@ import (
 	"trainyard/internal/id"
 )
 
-func (a *app) undrain() *cobra.Command {
+// uncordon resumes scheduling on nodes.
+func (a *app) uncordon() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "undrain NODE...", Short: "Let jobs onto nodes again", Args: exit.Args(1, 0, "node"),
-		Example: "  trainyard undrain box1",
+		Use:     "uncordon NODE...",
+		Short:   "Resume scheduling on nodes",
+		Long:    `Resume scheduling on nodes that were cordoned or drained.`,
+		Example: "  trainyard uncordon box1",
+		Args:    exit.Args(1, 0, "node"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.eachNode(args, func(c *api.Client, n id.Node) (api.Node, error) {
-				return c.UndrainNode(cmd.Context(), n)
+				return c.UncordonNode(cmd.Context(), n)
 			})
 		},
 	}
 	a.OutputFlag(cmd)
-	return cmd
-}
 
-// eachNode changes nodes one by one and shows them as they are then.
-func (a *app) eachNode(names []string, change func(*api.Client, id.Node) (api.Node, error)) error {
-	return a.withClient(func(c *api.Client) error {
-		page := api.NodePage{Nodes: []api.Node{}}
-		for _, name := range names {
-			n, err := change(c, id.Node(name))
-			if err != nil {
-				return fmt.Errorf("node %s: %w", name, err)
-			}
-			page.Nodes = append(page.Nodes, n)
-		}
-		return a.Show(page, nil, func() error { return a.nodeTable(page.Nodes).Write(a.Stdout) })
-	})
+	return cmd
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strconv"
@@ -13,42 +14,79 @@ import (
 	"trainyard/internal/id"
 )
 
+// usage reports what was used and what it cost: the four groups of figures, or with --by
+// rows by any keys.
 func (a *app) usage() *cobra.Command {
 	var r reportFlags
 	var researcher string
 	cmd := &cobra.Command{
-		Use: "usage", Short: "Report how much was used, by whom, and what it cost", Args: exit.NoArgs,
-		Long: "Report the use rate of local and reserved nodes; on-demand nodes created, their time and cost; time on local and reserved\n" +
-			"nodes by researcher; on-demand nodes by researcher; and what was there and not used. What runs now counts as if it ended now.",
-		Example: "  trainyard usage\n  trainyard usage --last 7d\n  trainyard usage --from 2026-11-01 --to 2026-12-01 --csv > november.csv",
+		Use:   "usage",
+		Short: "Report usage and cost, by researcher or any other key",
+		Args:  exit.NoArgs,
+		Long: `Report the use rate of local and reserved nodes; on-demand nodes created, their time and cost; time on
+local and reserved nodes by researcher; on-demand nodes by researcher; and what was paid for but not used.
+
+With --by, report node-time, GPU-time, cost and energy grouped by any keys: researcher, project, class,
+node, gpu, provider, offer, lease, job, run, account (use, idle, error, foreign, drained, boot, returning,
+waste), hour, day, week, month.
+
+Running jobs count up to now. Researchers see their own rows.`,
+		Example: `  trainyard usage
+  trainyard usage --from 2026-11-01 --to 2026-12-01 --csv > november.csv
+  trainyard usage --by researcher,class --last 7d
+  trainyard usage --by day --where class=ondemand --csv > ondemand.csv`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q, err := r.query(cmd, a.Clock.Now())
 			if err != nil {
 				return err
 			}
 			q.Researcher = id.User(researcher)
+
+			grouped := len(r.by) > 0
+			if !grouped && len(r.where) > 0 {
+				return exit.Usagef(cmd, "--where requires --by")
+			}
+			if grouped && researcher != "" {
+				return exit.Usagef(cmd, "with --by write --where researcher=%s", researcher)
+			}
+
 			return a.withClient(func(c *api.Client) error {
-				if r.csv {
+				switch {
+				case r.csv && grouped:
+					return c.CSV(cmd.Context(), "usage/report", q, a.Stdout)
+				case r.csv:
 					return c.CSV(cmd.Context(), "usage", q, a.Stdout)
+				case grouped:
+					return a.usageReport(cmd.Context(), c, q)
 				}
-				u, err := c.Usage(cmd.Context(), q)
-				if err != nil {
-					return err
-				}
-				return a.Show(u, nil, func() error { return a.usageText(&u) })
+				return a.usageGroups(cmd.Context(), c, q)
 			})
 		},
 	}
 	a.reportFlags(cmd, &r)
-	cmd.Flags().StringVar(&researcher, "researcher", "", "only what this `user` used and pays for")
+	cmd.Flags().StringVar(&researcher, "researcher", "", "only the usage of this `user`")
+	cmd.Flags().StringSliceVar(&r.by, "by", nil, "group rows by these `keys`, separated by commas")
+	cmd.Flags().StringArrayVar(&r.where, "where", nil,
+		"with --by: only rows with this `key=value`, e.g. class=ondemand; may be given several times")
+
 	return cmd
+}
+
+// usageGroups shows the four groups of figures.
+func (a *app) usageGroups(ctx context.Context, c *api.Client, q api.UsageQuery) error {
+	u, err := c.Usage(ctx, q)
+	if err != nil {
+		return err
+	}
+
+	return a.Show(u, nil, func() error { return a.usageText(&u) })
 }
 
 // usageText writes the groups one below the other, each with its name.
 func (a *app) usageText(u *api.Usage) error {
 	if len(u.UseRate)+len(u.Own)+len(u.OnDemandBy)+len(u.Unused) == 0 {
-		a.Note("nothing was there to be used %s", a.period(u.From, u.To))
-		a.Next("trainyard usage --last all                    since the beginning", "trainyard tokens create --join                then join a machine with what it prints")
+		a.Note("no usage %s", a.period(u.From, u.To))
+		a.Next("trainyard usage --last all                    since the beginning", "trainyard tokens create --join                add a node with the token")
 		return nil
 	}
 	gpu, money := make([]float64, len(u.Trend)), make([]float64, len(u.Trend))
@@ -57,7 +95,7 @@ func (a *app) usageText(u *api.Usage) error {
 		gpu[i], money[i] = t.GPUSeconds, t.Cost
 		used, spent = used+t.GPUSeconds, spent+t.Cost
 	}
-	if _, err := fmt.Fprintf(a.Stdout, "Usage %s\n\nGPU-hours  %s  %s\nMoney      %s  %s\n", a.period(u.From, u.To), spark(gpu), hours(used), spark(money), table.Dollars(spent)); err != nil {
+	if _, err := fmt.Fprintf(a.Stdout, "Usage %s\n\nGPU-hours  %s  %s\nCost       %s  %s\n", a.period(u.From, u.To), spark(gpu), hours(used), spark(money), table.Dollars(spent)); err != nil {
 		return err
 	}
 	for _, group := range []struct {
@@ -65,11 +103,11 @@ func (a *app) usageText(u *api.Usage) error {
 		table *table.Table
 		none  string
 	}{
-		{"Use rate of local and reserved nodes", a.rates(u.UseRate), "there are none"},
-		{"On-demand nodes: creations, time, cost", a.hired(u.OnDemand, "OFFER", func(h *api.Hired) string { return orAll(h.Offer) }), "none were hired"},
-		{"Time on local and reserved nodes, by researcher", a.own(u.Own), "nobody used them"},
-		{"On-demand nodes: creations, time, cost, by researcher", a.hired(u.OnDemandBy, "RESEARCHER", func(h *api.Hired) string { return orYard(h.Researcher) }), "none were hired"},
-		{"There and not used", a.unused(u.Unused), "nothing"},
+		{"Use rate of local and reserved nodes", a.rates(u.UseRate), "none"},
+		{"On-demand nodes: creations, time, cost", a.provisioned(u.OnDemand, "OFFER", func(h *api.Provisioned) string { return orAll(h.Offer) }), "none were provisioned"},
+		{"Time on local and reserved nodes, by researcher", a.own(u.Own), "none"},
+		{"On-demand nodes: creations, time, cost, by researcher", a.provisioned(u.OnDemandBy, "RESEARCHER", func(h *api.Provisioned) string { return orYard(h.Researcher) }), "none were provisioned"},
+		{"Paid for but not used", a.unused(u.Unused), "none"},
 	} {
 		if _, err := fmt.Fprintf(a.Stdout, "\n%s\n", group.title); err != nil {
 			return err
@@ -114,7 +152,7 @@ func (a *app) rates(list []api.UseRate) *table.Table {
 	return t
 }
 
-func (a *app) hired(list []api.Hired, head string, name func(*api.Hired) string) *table.Table {
+func (a *app) provisioned(list []api.Provisioned, head string, name func(*api.Provisioned) string) *table.Table {
 	t := a.NewTable(head, "CREATIONS", "NODE-HOURS", "GPU-HOURS", "ESTIMATED", "BILLED")
 	for i := range list {
 		h := &list[i]

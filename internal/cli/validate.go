@@ -29,9 +29,9 @@ type checkedJob struct {
 func (a *app) validate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate FILE...",
-		Short: "Check job files without a yard",
-		Long: `Check job files and tell all mistakes of each with line and column. No yard is
-needed. Variables that a file takes from your environment are listed, not checked.`,
+		Short: "Check job files without a server",
+		Long: `Check job files and report all errors with line and column. No server is needed.
+Variables that a file takes from your environment are listed, not checked.`,
 		Example: `  trainyard validate job.yaml
   trainyard validate jobs/*.yaml -o json`,
 		Args: exit.Args(1, 0, "job file"),
@@ -84,7 +84,7 @@ func (a *app) showChecked(files []checkedFile) error {
 	var out strings.Builder
 	for _, f := range files {
 		if f.Valid {
-			_, _ = fmt.Fprintf(&out, "%s: good, %s\n", f.File, table.Count(len(f.Jobs), "job"))
+			_, _ = fmt.Fprintf(&out, "%s: valid, %s\n", f.File, table.Count(len(f.Jobs), "job"))
 		}
 		for _, j := range f.Jobs {
 			if len(j.Required) > 0 {

@@ -19,7 +19,7 @@ type versions struct {
 func (a *app) version() *cobra.Command {
 	var server bool
 	cmd := &cobra.Command{
-		Use: "version", Short: "Show the version, and with --server the yard's", Args: exit.NoArgs,
+		Use: "version", Short: "Show the version, with --server also the server's", Args: exit.NoArgs,
 		Example: "  trainyard version\n  trainyard version --server -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := versions{Version: a.Version, Capability: api.Capability}
@@ -43,7 +43,7 @@ func (a *app) version() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&server, "server", false, "also ask the yard")
+	cmd.Flags().BoolVar(&server, "server", false, "also show the server's version")
 	a.OutputFlag(cmd)
 	return cmd
 }

@@ -39,7 +39,7 @@ did not succeed (see: trainyard help exit-codes). Jobs that have not ended withi
 			return a.doWait(cmd.Context(), args, time.Duration(limit))
 		},
 	}
-	cmd.Flags().StringVar(&timeout, "timeout", "", "give up after this `long`, as in 90s or 2h")
+	cmd.Flags().StringVar(&timeout, "timeout", "", "give up after this `duration`, e.g. 90s or 2h")
 	a.OutputFlag(cmd)
 	return cmd
 }
@@ -61,7 +61,7 @@ func (a *app) doWait(ctx context.Context, jobs []string, limit time.Duration) er
 		ends[i], errs[i] = follow.Follower{Note: a.Note}.UntilEnded(bounded, client, id.Job(j), time.Second)
 		if errors.Is(errs[i], context.DeadlineExceeded) && ctx.Err() == nil {
 			errs[i] = &exit.Result{Code: exit.NotFinished, Err: fault.New(fault.Unavailable, "not_finished", "%s has not finished within %s", j, job.Duration(limit)).
-				WithRemedy("it goes on; see where it stands with: trainyard job %s", j)}
+				WithRemedy("it is still running; see its state with: trainyard job %s", j)}
 			break
 		}
 		if errs[i] != nil {

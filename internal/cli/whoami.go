@@ -11,7 +11,7 @@ import (
 
 func (a *app) whoami() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "whoami", Short: "Show who you are to the yard", Args: exit.NoArgs,
+		Use: "whoami", Short: "Show your user, role and token", Args: exit.NoArgs,
 		Example: "  trainyard whoami\n  trainyard whoami -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := a.connect()
@@ -26,7 +26,7 @@ func (a *app) whoami() *cobra.Command {
 			return a.Show(who, nil, func() error {
 				now := a.Clock.Now()
 				return a.Pairs("User", string(who.User), "Role", string(who.Role), "Scope", string(who.Scope),
-					"Token", fmt.Sprintf("%s, expires %s", who.Token, table.Ago(who.Expires, now)), "Yard", client.Base())
+					"Token", fmt.Sprintf("%s, expires %s", who.Token, table.Ago(who.Expires, now)), "Server", client.Base())
 			})
 		},
 	}

@@ -31,12 +31,12 @@ func (s *Server) agentRoutes() {
 	huma.Register(s.api, huma.Operation{OperationID: "join", Method: http.MethodPost, Path: "/agent/v1/join", Summary: "Join the yard as a node", Tags: []string{"agent"}}, s.join)
 	huma.Register(s.api, huma.Operation{OperationID: "renew", Method: http.MethodPost, Path: "/agent/v1/renew", Summary: "Renew a node's certificate",
 		Security: byNode, Tags: []string{"agent"}}, s.renew)
-	huma.Register(s.api, huma.Operation{OperationID: "report", Method: http.MethodPost, Path: "/agent/v1/reports", Summary: "Report that a node lives and how its runs fare",
+	huma.Register(s.api, huma.Operation{OperationID: "report", Method: http.MethodPost, Path: "/agent/v1/reports", Summary: "Report a node's heartbeat and the state of its runs",
 		Security: byNode, Tags: []string{"agent"}, MaxBodyBytes: 16 << 20}, s.report)
 	huma.Register(s.api, streaming(huma.Operation{OperationID: "follow-assignments", Method: http.MethodGet, Path: "/agent/v1/assignments",
-		Summary: "Follow what a node shall run", Description: "Each item is the whole of what the node shall run (Assignments).",
+		Summary: "Follow the assignments of a node", Description: "Each item is the complete desired state of the node (Assignments).",
 		Security: byNode, Tags: []string{"agent"}}), s.assignments)
-	huma.Register(s.api, huma.Operation{OperationID: "push-metrics", Method: http.MethodPost, Path: "/agent/v1/metrics", Summary: "Tell what programs have measured of themselves",
+	huma.Register(s.api, huma.Operation{OperationID: "push-metrics", Method: http.MethodPost, Path: "/agent/v1/metrics", Summary: "Push training metrics",
 		Security: byNode, Tags: []string{"agent"}, MaxBodyBytes: 16 << 20}, s.pushMetrics)
 	s.plain(huma.Operation{OperationID: "put-log", Method: http.MethodPost, Path: "/agent/v1/logs/{run}/{rank}", Summary: "Add to the output of a rank",
 		Security: byNode, Tags: []string{"agent"}}, s.putLog)
@@ -87,7 +87,7 @@ func (s *Server) join(ctx context.Context, in *body[api.JoinRequest]) (*body[api
 func keyOf(csr string) (string, error) {
 	block, _ := pem.Decode([]byte(csr))
 	if block == nil {
-		return "", fault.New(fault.Invalid, "bad_csr", "the certificate request is no PEM").WithField("csr")
+		return "", fault.New(fault.Invalid, "bad_csr", "the certificate request is not PEM").WithField("csr")
 	}
 	pub, err := publicKey(block.Bytes)
 	if err != nil {
@@ -161,7 +161,7 @@ func (s *Server) report(ctx context.Context, in *body[api.Report]) (*body[api.Re
 	}
 	reply := api.ReportReply{Interval: job.Duration(s.Interval), Lease: job.Duration(s.Lease), Generation: s.Assignments.Generation(n),
 		Release: s.noteReport(n, &in.Body)}
-	if h, hired := heard.(yardmaster.Heard); hired {
+	if h, ok := heard.(yardmaster.Heard); ok {
 		reply.LeaseLeft = wholeSeconds(h.LeaseLeft)
 	}
 	if len(in.Body.Data) > 0 {

@@ -24,8 +24,8 @@ func (s *Server) datasetRoutes() {
 	huma.Register(s.api, s.op("get-dataset", http.MethodGet, path, "Show a dataset", tag), s.getDataset)
 	huma.Register(s.api, s.op("put-dataset", http.MethodPut, path, "Register a dataset or change it", tag), s.putDataset)
 	huma.Register(s.api, s.op("audit-dataset", http.MethodGet, path+"/audit", "Answer whether a dataset ever left the building, and list its uses", tag), s.auditDataset)
-	huma.Register(s.api, s.op("override-place", http.MethodPost, "/api/v1/jobs/{job}/override", "Let a job run against the rules of its data; it is written down", tag), s.override)
-	remove := s.op("remove-dataset", http.MethodDelete, path, "Forget a dataset; its uses stay on record", tag)
+	huma.Register(s.api, s.op("override-place", http.MethodPost, "/api/v1/jobs/{job}/override", "Let a job run where its datasets may not be used; recorded in the audit", tag), s.override)
+	remove := s.op("remove-dataset", http.MethodDelete, path, "Remove a dataset; its uses stay on record", tag)
 	remove.DefaultStatus = http.StatusNoContent
 	huma.Register(s.api, remove, s.removeDataset)
 }

@@ -92,7 +92,7 @@ func addressOf(r *http.Request) string {
 // node returns which node's certificate the connection shows.
 func (s *Server) node(r *http.Request) (id.Node, error) {
 	if r.TLS == nil {
-		return "", fault.New(fault.Unknown, "certificate_missing", "agents must connect by TLS with a node's certificate")
+		return "", fault.New(fault.Unknown, "certificate_missing", "agents must connect with TLS and a node certificate")
 	}
 	n, err := s.CA.NodeOf(r.TLS, s.Clock.Now())
 	if err == nil {
@@ -116,18 +116,49 @@ func nodeOf(ctx context.Context) id.Node {
 	return n
 }
 
+// actionPhrases say what a caller who is denied cannot do.
+var actionPhrases = map[tenant.Action]string{
+	tenant.ReadJob:       "read jobs",
+	tenant.ChangeJob:     "change jobs",
+	tenant.SubmitJob:     "submit jobs",
+	tenant.ReadNodes:     "list nodes",
+	tenant.ChangeNodes:   "change nodes",
+	tenant.ReadEvents:    "read events",
+	tenant.ManageUsers:   "manage users",
+	tenant.OwnTokens:     "manage tokens",
+	tenant.ReadBooks:     "read usage and costs",
+	tenant.ReadOffers:    "list offers",
+	tenant.ManageLimits:  "manage quotas",
+	tenant.ManageLeases:  "release leases",
+	tenant.ReadData:      "list datasets",
+	tenant.ManageData:    "change datasets",
+	tenant.OverridePlace: "override where data may be used",
+}
+
 // allow answers Denied unless the caller may do this to a thing of this owner.
 func allow(ctx context.Context, a tenant.Action, owner id.User) error {
+	return allowTo(ctx, actionPhrases[a], a, owner)
+}
+
+// allowTo is allow with words of its own for what the caller wants to do.
+func allowTo(ctx context.Context, phrase string, a tenant.Action, owner id.User) error {
 	c := callerOf(ctx)
 	if c.May(a, owner) {
 		return nil
 	}
-	e := fault.New(fault.Denied, "not_allowed", "%s may not do this", c.User)
-	wider := c
-	if wider.Scope = tenant.ScopeAdmin; wider.May(a, owner) {
-		return e.WithRemedy("this token's scope is %s: use one with a wider scope", c.Scope)
+
+	if owner != "" && owner != c.User {
+		phrase += " of " + string(owner)
 	}
-	return e.WithRemedy("ask an admin")
+	denied := fault.New(fault.Denied, "not_allowed", "permission denied: %s cannot %s", c.User, phrase)
+
+	wider := c
+	wider.Scope = tenant.ScopeAdmin
+	if wider.May(a, owner) {
+		return denied.WithRemedy("this token's scope is %s: use one with a wider scope", c.Scope)
+	}
+
+	return denied.WithRemedy("ask an admin")
 }
 
 // ownerFilter returns whose things the caller gets to see: those of the owner that was
@@ -169,5 +200,5 @@ func (u *lastUsed) get(t id.Token) *time.Time {
 func stack() string { return string(debug.Stack()) }
 
 func errInternal() error {
-	return fault.New(fault.Internal, "internal", "something went wrong inside the yard").WithRemedy("the server's log says what")
+	return fault.New(fault.Internal, "internal", "internal server error").WithRemedy("see the server's log")
 }

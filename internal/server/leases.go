@@ -20,12 +20,12 @@ import (
 )
 
 func (s *Server) leaseRoutes() {
-	const tag = "hiring"
+	const tag = "provisioning"
 	huma.Register(s.api, s.op("list-leases", http.MethodGet, "/api/v1/leases", "List leases, newest first", tag), s.listLeases)
 	huma.Register(s.api, s.op("get-lease", http.MethodGet, "/api/v1/leases/{lease}", "Show a lease", tag), s.getLease)
-	huma.Register(s.api, s.op("return-lease", http.MethodPost, "/api/v1/leases/{lease}/return",
-		"Give a hired node back; what runs there starts again elsewhere", tag), s.returnLease)
-	huma.Register(s.api, s.op("reaper", http.MethodGet, "/api/v1/reaper", "Report what was found at providers and no lease explains", tag), s.reaper)
+	huma.Register(s.api, s.op("release-lease", http.MethodPost, "/api/v1/leases/{lease}/release",
+		"Release a provisioned node; its jobs restart elsewhere", tag), s.releaseLease)
+	huma.Register(s.api, s.op("reaper", http.MethodGet, "/api/v1/reaper", "Report instances without a lease", tag), s.reaper)
 }
 
 type leasesInput struct {
@@ -35,7 +35,7 @@ type leasesInput struct {
 	Job     string    `query:"job" maxLength:"40"`
 	Live    bool      `query:"live" doc:"only those that have not ended"`
 	From    time.Time `query:"from" doc:"not ended, or ended at or after"`
-	To      time.Time `query:"to" doc:"asked for before"`
+	To      time.Time `query:"to" doc:"requested before"`
 }
 
 func (s *Server) listLeases(ctx context.Context, in *leasesInput) (*body[api.LeasePage], error) {
@@ -90,13 +90,13 @@ func (s *Server) getLease(ctx context.Context, in *leaseInput) (*body[api.Lease]
 	return &body[api.Lease]{s.toLease(&l)}, nil
 }
 
-func (s *Server) returnLease(ctx context.Context, in *leaseInput) (*body[api.Lease], error) {
+func (s *Server) releaseLease(ctx context.Context, in *leaseInput) (*body[api.Lease], error) {
 	l, err := s.readLease(ctx, in.Lease)
 	if err == nil {
 		err = allow(ctx, tenant.ManageLeases, l.Owner)
 	}
 	if err == nil && l.State.Final() {
-		err = fault.New(fault.Conflict, "lease_state", "lease %s is %s already", l.ID, l.State)
+		err = fault.New(fault.Conflict, "lease_state", "lease %s is already %s", l.ID, l.State)
 	}
 	if err != nil {
 		return nil, s.fail(ctx, err)
@@ -113,7 +113,7 @@ func (s *Server) toLease(l *fleet.Lease) api.Lease {
 	now := s.Clock.Now()
 	out := api.Lease{
 		ID: l.ID, Offer: l.Offer, State: l.State, Since: shown(l.Since), Reason: l.Reason, Job: l.Job, Owner: l.Owner, Project: l.Project, Gang: l.Gang,
-		Asked: shown(l.Asked), Granted: timeOrNil(l.Granted), Joined: timeOrNil(l.Joined), Ends: timeOrNil(l.Ends), Returned: timeOrNil(l.Returned),
+		Requested: shown(l.Asked), Granted: timeOrNil(l.Granted), Joined: timeOrNil(l.Joined), Ends: timeOrNil(l.Ends), Released: timeOrNil(l.Returned),
 		Ended: timeOrNil(l.Ended), Instance: l.Instance, Node: l.Node, Stray: l.Stray,
 		Kept: l.Kept(now).Seconds(), Cost: ledger.Estimate(l, now).Dollars(),
 	}

@@ -57,7 +57,7 @@ func (s *Server) openLogs(ctx context.Context, in *logInput) (*logReader, error)
 	r := &logReader{s: s, job: j, rank: in.Rank, filter: logbook.Filter{Stream: in.Stream}, at: logbook.Cursor{Epoch: 1}}
 	if in.Grep != "" {
 		if r.filter.Grep, err = regexp.Compile(in.Grep); err != nil {
-			return nil, fault.New(fault.Invalid, "bad_pattern", "%q is no regular expression: %v", in.Grep, err).WithField("grep")
+			return nil, fault.New(fault.Invalid, "bad_pattern", "invalid regular expression %q: %v", in.Grep, err).WithField("grep")
 		}
 	}
 	if in.Run != "" {

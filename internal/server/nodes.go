@@ -16,11 +16,15 @@ func (s *Server) nodeRoutes() {
 	const tag = "nodes"
 	huma.Register(s.api, s.op("list-nodes", http.MethodGet, "/api/v1/nodes", "List nodes by name", tag), s.listNodes)
 	huma.Register(s.api, s.op("get-node", http.MethodGet, "/api/v1/nodes/{node}", "Show a node", tag), s.getNode)
-	huma.Register(s.api, s.op("drain-node", http.MethodPost, "/api/v1/nodes/{node}/drain", "Let nothing new onto a node", tag), s.drainNode)
-	huma.Register(s.api, s.op("undrain-node", http.MethodPost, "/api/v1/nodes/{node}/undrain", "Open a drained node again", tag), s.undrainNode)
-	huma.Register(s.api, s.op("release-gpu", http.MethodPost, "/api/v1/nodes/{node}/gpus/{gpu}/release",
-		"Let a GPU back into use that its agent has taken out of use", tag), s.releaseGPU)
-	remove := s.op("remove-node", http.MethodDelete, "/api/v1/nodes/{node}", "Take a node out of the yard", tag)
+	huma.Register(s.api, s.op("cordon-node", http.MethodPost, "/api/v1/nodes/{node}/cordon",
+		"Stop scheduling on a node; its jobs run on", tag), s.cordonNode)
+	huma.Register(s.api, s.op("uncordon-node", http.MethodPost, "/api/v1/nodes/{node}/uncordon",
+		"Resume scheduling on a node", tag), s.uncordonNode)
+	huma.Register(s.api, s.op("drain-node", http.MethodPost, "/api/v1/nodes/{node}/drain",
+		"Cordon a node and stop its jobs, so that they restart elsewhere", tag), s.drainNode)
+	huma.Register(s.api, s.op("clear-gpu-error", http.MethodPost, "/api/v1/nodes/{node}/gpus/{gpu}/clear-error",
+		"Let a GPU back into use that its agent has quarantined", tag), s.clearGPUError)
+	remove := s.op("remove-node", http.MethodDelete, "/api/v1/nodes/{node}", "Remove a node from the yard", tag)
 	remove.DefaultStatus = http.StatusNoContent
 	huma.Register(s.api, remove, s.removeNode)
 }
@@ -71,21 +75,18 @@ func (s *Server) getNode(ctx context.Context, in *NodeInput) (*body[api.Node], e
 	return s.readNode(ctx, in.Node)
 }
 
-type drainInput struct {
-	NodeInput
-	Body *api.DrainRequest `required:"false"`
+func (s *Server) cordonNode(ctx context.Context, in *NodeInput) (*body[api.Node], error) {
+	return s.changeNode(ctx, in.Node, yardmaster.Drain{Node: id.Node(in.Node), By: callerOf(ctx).User, On: true})
 }
 
-func (s *Server) drainNode(ctx context.Context, in *drainInput) (*body[api.Node], error) {
-	m := yardmaster.Drain{Node: id.Node(in.Node), By: callerOf(ctx).User, On: true}
-	if in.Body != nil {
-		m.Stop = in.Body.Stop
-	}
-	return s.changeNode(ctx, in.Node, m)
-}
-
-func (s *Server) undrainNode(ctx context.Context, in *NodeInput) (*body[api.Node], error) {
+func (s *Server) uncordonNode(ctx context.Context, in *NodeInput) (*body[api.Node], error) {
 	return s.changeNode(ctx, in.Node, yardmaster.Drain{Node: id.Node(in.Node), By: callerOf(ctx).User})
+}
+
+func (s *Server) drainNode(ctx context.Context, in *NodeInput) (*body[api.Node], error) {
+	return s.changeNode(ctx, in.Node, yardmaster.Drain{
+		Node: id.Node(in.Node), By: callerOf(ctx).User, On: true, Stop: true,
+	})
 }
 
 func (s *Server) changeNode(ctx context.Context, name string, m yardmaster.Message) (*body[api.Node], error) {
@@ -113,8 +114,8 @@ type gpuInput struct {
 	GPU int `path:"gpu" minimum:"0" maximum:"63"`
 }
 
-// releaseGPU writes the release down; the agent is told with the answer to its next report.
-func (s *Server) releaseGPU(ctx context.Context, in *gpuInput) (*body[api.Node], error) {
+// clearGPUError records the release; the agent learns of it with the reply to its next report.
+func (s *Server) clearGPUError(ctx context.Context, in *gpuInput) (*body[api.Node], error) {
 	if err := allow(ctx, tenant.ChangeNodes, ""); err != nil {
 		return nil, s.fail(ctx, err)
 	}

@@ -14,7 +14,7 @@ import (
 func (s *Server) toNode(n *yardmaster.NodeInfo) api.Node {
 	inv := &n.Inventory
 	out := api.Node{
-		ID: n.ID, Class: n.Class, Pool: n.Pool, Reason: n.Reason, Drained: n.Drained,
+		ID: n.ID, Class: n.Class, Pool: n.Pool, Reason: n.Reason, Cordoned: n.Drained,
 		LastSeen: timeOrNil(n.Seen), CPUs: inv.CPUs, CPUsFree: n.Room.CPUs, Memory: inv.Memory, MemFree: n.Room.Memory,
 		Disk: inv.Disk, OS: inv.OS, Arch: inv.Arch, Address: inv.Address, Version: inv.Version,
 		Limits: inv.Limits, Jobs: n.Jobs, Runs: []api.NodeRun{}, GPUs: make([]api.GPU, len(inv.GPUs)),
@@ -160,7 +160,7 @@ func addPower(out *api.Node, inv *fleet.Inventory) {
 	}
 }
 
-// addPrice says what a node costs, and by what it was hired.
+// addPrice says what a node costs, and the lease by which it was provisioned.
 func addPrice(out *api.Node, n *yardmaster.NodeInfo) {
 	if p := n.Price; p != nil {
 		out.Price = &api.Price{Rent: p.Rent, Energy: p.Energy, Hourly: p.Rent + p.Energy, Unused: p.Unused}

@@ -26,7 +26,7 @@ type offersInput struct {
 	GPU      string `query:"gpu" maxLength:"63" doc:"kind of GPU: A100 or A100:80GB"`
 	Provider string `query:"provider" maxLength:"63"`
 	Region   string `query:"region" maxLength:"63"`
-	Spot     string `query:"spot" enum:"true,false" doc:"only such that can be taken back, or only others"`
+	Spot     string `query:"spot" enum:"true,false" doc:"only spot offers, or only others"`
 }
 
 func (s *Server) listOffers(ctx context.Context, in *offersInput) (*body[api.OfferPage], error) {

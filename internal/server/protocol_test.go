@@ -184,9 +184,9 @@ func TestADrainedNodeGetsNothing(t *testing.T) {
 	c, root, n := y.researcher("ada"), y.admin(), y.join("n1")
 	n.listen()
 	_, run := n.started(c)
-	got, err := root.DrainNode(t.Context(), "n1", api.DrainRequest{Stop: true})
+	got, err := root.DrainNode(t.Context(), "n1")
 	y.must(err)
-	if !got.Drained || got.State != "running" {
+	if !got.Cordoned || got.State != "running" {
 		t.Errorf("got %+v", got)
 	}
 	n.await(func(a api.Assignments) bool {
@@ -199,9 +199,9 @@ func TestADrainedNodeGetsNothing(t *testing.T) {
 		t.Errorf("got %+v", detail)
 	}
 	n.tell(api.RankReport{Run: run, State: job.RunEnded, Started: y.clock.Now(), Cause: job.CauseCancelled, Signalled: true})
-	got, err = root.UndrainNode(t.Context(), "n1")
+	got, err = root.UncordonNode(t.Context(), "n1")
 	y.must(err)
-	if got.Drained {
+	if got.Cordoned {
 		t.Errorf("got %+v", got)
 	}
 	n.awaitRun(waits, 1)

@@ -16,16 +16,16 @@ import (
 )
 
 func (s *Server) quotaRoutes() {
-	const tag, path = "limits", "/api/v1/limits/{kind}/{name}"
-	huma.Register(s.api, s.op("list-limits", http.MethodGet, "/api/v1/limits", "List limits, and where everyone stands", tag), s.listLimits)
-	huma.Register(s.api, s.op("put-limit", http.MethodPut, path, "Set what a user or project may have", tag), s.putLimit)
-	remove := s.op("remove-limit", http.MethodDelete, path, "Take a limit away", tag)
+	const tag, path = "quotas", "/api/v1/quotas/{kind}/{name}"
+	huma.Register(s.api, s.op("list-quotas", http.MethodGet, "/api/v1/quotas", "List quotas and what is used of them", tag), s.listQuotas)
+	huma.Register(s.api, s.op("put-quota", http.MethodPut, path, "Set the quota of a user or project", tag), s.putQuota)
+	remove := s.op("remove-quota", http.MethodDelete, path, "Remove a quota", tag)
 	remove.DefaultStatus = http.StatusNoContent
-	huma.Register(s.api, remove, s.removeLimit)
+	huma.Register(s.api, remove, s.removeQuota)
 }
 
-// listLimits shows an admin all; others the limits that may bind them, and themselves.
-func (s *Server) listLimits(ctx context.Context, in *struct{ Paging }) (*body[api.LimitPage], error) {
+// listQuotas shows an admin all; others the quotas that may apply to them, and their own usage.
+func (s *Server) listQuotas(ctx context.Context, in *struct{ Paging }) (*body[api.QuotaPage], error) {
 	who := callerOf(ctx)
 	owner, err := ownerFilter(ctx, tenant.ReadBooks, "")
 	if err != nil {
@@ -37,53 +37,54 @@ func (s *Server) listLimits(ctx context.Context, in *struct{ Paging }) (*body[ap
 	if err := s.query(ctx, func(y *yardmaster.Yard) { limits, bound, own = y.Limits(s.Clock.Now(), who.User) }); err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	page := api.LimitPage{Limits: []api.Limit{}, Standings: []api.Standing{}}
+	page := api.QuotaPage{Quotas: []api.Quota{}, Usage: []api.QuotaUsage{}}
 	for i := range limits {
 		if l := &limits[i]; in.Cursor == "" && (owner == "" || l.Subject.Each != "" || l.Subject.User == owner) {
-			page.Limits = append(page.Limits, *toLimit(l))
+			page.Quotas = append(page.Quotas, *toQuota(l))
 		}
 	}
 	if owner != "" {
 		bound = []admit.Standing{own}
 	}
 	for i := range bound {
-		one := toStanding(&bound[i])
+		one := toQuotaUsage(&bound[i])
 		if one.Subject <= in.Cursor {
 			continue
 		}
-		if len(page.Standings) == in.Limit {
-			page.Next = page.Standings[in.Limit-1].Subject
+		if len(page.Usage) == in.Limit {
+			page.Next = page.Usage[in.Limit-1].Subject
 			break
 		}
-		page.Standings = append(page.Standings, one)
+		page.Usage = append(page.Usage, one)
 	}
-	return &body[api.LimitPage]{page}, nil
+	return &body[api.QuotaPage]{page}, nil
 }
 
-func toLimit(l *tenant.Limit) *api.Limit {
-	return &api.Limit{Subject: l.Subject.String(), LimitRequest: api.LimitRequest{
-		GPUs: l.GPUs, Nodes: l.Nodes, GPUHours: l.GPUHours, Money: l.Money, Period: l.Period, At: l.At, Borrow: l.Borrow, WarnAt: l.WarnAt,
+func toQuota(l *tenant.Limit) *api.Quota {
+	return &api.Quota{Subject: l.Subject.String(), QuotaRequest: api.QuotaRequest{
+		GPUs: l.GPUs, Nodes: l.Nodes, GPUHours: l.GPUHours, Budget: l.Money, Period: l.Period, OnExceeded: l.At,
+		Borrow: l.Borrow, WarnAt: l.WarnAt,
 	}}
 }
 
-func toStanding(s *admit.Standing) api.Standing {
-	out := api.Standing{
+func toQuotaUsage(s *admit.Standing) api.QuotaUsage {
+	out := api.QuotaUsage{
 		Subject: s.Subject.String(), GPUs: s.Local + s.Reserved + s.OnDemand, Local: s.Local, Reserved: s.Reserved, OnDemand: s.OnDemand,
-		Nodes: s.Nodes, Hourly: s.Hourly, Begin: s.Begin, Ends: s.Ends, Money: toCourse(&s.Money), GPUHours: toCourse(&s.GPUHours),
+		Nodes: s.Nodes, Hourly: s.Hourly, Begin: s.Begin, Ends: s.Ends, Cost: toPeriodUsage(&s.Money), GPUHours: toPeriodUsage(&s.GPUHours),
 	}
 	if s.Limit.Subject != (tenant.Subject{}) {
-		out.Limit = toLimit(&s.Limit)
+		out.Quota = toQuota(&s.Limit)
 	}
 	return out
 }
 
-func toCourse(c *admit.Course) api.Course {
-	return api.Course{Limit: c.Limit, Used: c.Used, Expected: c.Expected, UsedUp: timeOrNil(c.UsedUp)}
+func toPeriodUsage(c *admit.Course) api.PeriodUsage {
+	return api.PeriodUsage{Limit: c.Limit, Used: c.Used, Expected: c.Expected, UsedUp: timeOrNil(c.UsedUp)}
 }
 
 type subjectInput struct {
 	Kind string `path:"kind" enum:"user,project,each"`
-	Name string `path:"name" maxLength:"63" doc:"of the user or project; user or project where the limit is for each"`
+	Name string `path:"name" maxLength:"63" doc:"of the user or project; user or project where the quota is for each"`
 }
 
 func (in *subjectInput) subject() tenant.Subject {
@@ -96,13 +97,13 @@ func (in *subjectInput) subject() tenant.Subject {
 	return tenant.Subject{Each: in.Name}
 }
 
-type limitInput struct {
+type quotaInput struct {
 	Kind string `path:"kind" enum:"user,project,each"`
-	Name string `path:"name" maxLength:"63" doc:"of the user or project; user or project where the limit is for each"`
-	Body api.LimitRequest
+	Name string `path:"name" maxLength:"63" doc:"of the user or project; user or project where the quota is for each"`
+	Body api.QuotaRequest
 }
 
-func (s *Server) putLimit(ctx context.Context, in *limitInput) (*body[api.Limit], error) {
+func (s *Server) putQuota(ctx context.Context, in *quotaInput) (*body[api.Quota], error) {
 	if err := allow(ctx, tenant.ManageLimits, ""); err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -111,37 +112,40 @@ func (s *Server) putLimit(ctx context.Context, in *limitInput) (*body[api.Limit]
 		return nil, s.fail(ctx, err)
 	}
 	r := &in.Body
-	if r.GPUs == 0 && r.Nodes == 0 && r.GPUHours == 0 && r.Money == 0 {
-		return nil, s.fail(ctx, fault.New(fault.Invalid, "empty_limit", "this limits nothing").
-			WithRemedy("say at least one of gpus, nodes, gpu_hours and money, or remove the limit"))
+	if r.GPUs == 0 && r.Nodes == 0 && r.GPUHours == 0 && r.Budget == 0 {
+		return nil, s.fail(ctx, fault.New(fault.Invalid, "empty_quota", "the quota limits nothing").
+			WithRemedy("set at least one of gpus, nodes, gpu_hours and budget, or remove the quota"))
 	}
-	l := tenant.Limit{Subject: subject, GPUs: r.GPUs, Nodes: r.Nodes, GPUHours: r.GPUHours, Money: r.Money, Period: r.Period, At: r.At, Borrow: r.Borrow, WarnAt: r.WarnAt}
+	l := tenant.Limit{
+		Subject: subject, GPUs: r.GPUs, Nodes: r.Nodes, GPUHours: r.GPUHours, Money: r.Budget, Period: r.Period,
+		At: r.OnExceeded, Borrow: r.Borrow, WarnAt: r.WarnAt,
+	}
 	if _, err := s.do(ctx, yardmaster.PutLimit{Limit: l, By: string(callerOf(ctx).User)}); err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	var out *api.Limit
+	var out *api.Quota
 	err := s.query(ctx, func(y *yardmaster.Yard) {
 		limits, _, _ := y.Limits(s.Clock.Now(), "")
 		for i := range limits {
 			if limits[i].Subject == subject {
-				out = toLimit(&limits[i])
+				out = toQuota(&limits[i])
 			}
 		}
 	})
 	if err == nil && out == nil {
-		err = noLimit(subject) // removed by someone else since
+		err = noQuota(subject) // removed by someone else since
 	}
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &body[api.Limit]{*out}, nil
+	return &body[api.Quota]{*out}, nil
 }
 
-func noLimit(subject tenant.Subject) error {
-	return fault.New(fault.NotFound, "limit_not_found", "there is no limit for %s", subject)
+func noQuota(subject tenant.Subject) error {
+	return fault.New(fault.NotFound, "quota_not_found", "there is no quota for %s", subject)
 }
 
-// knownUser refuses a limit for someone who is not there: it would be a slip of the pen.
+// knownUser refuses a quota for a user who does not exist: it would be a typing error.
 func (s *Server) knownUser(ctx context.Context, u id.User) error {
 	if u == "" {
 		return nil
@@ -153,7 +157,7 @@ func (s *Server) knownUser(ctx context.Context, u id.User) error {
 	return fault.New(fault.NotFound, "user_not_found", "there is no user %s", strings.TrimSpace(string(u)))
 }
 
-func (s *Server) removeLimit(ctx context.Context, in *subjectInput) (*struct{}, error) {
+func (s *Server) removeQuota(ctx context.Context, in *subjectInput) (*struct{}, error) {
 	err := allow(ctx, tenant.ManageLimits, "")
 	if err == nil {
 		_, err = s.do(ctx, yardmaster.PutLimit{Limit: tenant.Limit{Subject: in.subject(), Removed: true}, By: string(callerOf(ctx).User)})

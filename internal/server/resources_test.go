@@ -141,15 +141,15 @@ func TestALeaseIsSeenByWhoPaysAndReturnedByAnAdmin(t *testing.T) {
 	wantFault(t, err, fault.NotFound, "lease_not_found")
 	_, err = root.Lease(t.Context(), "l99")
 	wantFault(t, err, fault.NotFound, "lease_not_found")
-	_, err = ada.ReturnLease(t.Context(), "l1")
+	_, err = ada.ReleaseLease(t.Context(), "l1")
 	wantFault(t, err, fault.Denied, "not_allowed")
-	back, err := root.ReturnLease(t.Context(), "l1")
+	back, err := root.ReleaseLease(t.Context(), "l1")
 	y.must(err)
 	if back.State != fleet.LeaseReturning || !strings.Contains(back.Reason, "root") {
 		t.Errorf("given back: %+v", back)
 	}
 	y.do(yardmaster.MachineGone{Lease: "l1"})
-	_, err = root.ReturnLease(t.Context(), "l1")
+	_, err = root.ReleaseLease(t.Context(), "l1")
 	wantFault(t, err, fault.Conflict, "lease_state")
 }
 
@@ -189,37 +189,37 @@ func TestLimitsAreSetByAdminsAndSeenByWhomTheyBind(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, hiring)
 	ada, bob, root := y.researcher("ada"), y.researcher("bob"), y.admin()
-	l, err := root.PutLimit(t.Context(), "user/ada", api.LimitRequest{GPUs: 8, Money: 500_000_000, At: tenant.LimitDowngrade, Borrow: true})
+	l, err := root.PutQuota(t.Context(), "user/ada", api.QuotaRequest{GPUs: 8, Budget: 500_000_000, OnExceeded: tenant.LimitDowngrade, Borrow: true})
 	y.must(err)
-	want := api.Limit{Subject: "user/ada", LimitRequest: api.LimitRequest{GPUs: 8, Money: 500_000_000, Period: tenant.Month, At: tenant.LimitDowngrade, Borrow: true, WarnAt: 0.8}}
+	want := api.Quota{Subject: "user/ada", QuotaRequest: api.QuotaRequest{GPUs: 8, Budget: 500_000_000, Period: tenant.Month, OnExceeded: tenant.LimitDowngrade, Borrow: true, WarnAt: 0.8}}
 	if diff := cmp.Diff(want, l); diff != "" {
 		t.Errorf("the limit (-want +got):\n%s", diff)
 	}
-	_, err = root.PutLimit(t.Context(), "each/user", api.LimitRequest{GPUHours: 100, Period: tenant.Week})
+	_, err = root.PutQuota(t.Context(), "each/user", api.QuotaRequest{GPUHours: 100, Period: tenant.Week})
 	y.must(err)
-	_, err = root.PutLimit(t.Context(), "project/vision", api.LimitRequest{Nodes: 2})
+	_, err = root.PutQuota(t.Context(), "project/vision", api.QuotaRequest{Nodes: 2})
 	y.must(err)
-	_, err = root.PutLimit(t.Context(), "user/nobody", api.LimitRequest{GPUs: 1})
+	_, err = root.PutQuota(t.Context(), "user/nobody", api.QuotaRequest{GPUs: 1})
 	wantFault(t, err, fault.NotFound, "user_not_found")
-	_, err = root.PutLimit(t.Context(), "each/dog", api.LimitRequest{GPUs: 1})
+	_, err = root.PutQuota(t.Context(), "each/dog", api.QuotaRequest{GPUs: 1})
 	wantFault(t, err, fault.Invalid, "bad_limit")
-	_, err = root.PutLimit(t.Context(), "user/ada", api.LimitRequest{Borrow: true})
+	_, err = root.PutQuota(t.Context(), "user/ada", api.QuotaRequest{Borrow: true})
 	wantFault(t, err, fault.Invalid, "empty_limit")
-	_, err = ada.PutLimit(t.Context(), "user/ada", api.LimitRequest{GPUs: 99})
+	_, err = ada.PutQuota(t.Context(), "user/ada", api.QuotaRequest{GPUs: 99})
 	wantFault(t, err, fault.Denied, "not_allowed")
 
 	show := func(c *api.Client, p api.Page) string {
-		page, err := c.Limits(t.Context(), p)
+		page, err := c.Quotas(t.Context(), p)
 		y.must(err)
 		var all []string
-		for _, l := range page.Limits {
+		for _, l := range page.Quotas {
 			all = append(all, l.Subject)
 		}
 		all = append(all, "|")
-		for _, s := range page.Standings {
+		for _, s := range page.Usage {
 			word := s.Subject
-			if s.Limit != nil {
-				word += "<" + s.Limit.Subject
+			if s.Quota != nil {
+				word += "<" + s.Quota.Subject
 			}
 			all = append(all, word)
 		}
@@ -240,11 +240,11 @@ func TestLimitsAreSetByAdminsAndSeenByWhomTheyBind(t *testing.T) {
 			t.Errorf("%+v shows %q, want %q", tt.p, got, tt.want)
 		}
 	}
-	y.must(root.RemoveLimit(t.Context(), "each/user"))
+	y.must(root.RemoveQuota(t.Context(), "each/user"))
 	if got := show(bob, api.Page{}); got != "| user/bob > " {
 		t.Errorf("who is not limited sees %q", got)
 	}
-	wantFault(t, root.RemoveLimit(t.Context(), "each/user"), fault.NotFound, "limit_not_found")
+	wantFault(t, root.RemoveQuota(t.Context(), "each/user"), fault.NotFound, "limit_not_found")
 }
 
 func TestDatasetsBelongToWhoRegisteredThem(t *testing.T) {
@@ -309,7 +309,7 @@ func TestTheAuditSaysWhetherDataLeftTheBuilding(t *testing.T) {
 	if a := says(); a.Left || a.Inside != 1 || a.Uses[0].Node != "box1" || a.Uses[0].Outside || a.Answer != "No: every use was on a node in the building." {
 		t.Errorf("used inside: %+v", a)
 	}
-	_, err = root.DrainNode(t.Context(), "box1", api.DrainRequest{})
+	_, err = root.CordonNode(t.Context(), "box1")
 	y.must(err)
 	cloud := y.joinWith("cloud1", y.newToken(tenant.Token{Kind: tenant.JoinToken, Owner: "root", Class: "reserved", UsesLeft: 1, Expires: y.clock.Now().Add(time.Hour)}))
 	cloud.listen()
@@ -364,9 +364,9 @@ func TestTheBooksHaveWhatRunsNow(t *testing.T) {
 			t.Errorf("%s is %v, want %v", what, got, want)
 		}
 	}
-	all, err := root.Books(t.Context(), api.BookQuery{From: began.Add(-time.Minute), By: []string{"researcher", "account"}})
+	all, err := root.UsageReport(t.Context(), api.UsageQuery{From: began.Add(-time.Minute), By: []string{"researcher", "account"}})
 	y.must(err)
-	rows := map[string]api.BookRow{}
+	rows := map[string]api.UsageRow{}
 	sum := api.Amounts{}
 	for _, r := range all.Rows {
 		rows[strings.Join(r.Keys, "/")] = r
@@ -379,7 +379,7 @@ func TestTheBooksHaveWhatRunsNow(t *testing.T) {
 	if d := sum.Cost - all.Total.Cost; d > 1e-6 || d < -1e-6 {
 		t.Errorf("the rows come to $%v and the total is $%v", sum.Cost, all.Total.Cost)
 	}
-	mine, err := ada.Books(t.Context(), api.BookQuery{By: []string{"researcher"}})
+	mine, err := ada.UsageReport(t.Context(), api.UsageQuery{By: []string{"researcher"}})
 	y.must(err)
 	if len(mine.Rows) != 1 || mine.Rows[0].Keys[0] != "ada" || mine.Total != mine.Rows[0].Amounts {
 		t.Errorf("ada sees %+v", mine)
@@ -387,26 +387,26 @@ func TestTheBooksHaveWhatRunsNow(t *testing.T) {
 	d, err := ada.Job(t.Context(), "j1")
 	y.must(err)
 	near("the job's cost", d.Cost, mine.Total.Cost*0.99)
-	_, err = ada.Books(t.Context(), api.BookQuery{Where: []string{"researcher=bob"}})
+	_, err = ada.UsageReport(t.Context(), api.UsageQuery{Where: []string{"researcher=bob"}})
 	wantFault(t, err, fault.Denied, "not_allowed")
 	for _, where := range []string{"class", "sort=x", "day=monday"} {
-		if _, err := root.Books(t.Context(), api.BookQuery{Where: []string{where}}); fault.KindOf(err) != fault.Invalid {
+		if _, err := root.UsageReport(t.Context(), api.UsageQuery{Where: []string{where}}); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("where=%s: %v", where, err)
 		}
 	}
-	_, err = root.Books(t.Context(), api.BookQuery{By: []string{"colour"}})
+	_, err = root.UsageReport(t.Context(), api.UsageQuery{By: []string{"colour"}})
 	wantFault(t, err, fault.Invalid, "ledger_key")
 
-	before, err := root.Books(t.Context(), api.BookQuery{})
+	before, err := root.UsageReport(t.Context(), api.UsageQuery{})
 	y.must(err)
 	n.ends("j1.1", 0, 0) // now it is posted, and counts once
-	after, err := root.Books(t.Context(), api.BookQuery{})
+	after, err := root.UsageReport(t.Context(), api.UsageQuery{})
 	y.must(err)
 	near("the total when a job ended", after.Total.Cost, before.Total.Cost)
 	near("the total when a job ended", after.Total.NodeSeconds, before.Total.NodeSeconds)
 
 	var text strings.Builder
-	y.must(root.CSV(t.Context(), "books", api.BookQuery{By: []string{"researcher"}}, &text))
+	y.must(root.CSV(t.Context(), "usage/report", api.UsageQuery{By: []string{"researcher"}}, &text))
 	table, err := csv.NewReader(strings.NewReader(text.String())).ReadAll()
 	y.must(err)
 	if len(table) < 3 || table[0][0] != "researcher" || table[0][5] != "cost_usd" {
@@ -432,7 +432,7 @@ func TestUsageHasTheFourGroups(t *testing.T) {
 	began := y.clock.Now()
 	y.do(yardmaster.Granted{Lease: "l1", Provider: "testcloud", Machine: fleet.Instance{ID: "i-1", Lease: "l1", State: fleet.InstanceUp, Billed: -1}})
 	y.clock.advance(time.Hour)
-	u, err := root.Usage(t.Context(), api.BookQuery{From: began.Add(-time.Hour)})
+	u, err := root.Usage(t.Context(), api.UsageQuery{From: began.Add(-time.Hour)})
 	y.must(err)
 	if len(u.UseRate) != 2 || u.UseRate[0].Class != fleet.Local || u.UseRate[0].Node != "" || u.UseRate[1].Node != "box1" || u.UseRate[0].NodeRate < 0.99 {
 		t.Errorf("use rates: %+v", u.UseRate)
@@ -456,12 +456,12 @@ func TestUsageHasTheFourGroups(t *testing.T) {
 	if len(u.Trend) < 2 || len(u.Trend) > 4 || cost < 2 || u.To == nil {
 		t.Errorf("the trend of two hours: %+v", u.Trend)
 	}
-	mine, err := ada.Usage(t.Context(), api.BookQuery{})
+	mine, err := ada.Usage(t.Context(), api.UsageQuery{})
 	y.must(err)
 	if len(mine.UseRate) != 2 || len(mine.Own) != 1 || mine.OnDemand[0].Creations != 0 || len(mine.OnDemandBy) != 0 || len(mine.Unused) != 0 {
 		t.Errorf("ada sees %+v", mine)
 	}
-	_, err = root.Usage(t.Context(), api.BookQuery{From: began, To: began.Add(-time.Hour)})
+	_, err = root.Usage(t.Context(), api.UsageQuery{From: began, To: began.Add(-time.Hour)})
 	wantFault(t, err, fault.Invalid, "ledger_period")
 }
 
@@ -473,18 +473,18 @@ func TestSavingsAreTheOwnOnesUnlessAnAdminAsks(t *testing.T) {
 	n.listen()
 	n.started(ada)
 	n.started(y.researcher("bob"))
-	all, err := root.Savings(t.Context(), api.BookQuery{})
+	all, err := root.Savings(t.Context(), api.UsageQuery{})
 	y.must(err)
 	if all.Total.Count != 2 || all.Total.Money != 5 || len(all.Rows) != 1 || all.Rows[0].Keys[0] != "place" || len(all.Decisions) != 2 || all.Decisions[0].Reason != "an A100 in the cloud" {
 		t.Errorf("all: %+v", all)
 	}
-	mine, err := ada.Savings(t.Context(), api.BookQuery{By: []string{"researcher", "job"}})
+	mine, err := ada.Savings(t.Context(), api.UsageQuery{By: []string{"researcher", "job"}})
 	y.must(err)
 	if mine.Total.Count != 1 || mine.Total.Money != 2.5 || len(mine.Decisions) != 1 || mine.Decisions[0].Owner != "ada" || mine.Rows[0].Keys[1] != "j1" {
 		t.Errorf("ada sees %+v", mine)
 	}
 	var text strings.Builder
-	y.must(root.CSV(t.Context(), "savings", api.BookQuery{}, &text))
+	y.must(root.CSV(t.Context(), "savings", api.UsageQuery{}, &text))
 	if !strings.HasPrefix(text.String(), "kind,decisions,saved_usd,saved_seconds\nplace,2,5,") {
 		t.Errorf("as CSV: %s", text.String())
 	}
@@ -575,13 +575,13 @@ func TestABrokenGPUIsReleasedByAnAdminAndItsAgentIsTold(t *testing.T) {
 	if got.State != "error" || got.GPUs[0].State != fleet.GPUError || got.GPUs[0].Since == nil || got.GPUs[0].Health != "Xid 79" {
 		t.Errorf("broken: %+v", got)
 	}
-	_, err = root.ReleaseGPU(t.Context(), "box1", 1)
+	_, err = root.ClearGPUError(t.Context(), "box1", 1)
 	wantFault(t, err, fault.Conflict, "gpu_in_order")
-	_, err = root.ReleaseGPU(t.Context(), "box1", 9)
+	_, err = root.ClearGPUError(t.Context(), "box1", 9)
 	wantFault(t, err, fault.NotFound, "gpu_not_found")
-	_, err = root.ReleaseGPU(t.Context(), "box7", 0)
+	_, err = root.ClearGPUError(t.Context(), "box7", 0)
 	wantFault(t, err, fault.NotFound, "node_not_found")
-	_, err = root.ReleaseGPU(t.Context(), "box1", 0)
+	_, err = root.ClearGPUError(t.Context(), "box1", 0)
 	y.must(err)
 	told, err := n.Report(t.Context(), api.Report{Capability: api.Capability, Boot: "b"})
 	y.must(err)
@@ -637,7 +637,7 @@ func TestNothingCountsTwiceWhileItIsPosted(t *testing.T) {
 	}}
 	for last := 0.0; hours < 5; hours++ {
 		y.clock.advance(time.Hour)
-		b, err := root.Books(t.Context(), api.BookQuery{})
+		b, err := root.UsageReport(t.Context(), api.UsageQuery{})
 		y.must(err)
 		if got, most := b.Total.NodeSeconds, y.clock.Now().Sub(start).Seconds(); got > most || got < last+3600 {
 			t.Fatalf("the books have %v s of one node that was there for %v s; an hour before they had %v", got, most, last)

@@ -19,7 +19,7 @@ func (s *Server) savingsRoutes() {
 type savingsInput struct {
 	Form
 	Period
-	By    []string `query:"by" maxItems:"8" doc:"rows are by these: researcher, project, job, kind, hour, day, week, month; kind if left out"`
+	By    []string `query:"by" maxItems:"8" doc:"keys of the rows: researcher, project, job, kind, hour, day, week, month; kind if left out"`
 	Where []string `query:"where,explode" maxItems:"100" doc:"KEY=VALUE; several values of one key are alternatives"`
 }
 
@@ -27,7 +27,7 @@ type savingsInput struct {
 const maxReasons = 20
 
 func (s *Server) savings(ctx context.Context, in *savingsInput) (*written, error) {
-	ask := booksInput{Period: in.Period, By: in.By, Where: in.Where}
+	ask := usageReportInput{Period: in.Period, By: in.By, Where: in.Where}
 	if len(ask.By) == 0 {
 		ask.By = []string{string(ledger.ByKind)}
 	}

@@ -164,7 +164,7 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 // describe is the head of the OpenAPI description.
 func describe(version string) huma.Config {
 	c := huma.DefaultConfig("Trainyard", version)
-	c.Info.Description = "The API of a Trainyard server: jobs, forecasts, nodes, offers, leases, limits, datasets, books, users, tokens, events and files for people; join, assignments, reports, metrics and output for agents."
+	c.Info.Description = "The API of a Trainyard server: jobs, forecasts, nodes, offers, leases, quotas, datasets, usage, users, tokens, events and files for people; join, assignments, reports, metrics and output for agents."
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
 	c.CreateHooks = nil // no $schema links in answers
 	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)

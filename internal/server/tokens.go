@@ -21,9 +21,9 @@ import (
 func (s *Server) tokenRoutes() {
 	huma.Register(s.api, huma.Operation{OperationID: "list-tokens", Method: http.MethodGet, Path: "/api/v1/tokens", Summary: "List tokens",
 		Security: byToken, Tags: []string{"access"}}, s.listTokens)
-	huma.Register(s.api, huma.Operation{OperationID: "add-token", Method: http.MethodPost, Path: "/api/v1/tokens", Summary: "Hand out a token",
+	huma.Register(s.api, huma.Operation{OperationID: "add-token", Method: http.MethodPost, Path: "/api/v1/tokens", Summary: "Create a token",
 		DefaultStatus: http.StatusCreated, Security: byToken, Tags: []string{"access"}}, s.addToken)
-	huma.Register(s.api, huma.Operation{OperationID: "revoke-token", Method: http.MethodDelete, Path: "/api/v1/tokens/{token}", Summary: "Make a token worthless",
+	huma.Register(s.api, huma.Operation{OperationID: "revoke-token", Method: http.MethodDelete, Path: "/api/v1/tokens/{token}", Summary: "Revoke a token",
 		DefaultStatus: http.StatusNoContent, Security: byToken, Tags: []string{"access"}}, s.revokeToken)
 }
 
@@ -128,7 +128,7 @@ func (s *Server) wantedToken(ctx context.Context, r *api.TokenRequest) (tenant.T
 	if r.TTL != "" {
 		d, err := job.ParseDuration(r.TTL)
 		if err != nil || d <= 0 || time.Duration(d) > longest {
-			return t, fault.New(fault.Invalid, "bad_ttl", "%q is no life of a token", r.TTL).WithField("ttl").WithRemedy("write it as in 12h or 30d, at most 366d")
+			return t, fault.New(fault.Invalid, "bad_ttl", "invalid token lifetime %q", r.TTL).WithField("ttl").WithRemedy("write it as in 12h or 30d, at most 366d")
 		}
 		life = time.Duration(d)
 	}

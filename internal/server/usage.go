@@ -41,7 +41,7 @@ func (s *Server) usage(ctx context.Context, in *usageInput) (*written, error) {
 	return out, nil
 }
 
-// figures reckons the usage of one researcher, or of all (""), in one pass through the books.
+// figures reckons the usage of one researcher, or of all (""), in one pass through the ledger.
 func (s *Server) figures(ctx context.Context, q ledger.Query, owner id.User) (*ledger.Usage, []api.Trend, error) {
 	r, err := s.readLedger(ctx, q.From, q.To)
 	if err != nil {
@@ -139,7 +139,7 @@ func toTrend(r *ledger.Report, by ledger.Key, to time.Time) []api.Trend {
 // leasePage is how many leases are read at once.
 const leasePage = 1000
 
-// leaseFacts returns what the books say about the leases of a period.
+// leaseFacts returns the facts of the leases of a period.
 func (s *Server) leaseFacts(ctx context.Context, q ledger.Query, owner id.User) ([]ledger.LeaseFacts, error) {
 	var facts []ledger.LeaseFacts
 	f := store.LeaseFilter{Owner: owner, From: q.From, To: q.To, Limit: leasePage}
@@ -162,8 +162,8 @@ func (s *Server) leaseFacts(ctx context.Context, q ledger.Query, owner id.User) 
 }
 
 func toUsage(u *ledger.Usage, trend []api.Trend) api.Usage {
-	out := api.Usage{From: timeOrNil(u.From), To: timeOrNil(u.To), UseRate: []api.UseRate{}, OnDemand: toHired(u.OnDemand), Own: []api.OwnTime{},
-		OnDemandBy: toHired(u.OnDemandBy), Unused: []api.Unused{}, Trend: trend}
+	out := api.Usage{From: timeOrNil(u.From), To: timeOrNil(u.To), UseRate: []api.UseRate{}, OnDemand: toProvisioned(u.OnDemand), Own: []api.OwnTime{},
+		OnDemandBy: toProvisioned(u.OnDemandBy), Unused: []api.Unused{}, Trend: trend}
 	for _, r := range u.UseRate {
 		out.UseRate = append(out.UseRate, api.UseRate{Class: r.Class, Node: r.Node, BusyNode: seconds(r.BusyNode), AvailableNode: seconds(r.AvailableNode),
 			NodeRate: r.NodeRate, BusyGPU: seconds(r.BusyGPU), AvailableGPU: seconds(r.AvailableGPU), GPURate: r.GPURate})
@@ -177,10 +177,10 @@ func toUsage(u *ledger.Usage, trend []api.Trend) api.Usage {
 	return out
 }
 
-func toHired(list []ledger.Hired) []api.Hired {
-	out := make([]api.Hired, len(list))
+func toProvisioned(list []ledger.Hired) []api.Provisioned {
+	out := make([]api.Provisioned, len(list))
 	for i, h := range list {
-		out[i] = api.Hired{Offer: h.Offer, Researcher: h.Researcher, Creations: h.Creations, NodeSeconds: seconds(h.NodeTime), GPUSeconds: seconds(h.GPUTime),
+		out[i] = api.Provisioned{Offer: h.Offer, Researcher: h.Researcher, Creations: h.Creations, NodeSeconds: seconds(h.NodeTime), GPUSeconds: seconds(h.GPUTime),
 			Estimated: h.Estimated.Dollars(), Billed: h.Billed.Dollars(), BilledLeases: h.BilledLeases}
 	}
 	return out

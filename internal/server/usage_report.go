@@ -21,8 +21,9 @@ import (
 )
 
 func (s *Server) usageRoutes() {
-	huma.Register(s.api, s.reportOp("usage", "/usage", "Report use rates, on-demand nodes, time and money by researcher", reflect.TypeFor[api.Usage]()), s.usage)
-	huma.Register(s.api, s.reportOp("books", "/books", "Add up the books of any period by anything", reflect.TypeFor[api.Books]()), s.books)
+	huma.Register(s.api, s.reportOp("usage", "/usage", "Report use rates, on-demand nodes, time and cost by researcher", reflect.TypeFor[api.Usage]()), s.usage)
+	huma.Register(s.api, s.reportOp("usage-report", "/usage/report", "Report usage and cost of a period, grouped by any keys",
+		reflect.TypeFor[api.UsageReport]()), s.usageReport)
 }
 
 // reportOp describes an operation whose answer is JSON, or CSV where that is asked for.
@@ -67,15 +68,15 @@ type Period struct {
 	To   time.Time `query:"to" doc:"until now if left out"`
 }
 
-type booksInput struct {
+type usageReportInput struct {
 	Form
 	Period
-	By    []string `query:"by" maxItems:"15" doc:"rows are by these: researcher, project, class, node, gpu, provider, offer, lease, job, run, account, hour, day, week, month"`
+	By    []string `query:"by" maxItems:"15" doc:"keys of the rows: researcher, project, class, node, gpu, provider, offer, lease, job, run, account, hour, day, week, month"`
 	Where []string `query:"where,explode" maxItems:"100" doc:"KEY=VALUE; several values of one key are alternatives"`
 }
 
-// question reads what is asked of the books.
-func (in *booksInput) question() (ledger.Query, error) {
+// question reads what the report is about.
+func (in *usageReportInput) question() (ledger.Query, error) {
 	q := ledger.Query{From: in.From, To: in.To}
 	for _, by := range in.By {
 		q.Group = append(q.Group, ledger.Key(strings.TrimSpace(by)))
@@ -83,7 +84,7 @@ func (in *booksInput) question() (ledger.Query, error) {
 	for _, text := range in.Where {
 		key, value, ok := strings.Cut(text, "=")
 		if !ok {
-			return q, fault.New(fault.Invalid, "bad_filter", "%q is no filter", text).WithField("where").WithRemedy("write KEY=VALUE: class=ondemand")
+			return q, fault.New(fault.Invalid, "bad_filter", "invalid filter %q", text).WithField("where").WithRemedy("write KEY=VALUE: class=ondemand")
 		}
 		q.Filter = with(q.Filter, ledger.Key(key), value)
 	}
@@ -122,7 +123,7 @@ func (s *Server) confine(ctx context.Context, q *ledger.Query) error {
 	return allow(ctx, tenant.ReadBooks, who.User)
 }
 
-func (s *Server) books(ctx context.Context, in *booksInput) (*written, error) {
+func (s *Server) usageReport(ctx context.Context, in *usageReportInput) (*written, error) {
 	q, err := in.question()
 	if err == nil {
 		err = s.confine(ctx, &q)
@@ -148,14 +149,14 @@ func (s *Server) books(ctx context.Context, in *booksInput) (*written, error) {
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	out, err := in.write(toBooks(report), report.WriteCSV)
+	out, err := in.write(toUsageReport(report), report.WriteCSV)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return out, nil
 }
 
-// reading is a pass through the books of a period, and what runs up now.
+// reading is a pass through the ledger of a period, and what has run up since.
 type reading struct {
 	server   *Server
 	ctx      context.Context //nolint:containedctx // lives as long as the request
@@ -173,7 +174,7 @@ func (s *Server) readLedger(ctx context.Context, from, to time.Time) (*reading, 
 	return r, err
 }
 
-// postings hands out the lines of the books in their order. If it ends early err says why.
+// postings hands out the postings in their order. If it ends early err says why.
 func (r *reading) postings() iter.Seq[*ledger.Posting] {
 	return func(yield func(*ledger.Posting) bool) {
 		done := false
@@ -198,10 +199,10 @@ func (r *reading) postings() iter.Seq[*ledger.Posting] {
 	}
 }
 
-func toBooks(r *ledger.Report) api.Books {
-	out := api.Books{From: timeOrNil(r.From), To: timeOrNil(r.To), Group: keyNames(r.Group), Rows: make([]api.BookRow, len(r.Rows)), Total: toAmounts(&r.Total)}
+func toUsageReport(r *ledger.Report) api.UsageReport {
+	out := api.UsageReport{From: timeOrNil(r.From), To: timeOrNil(r.To), Group: keyNames(r.Group), Rows: make([]api.UsageRow, len(r.Rows)), Total: toAmounts(&r.Total)}
 	for i := range r.Rows {
-		out.Rows[i] = api.BookRow{Keys: r.Rows[i].Keys, Amounts: toAmounts(&r.Rows[i].Amounts)}
+		out.Rows[i] = api.UsageRow{Keys: r.Rows[i].Keys, Amounts: toAmounts(&r.Rows[i].Amounts)}
 	}
 	return out
 }
@@ -215,7 +216,7 @@ func keyNames(keys []ledger.Key) []string {
 }
 
 func toAmounts(a *ledger.Amounts) api.Amounts {
-	return api.Amounts{NodeSeconds: seconds(a.NodeTime), GPUSeconds: seconds(a.GPUTime), Rent: a.Rent.Dollars(), Power: a.Power.Dollars(),
+	return api.Amounts{NodeSeconds: seconds(a.NodeTime), GPUSeconds: seconds(a.GPUTime), NodeCost: a.Rent.Dollars(), EnergyCost: a.Power.Dollars(),
 		Cost: a.Cost().Dollars(), Energy: a.Energy.KWh()}
 }
 

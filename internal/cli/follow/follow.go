@@ -106,7 +106,7 @@ func (f Follower) Persist(ctx context.Context, open func(alive func()) (over boo
 	failures, told := 0, false
 	alive := func() {
 		if told {
-			f.Note("The yard is back.")
+			f.Note("Connection restored.")
 		}
 		failures, told = 0, false
 	}
@@ -120,7 +120,7 @@ func (f Follower) Persist(ctx context.Context, open func(alive func()) (over boo
 			return err
 		}
 		if err != nil && !told && failures > 1 {
-			f.Note("Lost the connection to the yard; trying again. Jobs go on without it.")
+			f.Note("Server not responding, retrying. Jobs keep running.")
 			told = true
 		}
 		if !Backoff(ctx, failures) {

@@ -27,9 +27,9 @@ type Source interface {
 	Events(ctx context.Context, f api.EventFilter) (api.EventPage, error)
 	Offers(ctx context.Context, f api.OfferFilter) (api.OfferPage, error)
 	Leases(ctx context.Context, f api.LeaseFilter) (api.LeasePage, error)
-	Limits(ctx context.Context, p api.Page) (api.LimitPage, error)
+	Limits(ctx context.Context, p api.Page) (api.QuotaPage, error)
 	Datasets(ctx context.Context, p api.Page) (api.DatasetPage, error)
-	Books(ctx context.Context, q api.BookQuery) (api.Books, error)
+	Books(ctx context.Context, q api.UsageQuery) (api.UsageReport, error)
 }
 
 var _ Source = (*api.Client)(nil)
@@ -138,8 +138,8 @@ func (r *reader) readNodes(ctx context.Context) error {
 				continue
 			}
 			n := ownNode(a)
-			if (a.Drained || a.State == string(fleet.Lost)) && a.Since.Before(r.h.From) {
-				n.Away = []Absence{{From: r.h.From, To: r.h.To, Drained: a.Drained}}
+			if (a.Cordoned || a.State == string(fleet.Lost)) && a.Since.Before(r.h.From) {
+				n.Away = []Absence{{From: r.h.From, To: r.h.To, Drained: a.Cordoned}}
 			}
 			if a.Price == nil {
 				free++
@@ -270,7 +270,7 @@ func (r *reader) readRules(ctx context.Context) error {
 	})
 }
 
-func limitOf(a *api.Limit) tenant.Limit {
+func limitOf(a *api.Quota) tenant.Limit {
 	l := tenant.Limit{GPUs: a.GPUs, Nodes: a.Nodes, GPUHours: a.GPUHours, Money: a.Money, Period: a.Period, At: a.At, Borrow: a.Borrow, WarnAt: a.WarnAt}
 	switch kind, name, _ := strings.Cut(a.Subject, "/"); kind {
 	case "user":
@@ -300,13 +300,13 @@ type use struct {
 // readBooks reads what everything cost, and on what each run ran.
 func (r *reader) readBooks(ctx context.Context) error {
 	r.tell("the books", 0)
-	total, err := r.Books(ctx, api.BookQuery{From: r.h.From, To: r.h.To})
+	total, err := r.Books(ctx, api.UsageQuery{From: r.h.From, To: r.h.To})
 	if err != nil {
 		return err
 	}
 	r.h.Cost = total.Total.Cost
 	by := []ledger.Key{ledger.ByRun, ledger.ByJob, ledger.ByNode, ledger.ByGPU, ledger.ByOffer}
-	q := api.BookQuery{From: r.h.From, Where: []string{string(ledger.ByAccount) + "=" + string(ledger.Use)}}
+	q := api.UsageQuery{From: r.h.From, Where: []string{string(ledger.ByAccount) + "=" + string(ledger.Use)}}
 	for _, k := range by {
 		q.By = append(q.By, string(k))
 	}
