@@ -39,8 +39,8 @@ func TestErrorsAreToldWithRemedyAndCode(t *testing.T) {
 		{[]string{"jobs", "-o", "xml"}, exit.Usage, "error: invalid argument \"xml\" for \"-o, --output\" flag: there is no format \"xml\": choose table, wide, json, yaml\n  see: trainyard jobs --help\n"},
 		{[]string{"jobs", "--state", "sleeping"}, exit.Usage, "error: --state cannot be \"sleeping\": choose pending, starting, running, recovering, pausing, paused, cancelling, succeeded, failed, cancelled\n  see: trainyard jobs --help\n"},
 		{[]string{"jobs", "--since", "soon"}, exit.Usage, "error: --since: \"soon\" is no length of time: write a number and a unit, as in 90s, 10m, 6h or 2d\n  see: trainyard jobs --help\n"},
-		{[]string{"logs", "j1", "--grep", "("}, exit.Usage, "error: --grep is no regular expression: error parsing regexp: missing closing ): `(`\n  see: trainyard logs --help\n"},
-		{[]string{"logs", "j1", "--run", "x"}, exit.Usage, "error: --run \"x\" is no run of j1: write its number, as in --run 2\n  see: trainyard logs --help\n"},
+		{[]string{"logs", "j1", "--grep", "("}, exit.Usage, "error: --grep must be a regular expression: error parsing regexp: missing closing ): `(`\n  see: trainyard logs --help\n"},
+		{[]string{"logs", "j1", "--run", "x"}, exit.Usage, "error: --run \"x\" is not a run of j1: write its number, e.g. --run 2\n  see: trainyard logs --help\n"},
 		{[]string{"tokens", "create", "--join", "--scope", "read"}, exit.Usage, "error: --class, --pool and --uses are for join tokens, --scope and --owner for others\n  see: trainyard tokens create --help\n"},
 		{[]string{"jobs", "--context", "none"}, exit.NotFound, "error: there is no login called \"none\"\n  list them with: trainyard context\n"},
 		{[]string{"submit", "/none/job.yaml"}, exit.NotFound, "error: the job file /none/job.yaml cannot be read: no such file or directory\n"},
@@ -191,7 +191,7 @@ func TestHelpAndCompletionWork(t *testing.T) {
 		{[]string{"completion", "bash"}, "bash completion V2 for trainyard"},
 		{[]string{"__complete", "logs", "j"}, "j7\tRUNNING resnet50"},
 		{[]string{"__complete", "jobs", "-o", ""}, "yaml"},
-		{nil, "Hand in a job file with submit"},
+		{nil, "Submit a job file with submit"},
 		{[]string{"--version"}, "trainyard 1.2.3\n"},
 	} {
 		p := newPerson(t).at(t, y)

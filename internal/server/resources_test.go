@@ -204,7 +204,7 @@ func TestLimitsAreSetByAdminsAndSeenByWhomTheyBind(t *testing.T) {
 	_, err = root.PutQuota(t.Context(), "each/dog", api.QuotaRequest{GPUs: 1})
 	wantFault(t, err, fault.Invalid, "bad_limit")
 	_, err = root.PutQuota(t.Context(), "user/ada", api.QuotaRequest{Borrow: true})
-	wantFault(t, err, fault.Invalid, "empty_limit")
+	wantFault(t, err, fault.Invalid, "empty_quota")
 	_, err = ada.PutQuota(t.Context(), "user/ada", api.QuotaRequest{GPUs: 99})
 	wantFault(t, err, fault.Denied, "not_allowed")
 

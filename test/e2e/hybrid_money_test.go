@@ -62,7 +62,7 @@ func TestTheBooksSayWhatTheCloudCharges(t *testing.T) {
 	if len(want) < 3 {
 		t.Fatalf("%d machines were hired, and there are three kinds: %v", len(want), want)
 	}
-	books, err := h.client.Books(t.Context(), api.UsageQuery{By: []string{"lease"}})
+	books, err := h.client.UsageReport(t.Context(), api.UsageQuery{By: []string{"lease"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func spender(record string) string {
 func TestAJobWhoseOwnersBudgetIsUsedUpSavesItselfAndWaits(t *testing.T) {
 	t.Parallel()
 	h := newHybrid(t, yardtest.Cloud{Hire: soon, Offers: costly})
-	h.limit(t, api.QuotaRequest{Money: 8_000_000, Period: "day", At: "stop"})
+	h.limit(t, api.QuotaRequest{Budget: 8_000_000, Period: "day", OnExceeded: "stop"})
 	record := filepath.Join(h.Folder, "record")
 	name := h.submit(t, spender(record))
 	var d api.JobDetail
@@ -135,7 +135,7 @@ func TestAJobWhoseOwnersBudgetIsUsedUpSavesItselfAndWaits(t *testing.T) {
 	if len(used) == 0 {
 		t.Error("the feed does not tell that the budget is used up")
 	}
-	h.limit(t, api.QuotaRequest{Money: 1_000_000_000, Period: "day", At: "stop"})
+	h.limit(t, api.QuotaRequest{Budget: 1_000_000_000, Period: "day", OnExceeded: "stop"})
 	h.succeed(t, "wait", name)
 	if got := awaitFile(t, record); got != "begun 1\nsaved 1\nbegun 2\n" {
 		t.Errorf("when the budget was raised: %q", got)
@@ -146,7 +146,7 @@ func TestAJobWhoseOwnersBudgetIsUsedUpSavesItselfAndWaits(t *testing.T) {
 func TestWhatRunsGoesOnAndNothingNewStartsWhereABudgetSaysAsk(t *testing.T) {
 	t.Parallel()
 	h := newHybrid(t, yardtest.Cloud{Hire: soon, Offers: costly})
-	h.limit(t, api.QuotaRequest{Money: 5_000_000, Period: "day", At: "ask"})
+	h.limit(t, api.QuotaRequest{Budget: 5_000_000, Period: "day", OnExceeded: "ask"})
 	record := filepath.Join(h.Folder, "record")
 	first := h.submit(t, spender(record))
 	h.await(t, "the budget is used up", func() bool { return len(h.eventsOf(t, "budget.used_up")) > 0 })

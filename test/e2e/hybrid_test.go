@@ -259,7 +259,7 @@ func TestAMachineEndsItselfWhenTheServerIsDeadForLongerThanItsLease(t *testing.T
 // limit sets what admin may have.
 func (h *hybrid) limit(t *testing.T, l api.QuotaRequest) {
 	t.Helper()
-	if _, err := h.client.PutLimit(t.Context(), "user/admin", l); err != nil {
+	if _, err := h.client.PutQuota(t.Context(), "user/admin", l); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -42,7 +42,7 @@ const (
 	callFailed  = "failed" // it is not known whether anything was done
 )
 
-// Why a hired node was lost.
+// Why a provisioned node was lost.
 const (
 	lostSpot  = "spot" // the provider took it back
 	lostOther = "other"
@@ -66,18 +66,18 @@ func newCounts(providers []string) counts {
 	minutes := []float64{1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400}
 	c := counts{
 		ended:  counter("trainyard_jobs_ended_total", "Jobs that ended.", "state"),
-		waits:  histogram("trainyard_queue_wait_seconds", "Time that jobs waited before they were given nodes, by the class of these.", minutes, "class"),
-		alerts: counter("trainyard_budget_alerts_total", "Times that people were told of a limit or budget: near, used_up, forecast (will be, before its time), free again.", "kind"),
+		waits:  histogram("trainyard_queue_wait_seconds", "Time that jobs were queued, by class of the nodes they were placed on.", minutes, "class"),
+		alerts: counter("trainyard_budget_alerts_total", "Alerts about quotas and budgets: near, used_up, forecast (will be used up before the period ends), free (again).", "kind"),
 
-		hires:    counter("trainyard_hires_total", "Nodes that were asked for: leases written.", "provider"),
-		granted:  counter("trainyard_hires_granted_total", "Nodes that providers gave.", "provider"),
-		refused:  counter("trainyard_hires_refused_total", "Nodes that providers refused for certain.", "provider", "code"),
-		returns:  counter("trainyard_lease_returns_total", "Nodes that were given back.", "provider"),
-		strays:   counter("trainyard_strays_total", "Machines found that no lease knew of.", "provider"),
-		unclear:  counter("trainyard_hires_unclear_total", "Calls after which it was not known whether a machine had been created.", "provider"),
-		lost:     counter("trainyard_lease_losses_total", "Hired nodes that went away without being given back.", "provider", "why"),
-		joins:    histogram("trainyard_hire_join_seconds", "Time from asking for a node until its agent joined.", []float64{5, 15, 30, 60, 90, 120, 180, 240, 300, 420, 600, 900, 1200, 1800, 3600}, "provider"),
-		calls:    counter("trainyard_provider_calls_total", "Calls to providers by what was asked and how it ended: ok, refused, timeout or failed.", "provider", "call", "outcome"),
+		hires:    counter("trainyard_provision_requests_total", "Nodes requested from providers.", "provider"),
+		granted:  counter("trainyard_provisioned_nodes_total", "Nodes that providers provisioned.", "provider"),
+		refused:  counter("trainyard_provision_refusals_total", "Requests that providers refused.", "provider", "code"),
+		returns:  counter("trainyard_lease_releases_total", "Nodes that were released.", "provider"),
+		strays:   counter("trainyard_strays_total", "Instances found without a lease.", "provider"),
+		unclear:  counter("trainyard_provision_unknown_total", "Requests with an unknown outcome.", "provider"),
+		lost:     counter("trainyard_lease_losses_total", "Provisioned nodes that were lost without being released.", "provider", "why"),
+		joins:    histogram("trainyard_provision_join_seconds", "Time from requesting a node until its agent joined.", []float64{5, 15, 30, 60, 90, 120, 180, 240, 300, 420, 600, 900, 1200, 1800, 3600}, "provider"),
+		calls:    counter("trainyard_provider_calls_total", "Calls to providers by call and outcome: ok, refused, timeout or failed.", "provider", "call", "outcome"),
 		callTime: histogram("trainyard_provider_call_seconds", "Time that calls to providers took.", prometheus.ExponentialBuckets(0.01, 2.5, 11), "provider", "call"),
 		up:       prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "trainyard_provider_up", Help: "1 if the provider answered when it was last asked for its list."}, []string{"provider"}),
 	}

@@ -44,7 +44,7 @@ func TestNodesAndGPUsByWhatTheyDo(t *testing.T) {
 		`trainyard_nodes{class="local",state="ready"}`:              2,
 		`trainyard_nodes{class="reserved",state="ready"}`:           1,
 		`trainyard_nodes{class="ondemand",state="ready"}`:           0,
-		`trainyard_drained_nodes{class="local"}`:                    1,
+		`trainyard_cordoned_nodes{class="local"}`:                   1,
 		`trainyard_gpus{class="local",model="L4",state="running"}`:  2,
 		`trainyard_gpus{class="local",model="L4",state="idle"}`:     1,
 		`trainyard_gpus{class="local",model="L4",state="foreign"}`:  1,
@@ -53,8 +53,8 @@ func TestNodesAndGPUsByWhatTheyDo(t *testing.T) {
 		`trainyard_gpus{class="reserved",model="L4",state="idle"}`:  1,
 		`trainyard_tflops{class="local",state="running"}`:           200,
 		`trainyard_tflops{class="local",state="idle"}`:              100,
-		`trainyard_gpu_use_ratio{class="local"}`:                    2.0 / 3,
-		`trainyard_gpu_use_ratio{class="ondemand"}`:                 0,
+		`trainyard_gpu_allocated_ratio{class="local"}`:              2.0 / 3,
+		`trainyard_gpu_allocated_ratio{class="ondemand"}`:           0,
 	})
 	y.pass(31*time.Second, "b", "c") // a is silent
 	want(t, y.scrape(), map[string]float64{
@@ -64,7 +64,7 @@ func TestNodesAndGPUsByWhatTheyDo(t *testing.T) {
 	})
 	y.ok(yardmaster.RemoveNode{Node: "c", By: "ann"})
 	got := y.scrape()
-	want(t, got, map[string]float64{`trainyard_drained_nodes{class="local"}`: 0})
+	want(t, got, map[string]float64{`trainyard_cordoned_nodes{class="local"}`: 0})
 	if _, there := got[`trainyard_gpus{class="local",model="L4",state="drained"}`]; there {
 		t.Error("the GPUs of a node that was taken out are still shown")
 	}
@@ -122,9 +122,9 @@ func TestLifeOfHiredNodes(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, metrics.Options{Providers: []string{"testcloud"}})
 	want(t, y.scrape(), map[string]float64{
-		`trainyard_hires_total{provider="testcloud"}`:                            0,
-		`trainyard_hires_refused_total{code="no_capacity",provider="testcloud"}`: 0,
-		`trainyard_leases{provider="testcloud",state="asked"}`:                   0,
+		`trainyard_provision_requests_total{provider="testcloud"}`:                    0,
+		`trainyard_provision_refusals_total{code="no_capacity",provider="testcloud"}`: 0,
+		`trainyard_leases{provider="testcloud",state="asked"}`:                        0,
 	})
 	y.submit("ann", 2)
 	y.ok(yardmaster.Unclear{Lease: "l1", Why: "timeout"})
@@ -136,8 +136,8 @@ func TestLifeOfHiredNodes(t *testing.T) {
 		`trainyard_gpus{class="ondemand",model="L4",state="boot"}`:          2,
 		`trainyard_spend_dollars_per_hour{account="boot",class="ondemand"}`: 3,
 		`trainyard_cost_dollars_total{account="boot",class="ondemand"}`:     3 * 90.0 / 3600,
-		`trainyard_waiting_jobs`:        1,
-		`trainyard_oldest_wait_seconds`: 90,
+		`trainyard_queued_jobs`:           1,
+		`trainyard_oldest_queued_seconds`: 90,
 	})
 	y.token("hired-1", fleet.OnDemand, "l1")
 	n := y.node("hired-1", "hired-1", 2)
@@ -147,13 +147,13 @@ func TestLifeOfHiredNodes(t *testing.T) {
 	want(t, y.scrape(), map[string]float64{
 		`trainyard_leases{provider="testcloud",state="active"}`:             1,
 		`trainyard_leases{provider="testcloud",state="returning"}`:          1, // the stray
-		`trainyard_hires_total{provider="testcloud"}`:                       1,
-		`trainyard_hires_unclear_total{provider="testcloud"}`:               1,
-		`trainyard_hires_granted_total{provider="testcloud"}`:               1,
+		`trainyard_provision_requests_total{provider="testcloud"}`:          1,
+		`trainyard_provision_unknown_total{provider="testcloud"}`:           1,
+		`trainyard_provisioned_nodes_total{provider="testcloud"}`:           1,
 		`trainyard_strays_total{provider="testcloud"}`:                      1,
-		`trainyard_lease_returns_total{provider="testcloud"}`:               0,
-		`trainyard_hire_join_seconds_count{provider="testcloud"}`:           1,
-		`trainyard_hire_join_seconds_sum{provider="testcloud"}`:             90,
+		`trainyard_lease_releases_total{provider="testcloud"}`:              0,
+		`trainyard_provision_join_seconds_count{provider="testcloud"}`:      1,
+		`trainyard_provision_join_seconds_sum{provider="testcloud"}`:        90,
 		`trainyard_queue_wait_seconds_count{class="ondemand"}`:              1,
 		`trainyard_queue_wait_seconds_sum{class="ondemand"}`:                90,
 		`trainyard_gpus{class="ondemand",model="L4",state="running"}`:       2,
@@ -170,13 +170,13 @@ func TestLifeOfHiredNodes(t *testing.T) {
 	y.pass(time.Minute) // the job waits again, and another node is asked for
 	y.ok(yardmaster.Refused{Lease: "l3", Code: fleet.RefusedCapacity, Why: "none left"})
 	want(t, y.scrape(), map[string]float64{
-		`trainyard_lease_losses_total{provider="testcloud",why="spot"}`:          1,
-		`trainyard_lease_losses_total{provider="testcloud",why="other"}`:         0,
-		`trainyard_hires_refused_total{code="no_capacity",provider="testcloud"}`: 1,
-		`trainyard_leases{provider="testcloud",state="active"}`:                  0,
-		`trainyard_leases{provider="testcloud",state="returning"}`:               0,
-		`trainyard_nodes{class="ondemand",state="ready"}`:                        0,
-		`trainyard_jobs{state="recovering"}`:                                     1,
+		`trainyard_lease_losses_total{provider="testcloud",why="spot"}`:               1,
+		`trainyard_lease_losses_total{provider="testcloud",why="other"}`:              0,
+		`trainyard_provision_refusals_total{code="no_capacity",provider="testcloud"}`: 1,
+		`trainyard_leases{provider="testcloud",state="active"}`:                       0,
+		`trainyard_leases{provider="testcloud",state="returning"}`:                    0,
+		`trainyard_nodes{class="ondemand",state="ready"}`:                             0,
+		`trainyard_jobs{state="recovering"}`:                                          1,
 	})
 }
 
@@ -189,7 +189,7 @@ func TestReturnedNodesAreCountedOnce(t *testing.T) {
 	y.pass(time.Minute)
 	y.ok(yardmaster.Listed{Provider: "testcloud", Asked: y.now, Machines: []fleet.Instance{{ID: "i-1", Lease: "l1", State: fleet.InstanceGone, Billed: 0.07}}})
 	want(t, y.scrape(), map[string]float64{
-		`trainyard_lease_returns_total{provider="testcloud"}`:            1,
+		`trainyard_lease_releases_total{provider="testcloud"}`:           1,
 		`trainyard_lease_losses_total{provider="testcloud",why="other"}`: 0,
 		`trainyard_jobs_ended_total{state="cancelled"}`:                  1,
 		`trainyard_leases{provider="testcloud",state="returning"}`:       0,
@@ -224,19 +224,19 @@ func TestBudgetsAndWhatTheyHold(t *testing.T) {
 	y.submit("bob", 1)
 	want(t, y.scrape(), map[string]float64{
 		`trainyard_budget_used_ratio{measure="gpu_hours",period="day",subject="user/bob"}`: 1,
-		`trainyard_held_jobs{limit="money"}`:                                               1,
-		`trainyard_held_jobs{limit="gpu_hours"}`:                                           1,
-		`trainyard_held_jobs{limit="other"}`:                                               0,
-		`trainyard_waiting_jobs`:                                                           0,
+		`trainyard_quota_blocked_jobs{limit="money"}`:                                      1,
+		`trainyard_quota_blocked_jobs{limit="gpu_hours"}`:                                  1,
+		`trainyard_quota_blocked_jobs{limit="other"}`:                                      0,
+		`trainyard_queued_jobs`:                                                            0,
 		`trainyard_budget_alerts_total{kind="used_up"}`:                                    2,
 		`trainyard_budget_alerts_total{kind="forecast"}`:                                   2,
 	})
 	y.ok(yardmaster.PutLimit{By: "root", Limit: tenant.Limit{Subject: tenant.Subject{User: "ann"}, GPUs: 1, Period: tenant.Day}})
-	want(t, y.scrape(), map[string]float64{`trainyard_held_jobs{limit="money"}`: 0, `trainyard_held_jobs{limit="gpus"}`: 1})
+	want(t, y.scrape(), map[string]float64{`trainyard_quota_blocked_jobs{limit="money"}`: 0, `trainyard_quota_blocked_jobs{limit="gpus"}`: 1})
 	y.ok(yardmaster.PutLimit{By: "root", Limit: tenant.Limit{Subject: tenant.Subject{User: "ann"}, Removed: true}})
 	y.pass(24*time.Hour, "a") // a new day
 	for name, v := range y.scrape() {
-		if strings.HasPrefix(name, "trainyard_held_jobs") && v != 0 {
+		if strings.HasPrefix(name, "trainyard_quota_blocked_jobs") && v != 0 {
 			t.Errorf("%s = %v on a new day", name, v)
 		}
 	}
@@ -269,11 +269,11 @@ func TestLineLeavesOutWhatCouldNotStart(t *testing.T) {
 	}
 	y.ok(yardmaster.Submit{Owner: "ann", Jobs: []yardmaster.NewJob{one("first"), one("second", "first")}})
 	y.pass(time.Minute)
-	want(t, y.scrape(), map[string]float64{`trainyard_waiting_jobs`: 1, `trainyard_jobs{state="pending"}`: 2, `trainyard_oldest_wait_seconds`: 60})
+	want(t, y.scrape(), map[string]float64{`trainyard_queued_jobs`: 1, `trainyard_jobs{state="pending"}`: 2, `trainyard_oldest_queued_seconds`: 60})
 	y.node("a", "local", 1)
 	y.reports("j1", job.RunRunning)
 	y.reports("j1", job.RunEnded)
-	want(t, y.scrape(), map[string]float64{`trainyard_jobs{state="starting"}`: 1, `trainyard_jobs_ended_total{state="succeeded"}`: 1, `trainyard_waiting_jobs`: 0})
+	want(t, y.scrape(), map[string]float64{`trainyard_jobs{state="starting"}`: 1, `trainyard_jobs_ended_total{state="succeeded"}`: 1, `trainyard_queued_jobs`: 0})
 }
 
 // TestBoardAgreesWithTheYard lets random things happen and compares what the board has
@@ -358,7 +358,7 @@ func agree(t *rapid.T, y *yard, last map[string]float64) map[string]float64 {
 			same(fmt.Sprintf(`trainyard_jobs{state=%q}`, s), c.Jobs[s])
 		}
 	}
-	same("trainyard_waiting_jobs", c.Waiting)
+	same("trainyard_queued_jobs", c.Waiting)
 	same("trainyard_live_runs", c.Runs)
 	same("trainyard_open_orders", c.Orders)
 	gpus, nodes := map[string]int{}, map[string]int{}
@@ -452,8 +452,8 @@ func TestSavingsAndWhatTimeWasBoughtFor(t *testing.T) {
 	y := newYard(t, metrics.Options{})
 	y.board.Take(&yardmaster.Batch{Books: savings(2.5, -1, 0.5)})
 	want(t, y.scrape(), map[string]float64{
-		`trainyard_saved_dollars_total{kind="place"}`:   3,
-		`trainyard_forgone_dollars_total{kind="place"}`: 1,
+		`trainyard_saved_dollars_total{kind="place"}`:         3,
+		`trainyard_speed_premium_dollars_total{kind="place"}`: 1,
 	})
 }
 

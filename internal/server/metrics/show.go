@@ -44,38 +44,38 @@ func (f *figures) define(byUser bool) {
 	}
 	gauge, counter := prometheus.GaugeValue, prometheus.CounterValue
 	f.jobs = add(gauge, "trainyard_jobs", "Jobs that have not ended.", "state")
-	f.waiting = add(gauge, "trainyard_waiting_jobs", "Jobs in line.")
-	f.oldest = add(gauge, "trainyard_oldest_wait_seconds", "How long the job has waited that has been in line longest, 0 if there is none.")
-	f.held = add(gauge, "trainyard_held_jobs", "Jobs that a limit keeps out of the line.", "limit")
+	f.waiting = add(gauge, "trainyard_queued_jobs", "Jobs in the queue.")
+	f.oldest = add(gauge, "trainyard_oldest_queued_seconds", "Time the oldest queued job has waited, 0 if the queue is empty.")
+	f.held = add(gauge, "trainyard_quota_blocked_jobs", "Jobs that a quota or budget keeps out of the queue.", "limit")
 	f.runs = add(gauge, "trainyard_live_runs", "Runs that have not ended.")
 	f.orders = add(gauge, "trainyard_open_orders", "Orders that are open.")
 
 	f.nodes = add(gauge, "trainyard_nodes", "Nodes.", "class", "state")
-	f.drained = add(gauge, "trainyard_drained_nodes", "Nodes onto which nothing new is let.", "class")
-	f.gpus = add(gauge, "trainyard_gpus", "GPUs by what they do.", "class", "model", "state")
-	f.tflops = add(gauge, "trainyard_tflops", "Speed of the GPUs that do this, measured or by the table, in TFLOPS.", "class", "state")
-	f.use = add(gauge, "trainyard_gpu_use_ratio", "Part of the GPUs that are used, of those that could be.", "class")
-	f.watts = add(gauge, "trainyard_power_watts", "Power that is drawn by what the tariff says, with the building's share.", "class")
+	f.drained = add(gauge, "trainyard_cordoned_nodes", "Nodes on which scheduling is stopped.", "class")
+	f.gpus = add(gauge, "trainyard_gpus", "GPUs by state.", "class", "model", "state")
+	f.tflops = add(gauge, "trainyard_tflops", "Speed of the GPUs in this state, measured or from the table, in TFLOPS.", "class", "state")
+	f.use = add(gauge, "trainyard_gpu_allocated_ratio", "Share of the usable GPUs that are allocated to jobs.", "class")
+	f.watts = add(gauge, "trainyard_power_watts", "Power draw according to the tariff, including the building's overhead.", "class")
 
-	f.spend = add(gauge, "trainyard_spend_dollars_per_hour", "What the yard costs now, rent and energy.", "class", "account")
-	f.cost = add(counter, "trainyard_cost_dollars_total", "What the yard has cost, rent and energy.", "class", "account")
-	f.gpuTime = add(counter, "trainyard_gpu_seconds_total", "GPU time by what it was there for.", "class", "account")
-	f.nodeTime = add(counter, "trainyard_node_seconds_total", "Node time by what it was there for.", "class", "account")
-	f.energy = add(counter, "trainyard_energy_joules_total", "Energy, with the building's share.", "class", "account")
+	f.spend = add(gauge, "trainyard_spend_dollars_per_hour", "Current cost of nodes and energy.", "class", "account")
+	f.cost = add(counter, "trainyard_cost_dollars_total", "Cost of nodes and energy.", "class", "account")
+	f.gpuTime = add(counter, "trainyard_gpu_seconds_total", "GPU time by account.", "class", "account")
+	f.nodeTime = add(counter, "trainyard_node_seconds_total", "Node time by account.", "class", "account")
+	f.energy = add(counter, "trainyard_energy_joules_total", "Energy, including the building's overhead.", "class", "account")
 	if byUser {
-		f.userCost = add(counter, "trainyard_user_cost_dollars_total", "What users have cost, with what was hired for them.", "user", "class")
-		f.userTime = add(counter, "trainyard_user_gpu_seconds_total", "GPU time that users had.", "user", "class")
+		f.userCost = add(counter, "trainyard_user_cost_dollars_total", "Cost by user, including nodes provisioned for them.", "user", "class")
+		f.userTime = add(counter, "trainyard_user_gpu_seconds_total", "GPU time by user.", "user", "class")
 	}
-	f.saved = add(counter, "trainyard_saved_dollars_total", "Money that decisions saved against what would have been done instead.", "kind")
-	f.forgone = add(counter, "trainyard_forgone_dollars_total", "Money that decisions cost more than what would have been done instead, for the sake of time.", "kind")
+	f.saved = add(counter, "trainyard_saved_dollars_total", "Money that decisions saved compared with the best alternative.", "kind")
+	f.forgone = add(counter, "trainyard_speed_premium_dollars_total", "Extra cost of decisions over the cheapest alternative, accepted to finish sooner.", "kind")
 
 	f.leases = add(gauge, "trainyard_leases", "Leases that have not ended.", "provider", "state")
-	f.overdue = add(gauge, "trainyard_lease_overdue_seconds", "By how much the machine is over its time that is so most: its lease is over, or it was given back.", "provider")
+	f.overdue = add(gauge, "trainyard_lease_overdue_seconds", "Largest time by which an instance outlived its lease or its release.", "provider")
 
-	f.ratio = add(gauge, "trainyard_budget_used_ratio", "Part of a limit of money or GPU-hours that is used in this period.", "subject", "measure", "period")
-	f.used = add(gauge, "trainyard_budget_used_dollars", "Money that is used in this period.", "subject", "period")
-	f.limit = add(gauge, "trainyard_budget_limit_dollars", "Money that may be used in this period.", "subject", "period")
-	f.over = add(gauge, "trainyard_budget_overspend", "1 if a limit is used up, or by what runs now will be before the period ends.", "subject", "measure", "period")
+	f.ratio = add(gauge, "trainyard_budget_used_ratio", "Share of a budget or a quota of GPU-hours that is used in this period.", "subject", "measure", "period")
+	f.used = add(gauge, "trainyard_budget_used_dollars", "Cost in this period.", "subject", "period")
+	f.limit = add(gauge, "trainyard_budget_limit_dollars", "Budget of this period.", "subject", "period")
+	f.over = add(gauge, "trainyard_budget_overspend", "1 if a budget is used up, or running jobs will use it up before the period ends.", "subject", "measure", "period")
 }
 
 func (f *figures) describe(ch chan<- *prometheus.Desc) {

@@ -27,9 +27,9 @@ type Source interface {
 	Events(ctx context.Context, f api.EventFilter) (api.EventPage, error)
 	Offers(ctx context.Context, f api.OfferFilter) (api.OfferPage, error)
 	Leases(ctx context.Context, f api.LeaseFilter) (api.LeasePage, error)
-	Limits(ctx context.Context, p api.Page) (api.QuotaPage, error)
+	Quotas(ctx context.Context, p api.Page) (api.QuotaPage, error)
 	Datasets(ctx context.Context, p api.Page) (api.DatasetPage, error)
-	Books(ctx context.Context, q api.UsageQuery) (api.UsageReport, error)
+	UsageReport(ctx context.Context, q api.UsageQuery) (api.UsageReport, error)
 }
 
 var _ Source = (*api.Client)(nil)
@@ -244,8 +244,8 @@ func (r *reader) readLeases(ctx context.Context) error {
 // readRules reads limits and datasets.
 func (r *reader) readRules(ctx context.Context) error {
 	err := pages(func(cursor string) (string, error) {
-		p, err := r.Limits(ctx, api.Page{Cursor: cursor, Limit: pageSize})
-		for _, l := range p.Limits {
+		p, err := r.Quotas(ctx, api.Page{Cursor: cursor, Limit: pageSize})
+		for _, l := range p.Quotas {
 			r.h.Limits = append(r.h.Limits, limitOf(&l))
 		}
 		return p.Next, err
@@ -271,7 +271,7 @@ func (r *reader) readRules(ctx context.Context) error {
 }
 
 func limitOf(a *api.Quota) tenant.Limit {
-	l := tenant.Limit{GPUs: a.GPUs, Nodes: a.Nodes, GPUHours: a.GPUHours, Money: a.Money, Period: a.Period, At: a.At, Borrow: a.Borrow, WarnAt: a.WarnAt}
+	l := tenant.Limit{GPUs: a.GPUs, Nodes: a.Nodes, GPUHours: a.GPUHours, Money: a.Budget, Period: a.Period, At: a.OnExceeded, Borrow: a.Borrow, WarnAt: a.WarnAt}
 	switch kind, name, _ := strings.Cut(a.Subject, "/"); kind {
 	case "user":
 		l.Subject.User = id.User(name)
@@ -300,7 +300,7 @@ type use struct {
 // readBooks reads what everything cost, and on what each run ran.
 func (r *reader) readBooks(ctx context.Context) error {
 	r.tell("the books", 0)
-	total, err := r.Books(ctx, api.UsageQuery{From: r.h.From, To: r.h.To})
+	total, err := r.UsageReport(ctx, api.UsageQuery{From: r.h.From, To: r.h.To})
 	if err != nil {
 		return err
 	}
@@ -310,7 +310,7 @@ func (r *reader) readBooks(ctx context.Context) error {
 	for _, k := range by {
 		q.By = append(q.By, string(k))
 	}
-	books, err := r.Books(ctx, q)
+	books, err := r.UsageReport(ctx, q)
 	if err != nil {
 		return err
 	}

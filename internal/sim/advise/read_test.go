@@ -91,15 +91,15 @@ func (y *yard) Leases(context.Context, api.LeaseFilter) (api.LeasePage, error) {
 	}}, nil
 }
 
-func (y *yard) Limits(context.Context, api.Page) (api.QuotaPage, error) {
-	return api.QuotaPage{Limits: []api.Quota{{Subject: "each/user", LimitRequest: api.QuotaRequest{GPUs: 8}}}}, nil
+func (y *yard) Quotas(context.Context, api.Page) (api.QuotaPage, error) {
+	return api.QuotaPage{Quotas: []api.Quota{{Subject: "each/user", QuotaRequest: api.QuotaRequest{GPUs: 8}}}}, nil
 }
 
 func (y *yard) Datasets(context.Context, api.Page) (api.DatasetPage, error) {
 	return api.DatasetPage{Datasets: []api.Dataset{{ID: "mri", DatasetRequest: api.DatasetRequest{Place: job.PlaceLocal}}}}, nil
 }
 
-func (y *yard) Books(_ context.Context, q api.UsageQuery) (api.UsageReport, error) {
+func (y *yard) UsageReport(_ context.Context, q api.UsageQuery) (api.UsageReport, error) {
 	if len(q.By) == 0 {
 		return api.UsageReport{Total: api.Amounts{Cost: 321.5}}, nil
 	}
