@@ -86,7 +86,8 @@ func length(target func(c *config) *time.Duration, least time.Duration) func(*co
 
 func yesNo(target func(c *config) *bool) func(*config, string) error {
 	return func(c *config, v string) error {
-		if *target(c) = v == "yes"; v != "yes" && v != "no" {
+		*target(c) = v == "yes"
+		if v != "yes" && v != "no" {
 			return fmt.Errorf("must be yes or no, got %q", v)
 		}
 		return nil
@@ -95,7 +96,8 @@ func yesNo(target func(c *config) *bool) func(*config, string) error {
 
 func number(target func(c *config) *int) func(*config, string) error {
 	return func(c *config, v string) (err error) {
-		if *target(c), err = strconv.Atoi(v); err != nil || *target(c) < 0 {
+		*target(c), err = strconv.Atoi(v)
+		if err != nil || *target(c) < 0 {
 			err = fmt.Errorf("must be a whole number of at least 0, got %q", v)
 		}
 		return err
@@ -131,7 +133,8 @@ var serverSettings = []setting{
 	{"hosts", "", "names and addresses by which the server is reached, separated by commas, beside localhost and the listen address", func(c *config, v string) error {
 		c.hosts = nil
 		for h := range strings.SplitSeq(v, ",") {
-			if h = strings.TrimSpace(h); h != "" {
+			h = strings.TrimSpace(h)
+			if h != "" {
 				c.hosts = append(c.hosts, h)
 			}
 		}
@@ -153,7 +156,8 @@ var serverSettings = []setting{
 	{"log-limit", "1GB", "output kept of each rank of a run", size(func(c *config) *int64 { return &c.logLimit })},
 	{"max-file", "5GB", "largest file of a working directory", size(func(c *config) *int64 { return &c.maxFile })},
 	{"rate", "500", "requests per second of one token; 0 for no limit", func(c *config, v string) (err error) {
-		if c.rate, err = strconv.ParseFloat(v, 64); err != nil || c.rate < 0 {
+		c.rate, err = strconv.ParseFloat(v, 64)
+		if err != nil || c.rate < 0 {
 			err = fmt.Errorf("must be a rate of at least 0, got %q", v)
 		}
 		return err
@@ -219,7 +223,8 @@ func readConfig(cmd *cobra.Command, env cli.Env, settings []setting) (*config, e
 		faults = append(faults, fault.New(fault.Invalid, "bad_setting", "must be longer than suspect-after (%s)", job.Duration(c.suspectAfter)).WithField("lost-after"))
 	}
 	if c.data == "" {
-		if c.data, err = dataFolder(env); err != nil {
+		c.data, err = dataFolder(env)
+		if err != nil {
 			return nil, err
 		}
 	}

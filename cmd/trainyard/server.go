@@ -63,7 +63,8 @@ logs in.`,
 				return err
 			}
 			if anew && s.bootstrap == "" {
-				if s.bootstrap, err = bootstrap(cmd.Context(), s); err != nil {
+				s.bootstrap, err = bootstrap(cmd.Context(), s)
+				if err != nil {
 					return errors.Join(err, s.stop())
 				}
 			}

@@ -100,7 +100,7 @@ func (c *Client) send(ctx context.Context, with *http.Client, method, path strin
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, fault.New(fault.Unavailable, "unreachable", "cannot reach the yard at %s: %v", c.base, rootCause(err)).
+		return nil, fault.New(fault.Unavailable, "unreachable", "cannot reach the server at %s: %v", c.base, rootCause(err)).
 			WithRemedy("is the server running, and is the address right?").WithCause(err)
 	}
 	if resp.StatusCode < 300 {

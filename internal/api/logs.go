@@ -14,7 +14,7 @@ type LogLine struct {
 	At     time.Time `json:"at"`
 	Run    id.Run    `json:"run"`
 	Rank   int       `json:"rank"`
-	Stream string    `json:"stream" enum:"stdout,stderr,yard" doc:"yard marks the yard's own remarks"`
+	Stream string    `json:"stream" enum:"stdout,stderr,yard" doc:"yard marks messages of Trainyard itself"`
 	Text   string    `json:"text" doc:"without the line end; bytes that are not UTF-8 are in raw"`
 	Raw    []byte    `json:"raw,omitempty" doc:"base64 of the line where it is not UTF-8"`
 	// Partial marks a piece of a very long line; the next line of the same run,

@@ -103,7 +103,8 @@ func Execute(ctx context.Context, env Env, root *cobra.Command, args []string) i
 	if err == nil {
 		return exit.OK
 	}
-	if err = exit.Clarify(err); !began {
+	err = exit.Clarify(err)
+	if !began {
 		err = exit.AsUsage(cmd, err)
 	}
 	asJSON := false

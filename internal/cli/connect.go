@@ -27,7 +27,8 @@ func open(c contexts.Context) (*api.Client, error) {
 	var config *tls.Config
 	if c.CA != "" {
 		var err error
-		if config, err = auth.PinnedTLS([]byte(c.CA)); err != nil {
+		config, err = auth.PinnedTLS([]byte(c.CA))
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -135,12 +135,14 @@ func (a *app) putData(verb string) *cobra.Command {
 					request.Source = source
 				}
 				if bytes != "" {
-					if request.Size, err = job.ParseBytes(bytes); err != nil {
+					request.Size, err = job.ParseBytes(bytes)
+					if err != nil {
 						return exit.Usagef(cmd, "--size: %v", err)
 					}
 				}
 				if cmd.Flags().Changed("copy") {
-					if request.Copies, err = readCopies(copied); err != nil {
+					request.Copies, err = readCopies(copied)
+					if err != nil {
 						return exit.Usagef(cmd, "--copy: %v", err)
 					}
 				}

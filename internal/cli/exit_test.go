@@ -85,7 +85,7 @@ func TestAYardThatDoesNotAnswer(t *testing.T) {
 	y := newYard(t)
 	p := newPerson(t).at(t, y)
 	y.Close()
-	if code := p.types(t.Context(), "jobs"); code != exit.Unreachable || !strings.Contains(p.stderr.String(), "error: cannot reach the yard at https://127.0.0.1") {
+	if code := p.types(t.Context(), "jobs"); code != exit.Unreachable || !strings.Contains(p.stderr.String(), "error: cannot reach the server at https://127.0.0.1") {
 		t.Errorf("exit code %d: %s", code, p.stderr)
 	}
 }

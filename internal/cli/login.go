@@ -51,7 +51,8 @@ func (a *app) doLogin(ctx context.Context, address, token, caHash, name string) 
 	if err != nil {
 		return err
 	}
-	if token, err = a.readToken(ctx, token); err != nil {
+	token, err = a.readToken(ctx, token)
+	if err != nil {
 		return err
 	}
 	parsed, err := auth.Parse(token)
@@ -147,7 +148,8 @@ func (a *app) pin(ctx context.Context, server, tokenHash, flagHash, known string
 	if err != nil {
 		return nil, err
 	}
-	if answer = strings.ToLower(answer); answer != "y" && answer != "yes" {
+	answer = strings.ToLower(answer)
+	if answer != "y" && answer != "yes" {
 		return nil, fault.New(fault.Denied, "ca_refused", "the server's CA was not accepted; nothing was sent")
 	}
 	return ca, nil

@@ -76,7 +76,8 @@ func (a *app) nodeTable(nodes []api.Node) *table.Table {
 		state := nodeState(n)
 		lease := ""
 		if n.Lease != nil {
-			if lease = string(n.Lease.ID); n.Lease.Ends != nil {
+			lease = string(n.Lease.ID)
+			if n.Lease.Ends != nil {
 				lease += ", ends " + table.Ago(*n.Lease.Ends, now)
 			}
 		}

@@ -22,7 +22,8 @@ func (a *app) override() *cobra.Command {
 recorded in the audit of each dataset.`,
 		Example: `  trainyard override j7 --place any --why "the owner of the scans agreed, ticket 812"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if in.Place = job.Place(place); !slices.Contains([]job.Place{job.PlaceLocal, job.PlaceCloud, job.PlaceAny}, in.Place) {
+			in.Place = job.Place(place)
+			if !slices.Contains([]job.Place{job.PlaceLocal, job.PlaceCloud, job.PlaceAny}, in.Place) {
 				return exit.Usagef(cmd, "--place cannot be %q: choose local, cloud, any", place)
 			}
 			if strings.TrimSpace(in.Why) == "" {

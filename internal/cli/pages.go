@@ -13,7 +13,8 @@ func collect[T any](read func(api.Page) (list []T, next string, err error)) ([]T
 		if err != nil {
 			return nil, err
 		}
-		if all = append(all, list...); next == "" {
+		all = append(all, list...)
+		if next == "" {
 			return all, nil
 		}
 		page.Cursor = next

@@ -24,11 +24,13 @@ func (s *span) flags(cmd *cobra.Command, last string) {
 
 // read returns the two ends of the period; zero for no end.
 func (s *span) read(cmd *cobra.Command, now time.Time) (from, to time.Time, err error) {
-	if to, err = moment(s.to); err != nil {
+	to, err = moment(s.to)
+	if err != nil {
 		return from, to, exit.Usagef(cmd, "--to: %v", err)
 	}
 	if s.from != "" {
-		if from, err = moment(s.from); err != nil {
+		from, err = moment(s.from)
+		if err != nil {
 			return from, to, exit.Usagef(cmd, "--from: %v", err)
 		}
 		return from, to, nil

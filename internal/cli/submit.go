@@ -119,7 +119,8 @@ func (a *app) doSubmit(ctx context.Context, draft *jobfile.Draft, f submitFlags)
 		}
 	}
 	if draft.Workdir != "" {
-		if draft.Digest, err = a.upload(ctx, client, draft.Workdir); err != nil {
+		draft.Digest, err = a.upload(ctx, client, draft.Workdir)
+		if err != nil {
 			return err
 		}
 	}

@@ -148,7 +148,8 @@ func (a *app) changeUser(ctx context.Context, name string, change func(*api.User
 		}
 		request := api.UserRequest{Role: user.Role, Disabled: user.Disabled}
 		change(&request)
-		if user, err = c.PutUser(ctx, user.ID, request); err != nil {
+		user, err = c.PutUser(ctx, user.ID, request)
+		if err != nil {
 			return err
 		}
 		return a.showUsers(user, user)

@@ -32,7 +32,8 @@ did not succeed (see: trainyard help exit-codes). Jobs that have not ended withi
 			var limit job.Duration
 			if timeout != "" {
 				var err error
-				if limit, err = job.ParseDuration(timeout); err != nil {
+				limit, err = job.ParseDuration(timeout)
+				if err != nil {
 					return exit.Usagef(cmd, "--timeout: %v", err)
 				}
 			}

@@ -220,7 +220,8 @@ func auditOf(d *dataset.Dataset, uses []dataset.Use) api.Audit {
 			continue
 		}
 		a.Outside++
-		if a.First = &use; a.Last == nil {
+		a.First = &use
+		if a.Last == nil {
 			a.Last = &use
 		}
 	}

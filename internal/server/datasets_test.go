@@ -51,7 +51,8 @@ func TestWhatANodeKeepsIsShownWithTheDataset(t *testing.T) {
 	}
 	_, err = ada.PutDataset(t.Context(), "cats", api.DatasetRequest{Place: job.PlaceLocal, Size: 1 << 30, Source: source})
 	y.must(err)
-	if reply, err = n.Report(t.Context(), api.Report{Capability: api.Capability, Boot: "b", Data: []job.DataCopy{cats}}); err != nil || len(reply.Purge) > 0 {
+	reply, err = n.Report(t.Context(), api.Report{Capability: api.Capability, Boot: "b", Data: []job.DataCopy{cats}})
+	if err != nil || len(reply.Purge) > 0 {
 		t.Errorf("told to remove %v (%v)", reply.Purge, err)
 	}
 	y.must(report())

@@ -257,7 +257,8 @@ func promtool(t *testing.T) string {
 	cache, err := os.UserCacheDir()
 	if err == nil {
 		found := filepath.Join(cache, "trainyard", "tools", "promtool")
-		if _, err = os.Stat(found); err == nil {
+		_, err = os.Stat(found)
+		if err == nil {
 			return found
 		}
 	}

@@ -83,7 +83,8 @@ func (s *Server) listEvents(ctx context.Context, in *eventInput) (*body[api.Even
 			if err != nil {
 				return nil, s.fail(ctx, err)
 			}
-			if e.Spec, err = json.Marshal(j.Spec); err != nil {
+			e.Spec, err = json.Marshal(j.Spec)
+			if err != nil {
 				return nil, s.fail(ctx, err)
 			}
 		}
@@ -120,10 +121,12 @@ func (s *Server) sendEvents(ctx context.Context, f store.EventFilter, out *strea
 		upTo := uint64(0) // all events up to this one have been looked at
 		if !ok {
 			var err error
-			if events, err = s.Store.Events(ctx, f); err != nil {
+			events, err = s.Store.Events(ctx, f)
+			if err != nil {
 				return err
 			}
-			if ok = len(events) < f.Limit; ok {
+			ok = len(events) < f.Limit
+			if ok {
 				upTo = last
 			}
 		}

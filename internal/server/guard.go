@@ -43,13 +43,15 @@ func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 	for _, scheme := range ctx.Operation().Security {
 		if _, ok := scheme["token"]; ok {
 			var c caller
-			if c, err = s.person(r); err == nil {
+			c, err = s.person(r)
+			if err == nil {
 				ctx = huma.WithValue(ctx, callerKey{}, c)
 			}
 		}
 		if _, ok := scheme["node"]; ok {
 			var n id.Node
-			if n, err = s.node(r); err == nil {
+			n, err = s.node(r)
+			if err == nil {
 				ctx = huma.WithValue(ctx, nodeKey{}, n)
 			}
 		}

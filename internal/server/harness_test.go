@@ -154,7 +154,8 @@ func (y *yard) serve(ctx context.Context, st store.Store) {
 		<-y.loop.over
 		<-watched
 		transport.CloseIdleConnections()
-		if err = errors.Join(err, st.Close()); err != nil {
+		err = errors.Join(err, st.Close())
+		if err != nil {
 			y.t.Errorf("stop the server: %v", err)
 		}
 	})

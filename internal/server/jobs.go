@@ -177,7 +177,8 @@ func (s *Server) getJob(ctx context.Context, in *jobInput) (*body[api.JobDetail]
 	for i := range runs {
 		d.Runs[i] = toRun(&runs[i])
 	}
-	if d.Spec, err = json.Marshal(j.Spec); err != nil {
+	d.Spec, err = json.Marshal(j.Spec)
+	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	err = s.query(ctx, func(y *yardmaster.Yard) {

@@ -149,7 +149,8 @@ func (s *Server) reaper(ctx context.Context, _ *struct{}) (*body[api.ReaperRepor
 		}
 	}
 	for kind, into := range map[string]*[]api.Event{"lease.stray": &r.Strays, "lease.unclear": &r.Unclear, "provider": &r.Failures} {
-		if *into, err = s.newestEvents(ctx, kind); err != nil {
+		*into, err = s.newestEvents(ctx, kind)
+		if err != nil {
 			return nil, s.fail(ctx, err)
 		}
 	}

@@ -56,7 +56,8 @@ func (s *Server) openLogs(ctx context.Context, in *logInput) (*logReader, error)
 	}
 	r := &logReader{s: s, job: j, rank: in.Rank, filter: logbook.Filter{Stream: in.Stream}, at: logbook.Cursor{Epoch: 1}}
 	if in.Grep != "" {
-		if r.filter.Grep, err = regexp.Compile(in.Grep); err != nil {
+		r.filter.Grep, err = regexp.Compile(in.Grep)
+		if err != nil {
 			return nil, fault.New(fault.Invalid, "bad_pattern", "invalid regular expression %q: %v", in.Grep, err).WithField("grep")
 		}
 	}
@@ -143,7 +144,8 @@ func (r *logReader) next(ctx context.Context, most int) (lines []api.LogLine, wa
 				var got []api.LogLine
 				var after []logbook.Mark
 				var next logbook.Mark
-				if got, after, next, more, err = r.s.Logbook.ReadLines(ctx, r.run.ID, rank, r.at.Ranks[rank], &r.filter, most-len(lines)); err != nil {
+				got, after, next, more, err = r.s.Logbook.ReadLines(ctx, r.run.ID, rank, r.at.Ranks[rank], &r.filter, most-len(lines))
+				if err != nil {
 					return nil, nil, false, err
 				}
 				lines = append(lines, got...)

@@ -180,7 +180,8 @@ func TestTheReaperSaysWhatItFound(t *testing.T) {
 	y.do(yardmaster.Listed{Provider: "testcloud", Asked: y.clock.Now()})
 	y.clock.advance(time.Minute)
 	y.do(yardmaster.Tick{})
-	if r, err = root.Reaper(t.Context()); err != nil || len(r.Failing) != 0 || len(r.Failures) != 2 {
+	r, err = root.Reaper(t.Context())
+	if err != nil || len(r.Failing) != 0 || len(r.Failures) != 2 {
 		t.Errorf("when it answers again: %+v, %v", r, err)
 	}
 }

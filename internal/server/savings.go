@@ -77,7 +77,8 @@ func greatest(list []ledger.Saving, q ledger.Query) []api.SavingReason {
 		if err != nil || one.Total.Count == 0 {
 			continue // the question was found to be sound before
 		}
-		if out = append(out, api.SavingReason{At: shown(s.At), Job: s.Job, Owner: s.Owner, Kind: s.Kind, Money: s.Money.Dollars(), Seconds: seconds(s.Time), Reason: s.Reason}); len(out) == maxReasons {
+		out = append(out, api.SavingReason{At: shown(s.At), Job: s.Job, Owner: s.Owner, Kind: s.Kind, Money: s.Money.Dollars(), Seconds: seconds(s.Time), Reason: s.Reason})
+		if len(out) == maxReasons {
 			break
 		}
 	}

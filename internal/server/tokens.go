@@ -118,7 +118,8 @@ func (s *Server) wantedToken(ctx context.Context, r *api.TokenRequest) (tenant.T
 		}
 	}
 	if r.Kind == tenant.AccessToken {
-		if t.Scope = r.Scope; t.Scope == "" {
+		t.Scope = r.Scope
+		if t.Scope == "" {
 			t.Scope = tenant.ScopeSubmit
 		}
 		if !who.Scope.Includes(t.Scope) {

@@ -80,7 +80,8 @@ func (s *Server) figures(ctx context.Context, q ledger.Query, owner id.User) (*l
 	}
 	u := all
 	if owner != "" {
-		if u, err = ledger.UsageOf(pointers(mine), leases, q.From, q.To); err != nil {
+		u, err = ledger.UsageOf(pointers(mine), leases, q.From, q.To)
+		if err != nil {
 			return nil, nil, err
 		}
 		u.UseRate = all.UseRate

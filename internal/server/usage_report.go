@@ -188,7 +188,8 @@ func (r *reading) postings() iter.Seq[*ledger.Posting] {
 		if done {
 			return
 		}
-		if r.err = err; err != nil {
+		r.err = err
+		if err != nil {
 			return
 		}
 		for i := range r.open {

@@ -141,7 +141,8 @@ func (f *imports) parse(boot job.Duration) (offers []fleet.Offer, note string, e
 	}
 	var text io.Reader = file
 	if strings.HasSuffix(f.catalogue, ".gz") {
-		if text, err = gzip.NewReader(file); err != nil {
+		text, err = gzip.NewReader(file)
+		if err != nil {
 			return nil, "", fault.New(fault.Invalid, "no_catalogue", "%s cannot be unpacked: %v", f.catalogue, err).WithField("--skypilot")
 		}
 	}

@@ -146,7 +146,8 @@ func put(ctx context.Context, client *api.Client, digest string, length int64, b
 	group.Go(func() {
 		packer, err := gzip.NewWriterLevel(write, gzip.BestSpeed)
 		if err == nil {
-			if _, err = io.Copy(packer, body); err == nil {
+			_, err = io.Copy(packer, body)
+			if err == nil {
 				err = packer.Close()
 			}
 		}

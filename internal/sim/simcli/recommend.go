@@ -127,13 +127,16 @@ func (r *recommendation) question(cmd *cobra.Command) (*advise.Question, *advise
 	}
 	p := &advise.Period{Last: time.Duration(r.last), Idle: time.Duration(r.idle)}
 	var err error
-	if p.From, err = dayOrTime(r.from); err != nil {
+	p.From, err = dayOrTime(r.from)
+	if err != nil {
 		return nil, nil, exit.Usagef(cmd, "--from: %v", err)
 	}
-	if p.To, err = dayOrTime(r.to); err != nil {
+	p.To, err = dayOrTime(r.to)
+	if err != nil {
 		return nil, nil, exit.Usagef(cmd, "--to: %v", err)
 	}
-	if q.More, err = readOffers(r.offers); err != nil {
+	q.More, err = readOffers(r.offers)
+	if err != nil {
 		return nil, nil, err
 	}
 	return q, p, nil

@@ -148,7 +148,8 @@ func decide(past *yardview.Past, p place.Policy) (*Decision, error) {
 	d.Verdict = verdictWaits
 	started := map[id.Job]string{}
 	for _, s := range good.Starts {
-		if started[s.Item.Job] = s.Reason; s.Item.Job == past.Job {
+		started[s.Item.Job] = s.Reason
+		if s.Item.Job == past.Job {
 			d.Now = &Placement{Nodes: seatsNow(&s), Reason: s.Reason}
 			d.Rooms = rooms(view, &s)
 		}

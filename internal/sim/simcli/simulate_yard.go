@@ -127,7 +127,8 @@ func (s *simulation) fromYard(cmd *cobra.Command) error {
 	outcomes := make([]map[id.Job]sim.Outcome, len(cases))
 	for i := range cases {
 		f.Cases = append(f.Cases, cases[i].name)
-		if outcomes[i], err = cases[i].simulate(view, lengths, time.Duration(s.until)); err != nil {
+		outcomes[i], err = cases[i].simulate(view, lengths, time.Duration(s.until))
+		if err != nil {
 			return fmt.Errorf("simulate %s: %w", cases[i].name, err)
 		}
 	}
@@ -162,12 +163,14 @@ func (s *simulation) cases(cmd *cobra.Command, v *yardview.View) ([]change, erro
 		what = append(what, list[0].Name)
 	}
 	if s.yard.add != "" {
-		if changed.add, err = scenario.Cluster(s.yard.add, "added-", fleet.Local); err != nil {
+		changed.add, err = scenario.Cluster(s.yard.add, "added-", fleet.Local)
+		if err != nil {
 			return nil, err
 		}
 		what = append(what, "with "+s.yard.add)
 	}
-	if changed.tariff, err = s.tariff(); err != nil {
+	changed.tariff, err = s.tariff()
+	if err != nil {
 		return nil, err
 	}
 	if changed.tariff != nil {
