@@ -93,7 +93,7 @@ func (a *app) period(from, to *time.Time) string {
 	const layout = "2006-01-02 15:04"
 	text := "since the beginning"
 	if from != nil {
-		text = "from " + from.UTC().Format(layout)
+		text = "from " + from.UTC().Format(layout) + " UTC"
 	}
 	if to == nil {
 		return text + " until now"

@@ -25,7 +25,7 @@ func (a *app) usageReportTable(b *api.UsageReport) error {
 	for _, k := range b.Group {
 		head = append(head, strings.ToUpper(k))
 	}
-	t := a.NewTable(append(head, "NODE-HOURS", "GPU-HOURS", "NODES", "ENERGY", "KWH", "COST")...)
+	t := a.NewTable(append(head, "NODE-HOURS", "GPU-HOURS", "NODE COST", "ENERGY COST", "KWH", "COST")...)
 	add := func(keys []string, m *api.Amounts) {
 		t.Row(append(append([]string{}, keys...), hours(m.NodeSeconds), hours(m.GPUSeconds), table.Dollars(m.NodeCost),
 			table.Dollars(m.EnergyCost), strconv.FormatFloat(m.Energy, 'f', 2, 64), table.Dollars(m.Cost))...)
