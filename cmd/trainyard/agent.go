@@ -37,8 +37,13 @@ func joinCommand(env cli.Env) *cobra.Command {
 		{"token", "", "join token, from: trainyard tokens create --join", text(func(c *config) *string { return &c.token })},
 	}, agentSettings...), logSettings...)
 	cmd := &cobra.Command{
-		Use: "join URL", Short: "Join a yard and work for it", Args: cobra.ExactArgs(1),
-		Long:    "Join the yard at URL with a join token and work for it until told to stop.\n\nThe token says which CA the server must have, so the machine cannot join another one by mistake. The machine's key never leaves it. Runs outlive the agent: when it is started again it takes them up.",
+		Use:   "join URL",
+		Short: "Join a yard and run its jobs",
+		Args:  cobra.ExactArgs(1),
+		Long: `Join the yard at URL with a join token and run its jobs until stopped.
+
+The token carries the fingerprint of the server's CA, so the machine cannot join another server by
+mistake. The machine's key never leaves it. Runs outlive the agent: when it restarts it adopts them.`,
 		Example: "  trainyard agent join https://yard.example.org:7443 --token tyj_…\n  trainyard agent join https://127.0.0.1:7443 --token tyj_… --fake-gpus 8xA100:80GB --name gpu-1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runAgent(cmd, env, settings, args[0])
@@ -51,8 +56,10 @@ func joinCommand(env cli.Env) *cobra.Command {
 func agentRunCommand(env cli.Env) *cobra.Command {
 	settings := append(append([]setting{dataSetting}, agentSettings...), logSettings...)
 	cmd := &cobra.Command{
-		Use: "run", Short: "Work for the yard this machine has joined", Args: cobra.NoArgs,
-		Long:    "Work for the yard that this machine has joined before, until told to stop.",
+		Use:     "run",
+		Short:   "Run jobs for the yard this machine has joined",
+		Args:    cobra.NoArgs,
+		Long:    "Run jobs for the yard that this machine has joined before, until stopped.",
 		Example: "  trainyard agent run --data /var/lib/trainyard",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runAgent(cmd, env, settings, "")

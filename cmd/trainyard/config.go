@@ -86,8 +86,9 @@ func length(target func(c *config) *time.Duration, least time.Duration) func(*co
 
 func yesNo(target func(c *config) *bool) func(*config, string) error {
 	return func(c *config, v string) error {
-		if *target(c) = v == "yes"; v != "yes" && v != "no" {
-			return fmt.Errorf("%q is neither yes nor no", v)
+		*target(c) = v == "yes"
+		if v != "yes" && v != "no" {
+			return fmt.Errorf("must be yes or no, got %q", v)
 		}
 		return nil
 	}
@@ -95,8 +96,9 @@ func yesNo(target func(c *config) *bool) func(*config, string) error {
 
 func number(target func(c *config) *int) func(*config, string) error {
 	return func(c *config, v string) (err error) {
-		if *target(c), err = strconv.Atoi(v); err != nil || *target(c) < 0 {
-			err = fmt.Errorf("%q is no number", v)
+		*target(c), err = strconv.Atoi(v)
+		if err != nil || *target(c) < 0 {
+			err = fmt.Errorf("must be a whole number of at least 0, got %q", v)
 		}
 		return err
 	}
@@ -119,7 +121,7 @@ var logSettings = []setting{
 	{"log-format", "text", "how to log: text or json", func(c *config, v string) error {
 		c.logFormat = v
 		if v != "text" && v != "json" {
-			return fmt.Errorf("%q is neither text nor json", v)
+			return fmt.Errorf("must be text or json, got %q", v)
 		}
 		return nil
 	}},
@@ -131,30 +133,32 @@ var serverSettings = []setting{
 	{"hosts", "", "names and addresses by which the server is reached, separated by commas, beside localhost and the listen address", func(c *config, v string) error {
 		c.hosts = nil
 		for h := range strings.SplitSeq(v, ",") {
-			if h = strings.TrimSpace(h); h != "" {
+			h = strings.TrimSpace(h)
+			if h != "" {
 				c.hosts = append(c.hosts, h)
 			}
 		}
 		return nil
 	}},
 	{"store", "", "where the yard's record is kept: a file for SQLite (default: yard.db in the data folder) or postgres://…", text(func(c *config) *string { return &c.store })},
-	{"policy", "rules", "what decides where jobs run; trainyard simulate --list-policies names them", text(func(c *config) *string { return &c.policy })},
-	{"tariff", "", "file that says what nodes cost: energy and rent by kind of GPU (default: none, and policies count GPU hours)", text(func(c *config) *string { return &c.tariff })},
-	{"clouds", "", "file that says where on-demand nodes can be hired and on what terms (default: nowhere)", text(func(c *config) *string { return &c.clouds })},
+	{"policy", "rules", "placement policy; list them with trainyard simulate --list-policies", text(func(c *config) *string { return &c.policy })},
+	{"tariff", "", "file with the cost of nodes: energy and hourly price by GPU model (default: none, and policies count GPU-hours)", text(func(c *config) *string { return &c.tariff })},
+	{"clouds", "", "file with the cloud providers and when to provision nodes (default: none)", text(func(c *config) *string { return &c.clouds })},
 	{"refuse-impossible", "yes", "refuse jobs that no node and no offer could ever run: yes or no", yesNo(func(c *config) *bool { return &c.refuse })},
 	{"metrics-by-user", "no", "show money and GPU time of every user in /metrics: yes or no", yesNo(func(c *config) *bool { return &c.byUser })},
-	{"round-limit", "50ms", "time that a policy that searches may take for a plan", length(func(c *config) *time.Duration { return &c.roundLimit }, time.Millisecond)},
+	{"round-limit", "50ms", "time limit of a planning round, for policies that search", length(func(c *config) *time.Duration { return &c.roundLimit }, time.Millisecond)},
 	{"report-every", "5s", "how often agents report", length(func(c *config) *time.Duration { return &c.reportEvery }, 10*time.Millisecond)},
-	{"suspect-after", "30s", "silence after which nothing new is placed on a node", length(func(c *config) *time.Duration { return &c.suspectAfter }, 100*time.Millisecond)},
-	{"lost-after", "5m", "silence after which a node's runs are given up and started elsewhere", length(func(c *config) *time.Duration { return &c.lostAfter }, time.Second)},
-	{"retry-wait", "5s", "wait before a failed job is tried again; doubles each time", length(func(c *config) *time.Duration { return &c.backoff }, 0)},
+	{"suspect-after", "30s", "time without contact after which a node gets no new jobs", length(func(c *config) *time.Duration { return &c.suspectAfter }, 100*time.Millisecond)},
+	{"lost-after", "5m", "time without contact after which a node is lost and its jobs restart elsewhere", length(func(c *config) *time.Duration { return &c.lostAfter }, time.Second)},
+	{"retry-wait", "5s", "wait before a failed job is retried; doubles each time", length(func(c *config) *time.Duration { return &c.backoff }, 0)},
 	{"keep-final", "10m", "how long ended jobs stay in memory", length(func(c *config) *time.Duration { return &c.keepFinal }, time.Second)},
 	{"max-jobs", "200000", "jobs of one user that have not ended", number(func(c *config) *int { return &c.maxJobs })},
 	{"log-limit", "1GB", "output kept of each rank of a run", size(func(c *config) *int64 { return &c.logLimit })},
 	{"max-file", "5GB", "largest file of a working directory", size(func(c *config) *int64 { return &c.maxFile })},
 	{"rate", "500", "requests per second of one token; 0 for no limit", func(c *config, v string) (err error) {
-		if c.rate, err = strconv.ParseFloat(v, 64); err != nil || c.rate < 0 {
-			err = fmt.Errorf("%q is no rate", v)
+		c.rate, err = strconv.ParseFloat(v, 64)
+		if err != nil || c.rate < 0 {
+			err = fmt.Errorf("must be a rate of at least 0, got %q", v)
 		}
 		return err
 	}},
@@ -163,22 +167,22 @@ var serverSettings = []setting{
 
 // agentSettings are those of an agent.
 var agentSettings = []setting{
-	{"name", "", "wished name of the node (default: the host's name)", text(func(c *config) *string { return &c.name })},
-	{"address", "", "how other nodes reach this one (default: found out)", text(func(c *config) *string { return &c.address })},
+	{"name", "", "name of the node (default: the host's name)", text(func(c *config) *string { return &c.name })},
+	{"address", "", "how other nodes reach this one (default: detected)", text(func(c *config) *string { return &c.address })},
 	{"fake-gpus", "", "declare GPUs that do not exist, for evaluation and tests, as in 8xA100:80GB; none for no GPUs, whatever the machine has", text(func(c *config) *string { return &c.fakeGPUs })},
-	{"cpus", "", "declare so many CPUs, whatever the machine has, for evaluation and tests (default: found out)", func(c *config, v string) (err error) {
+	{"cpus", "", "declare this many CPUs, whatever the machine has, for evaluation and tests (default: detected)", func(c *config, v string) (err error) {
 		if v != "" {
 			c.cpus, err = job.ParseCPUs(v)
 		}
 		return err
 	}},
-	{"memory", "", "declare so much memory, likewise, as in 64GB (default: found out)", func(c *config, v string) (err error) {
+	{"memory", "", "declare this much memory, likewise, e.g. 64GB (default: detected)", func(c *config, v string) (err error) {
 		if v != "" {
 			c.memory, err = job.ParseBytes(v)
 		}
 		return err
 	}},
-	{"on-lease-end", "", "command that ends this machine when its lease is over, if it was hired; exit if the agent's end is enough", text(func(c *config) *string { return &c.onLeaseEnd })},
+	{"on-lease-end", "", "command that shuts this machine down when its lease expires, if it was provisioned; exit if ending the agent is enough", text(func(c *config) *string { return &c.onLeaseEnd })},
 	{"probe", "auto", "measure GPUs with PyTorch when the agent starts: auto or off", text(func(c *config) *string { return &c.probe })},
 	{"probe-python", "", "python that has PyTorch (default: python3)", text(func(c *config) *string { return &c.probePython })},
 	{"metrics", "", "address to serve the agent's metrics on, as in 127.0.0.1:9100; none if empty", text(func(c *config) *string { return &c.metrics })},
@@ -219,7 +223,8 @@ func readConfig(cmd *cobra.Command, env cli.Env, settings []setting) (*config, e
 		faults = append(faults, fault.New(fault.Invalid, "bad_setting", "must be longer than suspect-after (%s)", job.Duration(c.suspectAfter)).WithField("lost-after"))
 	}
 	if c.data == "" {
-		if c.data, err = dataFolder(env); err != nil {
+		c.data, err = dataFolder(env)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -244,7 +249,7 @@ func readFile(cmd *cobra.Command, env cli.Env, settings []setting) (map[string]s
 	}
 	values := map[string]string{}
 	if err := yaml.Unmarshal(raw, &values); err != nil {
-		return nil, path, fault.New(fault.Invalid, "config_invalid", "%s is no list of keys and values: %v", path, err).WithField("--config")
+		return nil, path, fault.New(fault.Invalid, "config_invalid", "%s must be a list of keys and values: %v", path, err).WithField("--config")
 	}
 	known := map[string]bool{}
 	for _, s := range settings {

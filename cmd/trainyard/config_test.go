@@ -70,8 +70,8 @@ func TestAllMistakesOfTheConfigurationAreNamedAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := read(t, map[string]string{"TRAINYARD_RATE": "fast"}, "--data", "d", "--lost-after", "10s", "--log-format", "xml", "--log-limit", "big")
 	want := `--log-limit: value must be a memory size, got "big"; write a number and a unit, e.g. 24GB or 512MB
-TRAINYARD_RATE: "fast" is no rate
---log-format: "xml" is neither text nor json
+TRAINYARD_RATE: must be a rate of at least 0, got "fast"
+--log-format: must be text or json, got "xml"
 lost-after: must be longer than suspect-after (30s)`
 	if err == nil || fault.KindOf(err) != fault.Invalid {
 		t.Fatalf("error = %v, want an invalid one", err)

@@ -12,11 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"trainyard/cmd/trainyard/hiring"
+	"trainyard/cmd/trainyard/clouds"
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/agent/runtime/supervisor"
 	"trainyard/internal/cli"
 	"trainyard/internal/cloud/process"
+	"trainyard/internal/sim/simcli"
 )
 
 // version is set by the linker.
@@ -45,9 +46,10 @@ func run() int {
 // rootCommand has all commands: those that speak to a yard and those that start one.
 func rootCommand(env cli.Env) *cobra.Command {
 	root := cli.New(env)
-	root.AddCommand(upCommand(env), serverCommand(env), agentCommand(env), simulateCommand(env), replayCommand(env), recommendCommand(env), generateCommand())
+	root.AddCommand(upCommand(env), serverCommand(env), agentCommand(env), generateCommand())
+	root.AddCommand(simcli.Commands(env, policies())...)
 	if offers, _, err := root.Find([]string{"offers"}); err == nil && offers != root {
-		offers.AddCommand(hiring.ImportCommand(env)) // it needs the providers, which only the wiring knows
+		offers.AddCommand(clouds.ImportCommand(env)) // it needs the providers, which only the wiring knows
 	}
 	return root
 }

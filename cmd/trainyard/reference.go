@@ -100,7 +100,7 @@ func lifecycle() []byte {
 		{"A job", "", fence(job.Diagram())},
 		{"A run", "One attempt of a job; each of its ranks goes through the same states.", fence(job.RunDiagram())},
 		{"A node", "", fence(fleet.Diagram())},
-		{"A lease", "The yard's hold on a hired node.", fence(fleet.LeaseDiagram())},
+		{"A lease", "The claim on a provisioned node.", fence(fleet.LeaseDiagram())},
 	} {
 		fmt.Fprintf(&out, "\n## %s\n\n", part.title)
 		if part.intro != "" {

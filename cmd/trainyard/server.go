@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -18,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 
-	"trainyard/cmd/trainyard/hiring"
+	"trainyard/cmd/trainyard/clouds"
 	"trainyard/internal/auth"
 	"trainyard/internal/blob"
 	"trainyard/internal/cli"
@@ -26,10 +27,12 @@ import (
 	"trainyard/internal/cloud/desk"
 	"trainyard/internal/engine/agents"
 	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
 	"trainyard/internal/logbook"
+	"trainyard/internal/place"
 	"trainyard/internal/server"
 	"trainyard/internal/server/feed"
-	"trainyard/internal/server/gauges"
+	"trainyard/internal/server/metrics"
 	"trainyard/internal/store"
 	sqlstore "trainyard/internal/store/sql"
 	"trainyard/internal/tenant"
@@ -40,8 +43,14 @@ func serverCommand(env cli.Env) *cobra.Command {
 	settings := append(append([]setting{dataSetting}, serverSettings...), logSettings...)
 	anew := false
 	cmd := &cobra.Command{
-		Use: "server", Short: "Run the yard's server", GroupID: cli.GroupStart, Args: cobra.NoArgs,
-		Long: "Run the yard's server until it is told to stop (SIGINT or SIGTERM).\n\nAt the first start it makes its own CA and prints a bootstrap token, once, with which the first admin logs in.",
+		Use:     "server",
+		Short:   "Run the yard's server",
+		GroupID: cli.GroupStart,
+		Args:    cobra.NoArgs,
+		Long: `Run the yard's server until it is stopped with SIGINT or SIGTERM.
+
+At the first start it creates its own CA and prints a bootstrap token, once, with which the first admin
+logs in.`,
 		Example: "  trainyard server --listen 0.0.0.0:7443 --hosts yard.example.org\n" +
 			"  trainyard server --store postgres://yard@db/yard",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,7 +63,8 @@ func serverCommand(env cli.Env) *cobra.Command {
 				return err
 			}
 			if anew && s.bootstrap == "" {
-				if s.bootstrap, err = bootstrap(cmd.Context(), s); err != nil {
+				s.bootstrap, err = bootstrap(cmd.Context(), s)
+				if err != nil {
 					return errors.Join(err, s.stop())
 				}
 			}
@@ -84,38 +94,25 @@ type running struct {
 	failed    chan error // gets why it ended by itself
 	done      chan struct{}
 	log       *slog.Logger
-	runner    *desk.Runner // hires; nil if nothing can be hired
+	runner    *desk.Runner // calls the providers; nil if nothing can be provisioned
 }
 
 // startServer opens everything, takes up where the last server stopped, and serves.
 func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, err error) {
-	newPolicy, err := policies().Make(c.policy)
+	in, err := readInputs(c)
 	if err != nil {
 		return nil, err
 	}
-	tariff, err := readTariff(c.tariff)
-	if err != nil {
-		return nil, err
-	}
-	cloudFile, offers, err := hiring.ReadClouds(c.clouds)
-	if err != nil {
-		return nil, err
-	}
+
 	collectLess()
 	clk := clock.Wall{}
 	began := clk.Now()
-	ca, err := auth.OpenCA(filepath.Join(c.data, "ca"), began)
+
+	f, err := openFolders(c, clk)
 	if err != nil {
 		return nil, err
 	}
-	blobs, err := blob.OpenDir(filepath.Join(c.data, "blobs"))
-	if err != nil {
-		return nil, err
-	}
-	book, err := logbook.Open(filepath.Join(c.data, "logs"), blobs, clk)
-	if err != nil {
-		return nil, err
-	}
+
 	st, kind, err := openStore(ctx, c, log)
 	if err != nil {
 		return nil, err
@@ -125,6 +122,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 			err = errors.Join(err, st.Close())
 		}
 	}()
+
 	start, err := randomHex()
 	if err != nil {
 		return nil, err
@@ -132,75 +130,211 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 	if err := acquire(ctx, st, start, log); err != nil {
 		return nil, err
 	}
+
 	state, err := st.Load(ctx, clk.Now().Add(-c.keepFinal))
 	if err != nil {
 		return nil, fmt.Errorf("load the yard: %w", err)
 	}
-	cfg := yardmaster.Defaults(newPolicy())
-	cfg.SuspectAfter, cfg.LostAfter, cfg.BackoffBase = c.suspectAfter, c.lostAfter, c.backoff
-	cfg.KeepFinal, cfg.MaxJobs, cfg.LogLimit = c.keepFinal, c.maxJobs, c.logLimit
-	cfg.Tariff, cfg.Offers, cfg.Refuse = tariff, offers, c.refuse
-	if err := cloudFile.Terms(&cfg); err != nil {
+	cfg, err := yardConfig(c, in, clk)
+	if err != nil {
 		return nil, err
 	}
-	cfg.Limit = func() func() bool {
-		until := clk.Now().Add(c.roundLimit)
-		return func() bool { return clk.Now().After(until) }
-	}
-	yard := yardmaster.New(cfg)
-	directory := auth.NewDirectory()
-	directory.Set(state.Users, state.Tokens)
-	board := gauges.New(clk, gauges.Options{Providers: cloudFile.Names(), ByUser: c.byUser})
-	board.Load(&state)
-	yard.Load(clk.Now(), state)
-	hub := agents.New(yard.Orders())
-	events := feed.New(state.LastEvent)
-	after := []func(*yardmaster.Batch){events.Add, board.Take, func(b *yardmaster.Batch) { tell(directory, b) }}
+
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.listen)
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, "listen", "cannot listen on %s: %v", c.listen, err).WithRemedy("is another server running there? choose another address with --listen")
+		return nil, fault.New(fault.Unavailable, "listen", "cannot listen on %s: %v", c.listen, err).
+			WithRemedy("is another server running there? choose another address with --listen")
 	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, listener.Close())
 		}
 	}()
-	runner, hirer, err := hiring.NewRunner(ctx, cloudFile, c.data, urlOf(listener.Addr()), ca, cfg.Hire, clk, log)
+
+	runner, provisioner, err := clouds.NewRunner(ctx, clouds.Options{
+		Clouds: in.clouds, Data: c.data, URL: urlOf(listener.Addr()), CA: f.ca, Config: cfg.Hire, Clock: clk, Log: log,
+	})
 	if err != nil {
 		return nil, err
 	}
-	if runner != nil {
-		after = append(after, func(b *yardmaster.Batch) { runner.Take(b.Leases) })
+
+	r := &running{
+		url: urlOf(listener.Addr()), ca: f.ca, clock: clk, store: st, log: log, runner: runner,
+		failed: make(chan error, 2), done: make(chan struct{}),
 	}
-	loop := server.NewLoop(server.LoopConfig{Yard: yard, Store: st, Engine: hub, Clock: clk, Log: log, After: after})
-	if runner != nil {
-		hirer.Loop = loop
-		runner.Tell = func(ctx context.Context, m yardmaster.Message) error { _, err := loop.Do(ctx, m); return err }
-		runner.Watch = board
-		runner.Take(state.Leases)
-	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	srv := server.New(server.Config{
-		Version: version, PolicyName: c.policy, StoreKind: kind, Interval: c.reportEvery, Lease: c.lostAfter * 9 / 10,
-		NodeCertTTL: 30 * 24 * time.Hour, Rate: c.rate, Burst: c.burst, MaxFile: c.maxFile, Timeout: 30 * time.Second,
-	}, server.Deps{
-		Loop: loop, Store: st, Blobs: blobs, Logbook: book, Assignments: hub, CA: ca, Directory: directory, Feed: events, Clock: clk, Log: log, Registry: registry, Gauges: board,
-	}, start)
-	identity, err := ca.NewServerIdentity(hostsOf(c, listener.Addr()), clk)
+	srv := r.newServer(c, serverParts{
+		config: cfg, state: state, folders: f, providers: in.clouds.Names(), provisioner: provisioner,
+		storeKind: kind, start: start,
+	})
+
+	identity, err := f.ca.NewServerIdentity(hostsOf(c, listener.Addr()), clk)
 	if err != nil {
 		return nil, err
 	}
-	r := &running{url: urlOf(listener.Addr()), ca: ca, loop: loop, clock: clk, store: st, failed: make(chan error, 2), done: make(chan struct{}), log: log, runner: runner}
-	r.http = &http.Server{Handler: hiring.WithProgram(srv.Handler()), TLSConfig: ca.ServerTLS(identity), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 3 * time.Minute,
-		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 1000, SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second}}
+	r.http = newHTTPServer(srv.Handler(), f.ca.ServerTLS(identity), log)
 	r.run(srv, listener)
-	if r.bootstrap, err = firstAdmin(ctx, r, state.Users); err != nil {
+
+	r.bootstrap, err = firstAdmin(ctx, r, state.Users)
+	if err != nil {
 		return nil, errors.Join(err, r.stop())
 	}
-	log.Info("server works", "url", r.url, "store", kind, "policy", c.policy, "jobs", len(state.Jobs), "nodes", len(state.Nodes), "took", clk.Now().Sub(began))
+
+	log.Info("server works", "url", r.url, "store", kind, "policy", c.policy,
+		"jobs", len(state.Jobs), "nodes", len(state.Nodes), "took", clk.Now().Sub(began))
+
 	return r, nil
+}
+
+// inputs is what the files and names in the configuration stand for.
+type inputs struct {
+	newPolicy func() place.Policy
+	tariff    *fleet.Tariff
+	clouds    *clouds.Clouds
+	offers    []fleet.Offer
+}
+
+// readInputs reads them before anything is opened, so that a mistake changes nothing.
+func readInputs(c *config) (in inputs, err error) {
+	in.newPolicy, err = policies().Make(c.policy)
+	if err != nil {
+		return in, err
+	}
+
+	in.tariff, err = readTariff(c.tariff)
+	if err != nil {
+		return in, err
+	}
+
+	in.clouds, in.offers, err = clouds.ReadClouds(c.clouds)
+
+	return in, err
+}
+
+// folders is what is kept in the data folder beside the store.
+type folders struct {
+	ca    *auth.CA
+	blobs *blob.Dir
+	logs  *logbook.Book
+}
+
+func openFolders(c *config, clk clock.Clock) (f folders, err error) {
+	f.ca, err = auth.OpenCA(filepath.Join(c.data, "ca"), clk.Now())
+	if err != nil {
+		return f, err
+	}
+
+	f.blobs, err = blob.OpenDir(filepath.Join(c.data, "blobs"))
+	if err != nil {
+		return f, err
+	}
+
+	f.logs, err = logbook.Open(filepath.Join(c.data, "logs"), f.blobs, clk)
+
+	return f, err
+}
+
+// yardConfig puts what the operator set over the yard's defaults.
+func yardConfig(c *config, in inputs, clk clock.Clock) (yardmaster.Config, error) {
+	cfg := yardmaster.Defaults(in.newPolicy())
+	cfg.SuspectAfter = c.suspectAfter
+	cfg.LostAfter = c.lostAfter
+	cfg.BackoffBase = c.backoff
+	cfg.KeepFinal = c.keepFinal
+	cfg.MaxJobs = c.maxJobs
+	cfg.LogLimit = c.logLimit
+	cfg.Tariff = in.tariff
+	cfg.Offers = in.offers
+	cfg.Refuse = c.refuse
+	cfg.Limit = func() func() bool {
+		until := clk.Now().Add(c.roundLimit)
+		return func() bool { return clk.Now().After(until) }
+	}
+
+	return cfg, in.clouds.Terms(&cfg)
+}
+
+// serverParts is what newServer puts together.
+type serverParts struct {
+	config      yardmaster.Config
+	state       yardmaster.State
+	folders     folders
+	providers   []string
+	provisioner *clouds.Provisioner // nil if nothing can be provisioned
+	storeKind   string
+	start       string // names this start of the server
+}
+
+// newServer builds the yard from its stored state, the loop that feeds it, and the
+// server in front of it. Nothing runs yet.
+func (r *running) newServer(c *config, p serverParts) *server.Server {
+	yard := yardmaster.New(p.config)
+	directory := auth.NewDirectory()
+	directory.Set(p.state.Users, p.state.Tokens)
+
+	collector := metrics.New(r.clock, metrics.Options{Providers: p.providers, ByUser: c.byUser})
+	collector.Load(&p.state)
+	yard.Load(r.clock.Now(), p.state)
+	hub := agents.New(yard.Orders())
+	events := feed.New(p.state.LastEvent)
+
+	after := []func(*yardmaster.Batch){
+		events.Add,
+		collector.Take,
+		func(b *yardmaster.Batch) { tell(directory, b) },
+	}
+	if r.runner != nil {
+		after = append(after, func(b *yardmaster.Batch) { r.runner.Take(b.Leases) })
+	}
+	r.loop = server.NewLoop(server.LoopConfig{
+		Yard: yard, Store: r.store, Engine: hub, Clock: r.clock, Log: r.log, After: after,
+	})
+	if r.runner != nil {
+		r.provision(p.provisioner, collector, p.state.Leases)
+	}
+
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+
+	return server.New(server.Config{
+		Version: version, PolicyName: c.policy, StoreKind: p.storeKind,
+		Interval: c.reportEvery, Lease: c.lostAfter * 9 / 10, NodeCertTTL: 30 * 24 * time.Hour,
+		Rate: c.rate, Burst: c.burst, MaxFile: c.maxFile, Timeout: 30 * time.Second,
+	}, server.Deps{
+		Loop: r.loop, Store: r.store, Blobs: p.folders.blobs, Logbook: p.folders.logs, Assignments: hub,
+		CA: p.folders.ca, Directory: directory, Feed: events, Clock: r.clock, Log: r.log,
+		Registry: registry, Metrics: collector,
+	}, p.start)
+}
+
+// provision connects the runner that calls the providers with the loop.
+func (r *running) provision(p *clouds.Provisioner, collector *metrics.Collector, leases []fleet.Lease) {
+	p.Loop = r.loop
+	r.runner.Tell = func(ctx context.Context, m yardmaster.Message) error {
+		_, err := r.loop.Do(ctx, m)
+		return err
+	}
+	r.runner.Watch = collector
+	r.runner.Take(leases)
+}
+
+// newHTTPServer sets the time limits of the connections.
+func newHTTPServer(handler http.Handler, config *tls.Config, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           clouds.WithProgram(handler),
+		TLSConfig:         config,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       3 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: 1000,
+			SendPingTimeout:      30 * time.Second,
+			PingTimeout:          15 * time.Second,
+		},
+	}
 }
 
 // run starts the loop and serves.

@@ -29,8 +29,14 @@ func upCommand(env cli.Env) *cobra.Command {
 	settings := append(append(append([]setting{dataSetting}, serverSettings...), agentSettings...), logSettings...)
 	var submit string
 	cmd := &cobra.Command{
-		Use: "up", Short: "Start a whole yard on this machine", GroupID: cli.GroupStart, Args: cobra.NoArgs,
-		Long:    "Start server and agent in one process and log the command line in, so that jobs can be submitted at once.\n\nCtrl-C stops the yard; what runs is stopped with its grace period and starts again at the next up.",
+		Use:     "up",
+		Short:   "Start a whole yard on this machine",
+		GroupID: cli.GroupStart,
+		Args:    cobra.NoArgs,
+		Long: `Start server and agent in one process and log the command line in, so that jobs can be submitted at
+once.
+
+Ctrl-C stops the yard: running jobs are stopped with their grace period and restart at the next up.`,
 		Example: "  trainyard up\n  trainyard up --fake-gpus 4xA100:80GB\n  trainyard up --submit examples/digits/job.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := readConfig(cmd, env, settings)

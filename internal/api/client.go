@@ -100,7 +100,7 @@ func (c *Client) send(ctx context.Context, with *http.Client, method, path strin
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, fault.New(fault.Unavailable, "unreachable", "cannot reach the yard at %s: %v", c.base, rootCause(err)).
+		return nil, fault.New(fault.Unavailable, "unreachable", "cannot reach the server at %s: %v", c.base, rootCause(err)).
 			WithRemedy("is the server running, and is the address right?").WithCause(err)
 	}
 	if resp.StatusCode < 300 {
@@ -152,4 +152,31 @@ func (p Problem) fault() *fault.Error {
 		kind = fault.Internal
 	}
 	return &fault.Error{Kind: kind, Code: p.Code, Message: p.Detail, Field: p.Field, Line: p.Line, Column: p.Column, Remedy: p.Remedy}
+}
+
+func put[T any](ctx context.Context, c *Client, path string, in any) (T, error) {
+	var out T
+	err := c.call(ctx, http.MethodPut, path, nil, in, &out)
+	return out, err
+}
+
+func get[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
+	var out T
+	err := c.call(ctx, http.MethodGet, path, query, nil, &out)
+	return out, err
+}
+
+func post[T any](ctx context.Context, c *Client, path string, in any, header ...string) (T, error) {
+	var out T
+	err := c.call(ctx, http.MethodPost, path, nil, in, &out, header...)
+	return out, err
+}
+
+// at joins the segments of a path below /api/v1, each escaped.
+func at(segments ...string) string {
+	path := "/api/v1"
+	for _, s := range segments {
+		path += "/" + url.PathEscape(s)
+	}
+	return path
 }

@@ -105,3 +105,9 @@ func set(q url.Values, key, value string) {
 		q.Set(key, value)
 	}
 }
+
+func setTime(q url.Values, key string, at time.Time) {
+	if !at.IsZero() {
+		q.Set(key, at.UTC().Format(time.RFC3339Nano))
+	}
+}

@@ -1,10 +1,10 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"time"
 
-	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
@@ -129,114 +129,42 @@ type Holder struct {
 	Until *time.Time `json:"until,omitempty" doc:"expected end, where known"`
 }
 
-// LogLine is one line that a run printed.
-type LogLine struct {
-	At     time.Time `json:"at"`
-	Run    id.Run    `json:"run"`
-	Rank   int       `json:"rank"`
-	Stream string    `json:"stream" enum:"stdout,stderr,yard" doc:"yard marks the yard's own remarks"`
-	Text   string    `json:"text" doc:"without the line end; bytes that are not UTF-8 are in raw"`
-	Raw    []byte    `json:"raw,omitempty" doc:"base64 of the line where it is not UTF-8"`
-	// Partial marks a piece of a very long line; the next line of the same run,
-	// rank and stream continues it.
-	Partial bool `json:"partial,omitempty"`
+// Submit hands in a job file. Calls with the same key give the same jobs, so
+// that a call whose answer was lost can be made again; "" means no key.
+func (c *Client) Submit(ctx context.Context, in SubmitRequest, key string) (SubmitReply, error) {
+	var header []string
+	if key != "" {
+		header = []string{"Idempotency-Key", key}
+	}
+	return post[SubmitReply](ctx, c, at("jobs"), in, header...)
 }
 
-// LogPage is one page of a run's output.
-type LogPage struct {
-	Lines []LogLine `json:"lines"`
-	Next  string    `json:"next,omitempty" doc:"cursor to go on from; absent when all has been read and the job has ended"`
-	Ended bool      `json:"ended" doc:"the job has ended and this is its last page"`
+// Jobs returns one page of the jobs that the filter lets through, newest first.
+func (c *Client) Jobs(ctx context.Context, f JobFilter) (JobPage, error) {
+	return get[JobPage](ctx, c, at("jobs"), f.query())
 }
 
-// Node is a machine as people see it.
-type Node struct {
-	ID       id.Node     `json:"id"`
-	Class    fleet.Class `json:"class"`
-	Pool     string      `json:"pool,omitempty"`
-	State    string      `json:"state" enum:"running,idle,foreign,suspect,lost,removed,error" doc:"running, idle or foreign (used by people outside the yard) for a node in order"`
-	Since    time.Time   `json:"since" doc:"in this state since, as far as is known"`
-	Reason   string      `json:"reason,omitempty"`
-	Drained  bool        `json:"drained"`
-	LastSeen *time.Time  `json:"last_seen,omitempty"`
-	CPUs     job.CPUs    `json:"cpus"`
-	CPUsFree job.CPUs    `json:"cpus_free"`
-	Memory   job.Bytes   `json:"memory"`
-	MemFree  job.Bytes   `json:"memory_free"`
-	Disk     job.Bytes   `json:"disk"`
-	OS       string      `json:"os"`
-	Arch     string      `json:"arch"`
-	Address  string      `json:"address"`
-	Version  string      `json:"version" doc:"of its agent"`
-	Limits   string      `json:"limits,omitempty" doc:"how it enforces what runs may use"`
-	GPUs     []GPU       `json:"gpus"`
-	FakeGPUs bool        `json:"fake_gpus,omitempty" doc:"its GPUs are declared, not real"`
-	Jobs     []id.Job    `json:"jobs" doc:"that run on it now"`
-	Runs     []NodeRun   `json:"runs" doc:"of those jobs"`
-	TFLOPS   float64     `json:"tflops,omitempty" doc:"that all of its GPUs together reach"`
-	Origin   string      `json:"tflops_origin,omitempty" enum:"measured,table,unknown,mixed" doc:"how that is known"`
-	Watts    float64     `json:"power_limit_w,omitempty" doc:"of all of its GPUs together"`
-	Draw     float64     `json:"draw_w,omitempty" doc:"that its GPUs draw with as many in use as now, as measured"`
-	Price    *Price      `json:"price,omitempty" doc:"left out if nobody told what it costs"`
-	Lease    *NodeLease  `json:"lease,omitempty" doc:"by which it was hired"`
+// Job returns all that is known about a job.
+func (c *Client) Job(ctx context.Context, j id.Job) (JobDetail, error) {
+	return get[JobDetail](ctx, c, at("jobs", string(j)), nil)
 }
 
-// NodeRun is a run on a node.
-type NodeRun struct {
-	Run   id.Run    `json:"run"`
-	Job   id.Job    `json:"job"`
-	GPUs  []int     `json:"gpus,omitempty"`
-	Share float64   `json:"share,omitempty" doc:"of its one GPU, if it shares that with others"`
-	Since time.Time `json:"since"`
+// CancelJob ends a job: its program is told to stop and has its grace time for it.
+func (c *Client) CancelJob(ctx context.Context, j id.Job) (Job, error) {
+	return post[Job](ctx, c, at("jobs", string(j), "cancel"), nil)
 }
 
-// Price is what a node costs in an hour.
-type Price struct {
-	Rent   float64 `json:"rent_usd" doc:"with all GPUs in use: to a provider, or what it was bought for, spread over its life"`
-	Energy float64 `json:"energy_usd" doc:"with all GPUs in use; 0 for a hired node, whose rent has that in it"`
-	Hourly float64 `json:"hourly_usd" doc:"both"`
-	Unused float64 `json:"unused_usd" doc:"both, while nothing uses it"`
+// KillJob ends a job at once.
+func (c *Client) KillJob(ctx context.Context, j id.Job) (Job, error) {
+	return post[Job](ctx, c, at("jobs", string(j), "kill"), nil)
 }
 
-// NodeLease is by what a node was hired.
-type NodeLease struct {
-	ID    id.Lease         `json:"id"`
-	Offer string           `json:"offer"`
-	State fleet.LeaseState `json:"state"`
-	Ends  *time.Time       `json:"ends,omitempty" doc:"not renewed until then, the machine ends itself"`
+// PauseJob stops a job so that it can be resumed.
+func (c *Client) PauseJob(ctx context.Context, j id.Job) (Job, error) {
+	return post[Job](ctx, c, at("jobs", string(j), "pause"), nil)
 }
 
-// GPU is one device as people see it.
-type GPU struct {
-	Index  int            `json:"index"`
-	UUID   string         `json:"uuid"`
-	Model  string         `json:"model"`
-	Memory job.Bytes      `json:"memory"`
-	Driver string         `json:"driver,omitempty"`
-	State  fleet.GPUState `json:"state"`
-	Job    id.Job         `json:"job,omitempty"`
-	Fake   bool           `json:"fake,omitempty"`
-	Error  string         `json:"error,omitempty" doc:"why it is kept out of use"`
-	Since  *time.Time     `json:"since,omitempty" doc:"in this state since, as far as is known"`
-	// What it can do and how that is known.
-	TFLOPS    float64 `json:"tflops,omitempty" doc:"that it reaches in bf16, or the next narrower number it has"`
-	Origin    string  `json:"tflops_origin,omitempty" enum:"measured,table,unknown"`
-	Peak      float64 `json:"peak_tflops,omitempty" doc:"by its vendor's table"`
-	Measured  float64 `json:"measured_tflops,omitempty" doc:"by a probe on this very device"`
-	Bandwidth float64 `json:"bandwidth_gbs,omitempty" doc:"of its memory"`
-	Watts     float64 `json:"power_limit_w,omitempty"`
-	Health    string  `json:"health,omitempty" doc:"evidence that something is wrong or was"`
-	// Foreign are processes outside the yard that use it.
-	Foreign []ForeignProcess `json:"foreign,omitempty" doc:"processes outside the yard that use it, as far as they can be seen"`
-}
-
-// NodePage is one page of a list of nodes, by name.
-type NodePage struct {
-	Nodes []Node `json:"nodes"`
-	Next  string `json:"next,omitempty"`
-}
-
-// DrainRequest lets nothing new onto a node.
-type DrainRequest struct {
-	Stop bool `json:"stop,omitempty" doc:"also stop what runs there, so that it starts again elsewhere"`
+// ResumeJob lets a paused job go on.
+func (c *Client) ResumeJob(ctx context.Context, j id.Job) (Job, error) {
+	return post[Job](ctx, c, at("jobs", string(j), "resume"), nil)
 }

@@ -14,48 +14,36 @@ import (
 	"trainyard/internal/id"
 )
 
-// changes are the commands that change jobs: what they say of themselves and what they call.
-var changes = map[string]struct {
-	short, long, next string
-	call              func(*api.Client, context.Context, id.Job) (api.Job, error)
-}{
-	"cancel": {
-		"End jobs", "End jobs for good. A running program gets SIGTERM and its grace time to save itself, then SIGKILL.",
-		"its program has its grace time to save itself", (*api.Client).CancelJob,
-	},
-	"kill": {
-		"End jobs at once", "End jobs for good and at once, by SIGKILL: the program cannot save itself. Prefer cancel.",
-		"its processes are killed", (*api.Client).KillJob,
-	},
-	"pause": {
-		"Stop jobs so that they can be resumed", "Stop jobs and free what they hold. A running program gets SIGTERM and its grace time to save itself.\nA paused job keeps its id and starts a new run when it is resumed.",
-		"it holds nothing once it has stopped", (*api.Client).PauseJob,
-	},
-	"resume": {
-		"Let paused jobs go on", "Put paused jobs back into the queue. They start a new run, from their checkpoint if they have one.",
-		"it waits for its turn", (*api.Client).ResumeJob,
-	},
+// jobChange is a command that changes jobs: its help, its call, and what happens next.
+type jobChange struct {
+	verb        string
+	short, long string
+	next        string // said of a job that has not ended by the change itself
+	call        func(*api.Client, context.Context, id.Job) (api.Job, error)
 }
 
-// change is one of the commands that change jobs.
-func (a *app) change(verb string) *cobra.Command {
-	c := changes[verb]
+// changeCommand returns the command of a change: cancel, kill, pause or resume.
+func (a *app) changeCommand(c jobChange) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: verb + " JOB...", Short: c.short, Long: c.long,
-		Example:           fmt.Sprintf("  trainyard %s j7\n  trainyard %s $(trainyard jobs -q --name sweep)", verb, verb),
+		Use:   c.verb + " JOB...",
+		Short: c.short,
+		Long:  c.long,
+		Example: fmt.Sprintf("  trainyard %s j7\n  trainyard %s $(trainyard jobs -q --name sweep)",
+			c.verb, c.verb),
 		Args:              exit.Args(1, 0, "job"),
 		ValidArgsFunction: a.completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.doChange(cmd.Context(), verb, args)
+			return a.doChange(cmd.Context(), c, args)
 		},
 	}
 	a.OutputFlag(cmd)
 	a.QuietFlag(cmd)
+
 	return cmd
 }
 
 // doChange changes each job; one that cannot be changed does not keep the others from it.
-func (a *app) doChange(ctx context.Context, verb string, jobs []string) error {
+func (a *app) doChange(ctx context.Context, c jobChange, jobs []string) error {
 	client, err := a.connect()
 	if err != nil {
 		return err
@@ -64,12 +52,12 @@ func (a *app) doChange(ctx context.Context, verb string, jobs []string) error {
 	page := api.JobPage{Jobs: []api.Job{}}
 	var first error
 	for _, name := range jobs {
-		j, err := changes[verb].call(client, ctx, id.Job(name))
+		j, err := c.call(client, ctx, id.Job(name))
 		if err == nil {
 			page.Jobs = append(page.Jobs, j)
 			continue
 		}
-		err = fmt.Errorf("%s %s: %w", verb, name, err)
+		err = fmt.Errorf("%s %s: %w", c.verb, name, err)
 		if kind := fault.KindOf(err); ctx.Err() != nil || kind == fault.Unavailable || kind == fault.Unknown {
 			return err // the others would fare no better
 		}
@@ -79,13 +67,13 @@ func (a *app) doChange(ctx context.Context, verb string, jobs []string) error {
 		}
 		first = err
 	}
-	if err := a.Show(page, func() []string { return ids(page.Jobs) }, func() error { return a.changed(verb, page.Jobs) }); err != nil {
+	if err := a.Show(page, func() []string { return ids(page.Jobs) }, func() error { return a.changed(c, page.Jobs) }); err != nil {
 		return err
 	}
 	return first
 }
 
-func (a *app) changed(verb string, jobs []api.Job) error {
+func (a *app) changed(c jobChange, jobs []api.Job) error {
 	for _, j := range jobs {
 		text := fmt.Sprintf("%s %s", j.ID, j.Status)
 		if j.Reason != "" {
@@ -95,7 +83,7 @@ func (a *app) changed(verb string, jobs []api.Job) error {
 			return err
 		}
 		if !j.State.Final() {
-			a.Note("  next: %s", changes[verb].next)
+			a.Note("  next: %s", c.next)
 		}
 	}
 	return nil

@@ -17,7 +17,6 @@ import (
 	"trainyard/internal/cli/console"
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/forecasts"
-	"trainyard/internal/cli/office"
 )
 
 // Env is all that the commands know of the machine they run on.
@@ -31,7 +30,7 @@ const (
 	GroupStart  = "start"
 	GroupJobs   = "jobs"
 	GroupYard   = "yard"
-	GroupBooks  = "books"
+	GroupUsage  = "usage"
 	GroupAccess = "access"
 )
 
@@ -47,9 +46,11 @@ func New(env Env) *cobra.Command {
 	a := &app{Console: console.New(env)}
 	a.foresee = forecasts.New(a.Console, a.connect, a.completeJobs)
 	root := &cobra.Command{
-		Use:           "trainyard",
-		Short:         "Run a research team's training jobs",
-		Long:          "Trainyard runs a research team's training jobs on the machines it has.\n\nHand in a job file with submit, watch it with logs and jobs, and see what it runs on with nodes.",
+		Use:   "trainyard",
+		Short: "Run a research team's training jobs",
+		Long: `Trainyard runs a research team's training jobs on its own machines and in the cloud.
+
+Submit a job file with submit, watch it with logs and jobs, and list the machines with nodes.`,
 		Version:       env.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -67,18 +68,17 @@ func New(env Env) *cobra.Command {
 		&cobra.Group{ID: GroupStart, Title: "Start:"},
 		&cobra.Group{ID: GroupJobs, Title: "Jobs:"},
 		&cobra.Group{ID: GroupYard, Title: "Yard:"},
-		&cobra.Group{ID: GroupBooks, Title: "Money and data:"},
+		&cobra.Group{ID: GroupUsage, Title: "Usage, quotas and data:"},
 		&cobra.Group{ID: GroupAccess, Title: "Access:"},
 	)
-	root.PersistentFlags().StringVar(&a.context, "context", "", "use the yard of this login instead of the current one")
-	root.PersistentFlags().BoolVar(&a.NoColor, "no-color", false, "no colours, as with the variable NO_COLOR")
+	root.PersistentFlags().StringVar(&a.context, "context", "", "use this `login` instead of the current one")
+	root.PersistentFlags().BoolVar(&a.NoColor, "no-color", false, "disable colors, as the variable NO_COLOR does")
 	add(root, GroupStart, a.login(), a.validate(), a.version())
 	add(root, GroupJobs, a.foresee.Commands()...)
 	add(root, GroupJobs, a.submit(), a.run(), a.jobs(), a.job(), a.logs(), a.wait(),
-		a.change("cancel"), a.change("kill"), a.change("pause"), a.change("resume"))
-	desk := office.New(a.Console, a.connect)
-	add(root, GroupYard, append(desk.Machines(), a.events())...)
-	add(root, GroupBooks, append(desk.Money(), desk.Data()...)...)
+		a.cancel(), a.kill(), a.pause(), a.resume())
+	add(root, GroupYard, a.nodes(), a.cordon(), a.uncordon(), a.drain(), a.offers(), a.leases(), a.release(), a.events())
+	add(root, GroupUsage, a.usage(), a.savings(), a.quota(), a.data(), a.override())
 	add(root, GroupAccess, a.contexts(), a.logout(), a.whoami(), a.users(), a.tokens())
 	root.AddCommand(exit.Topic())
 	root.SetHelpCommandGroupID(GroupStart)
@@ -103,7 +103,8 @@ func Execute(ctx context.Context, env Env, root *cobra.Command, args []string) i
 	if err == nil {
 		return exit.OK
 	}
-	if err = exit.Clarify(err); !began {
+	err = exit.Clarify(err)
+	if !began {
 		err = exit.AsUsage(cmd, err)
 	}
 	asJSON := false

@@ -27,7 +27,8 @@ func open(c contexts.Context) (*api.Client, error) {
 	var config *tls.Config
 	if c.CA != "" {
 		var err error
-		if config, err = auth.PinnedTLS([]byte(c.CA)); err != nil {
+		config, err = auth.PinnedTLS([]byte(c.CA))
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -38,7 +39,7 @@ func open(c contexts.Context) (*api.Client, error) {
 func (a *app) logins() (*contexts.File, error) {
 	file, err := contexts.Load(a.ConfigDir)
 	if err == nil && file.Exposed() {
-		a.Note("warning: others on this machine may read your tokens; mend it with: chmod 600 %s", file.Path())
+		a.Note("warning: other users of this machine can read your tokens; fix it with: chmod 600 %s", file.Path())
 	}
 	return file, err
 }

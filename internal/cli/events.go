@@ -11,7 +11,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/cli/console"
 	"trainyard/internal/cli/exit"
-	"trainyard/internal/cli/live"
+	"trainyard/internal/cli/follow"
 	"trainyard/internal/cli/table"
 	"trainyard/internal/id"
 )
@@ -23,7 +23,7 @@ func (a *app) events() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "events",
-		Short: "Show what happened in the yard, and who did it",
+		Short: "Show what changed in the yard, and who changed it",
 		Long: `Show the newest entries of the yard's feed, oldest first: what changed, when, and
 who or what changed it. --after goes on after an entry by its number. With -f new
 entries are shown as they come, over restarts of the server; -o json then writes
@@ -47,13 +47,13 @@ one object a line.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVarP(&follow, "follow", "f", false, "go on until Ctrl-C")
-	flags.StringVar(&f.Kind, "kind", "", "only entries of this `kind`, or of all kinds that begin so")
+	flags.BoolVarP(&follow, "follow", "f", false, "follow until Ctrl-C")
+	flags.StringVar(&f.Kind, "kind", "", "only entries of this `kind`, or of all kinds with this prefix")
 	flags.StringVar(&j, "job", "", "only entries about this `job`")
 	flags.StringVar(&node, "node", "", "only entries about this `node`")
-	flags.StringVar(&f.Cursor, "after", "", "go on after the entry with this `number`")
-	flags.IntVar(&limit, "limit", 50, "show at most so `many`")
-	flags.BoolVar(&f.Specs, "specs", false, "with -o json: add what jobs asked for to their submissions")
+	flags.StringVar(&f.Cursor, "after", "", "start after the entry with this `number`")
+	flags.IntVar(&limit, "limit", 50, "`number` of entries to show at most")
+	flags.BoolVar(&f.Specs, "specs", false, "with -o json: add job specs to submissions")
 	a.OutputFlag(cmd)
 	return cmd
 }
@@ -138,7 +138,7 @@ func (a *app) followEvents(ctx context.Context, client *api.Client, f api.EventF
 	if f.Cursor == "" {
 		f.Tail = backlog
 	}
-	err := live.Follower{Note: a.Note}.Persist(ctx, func(alive func()) (bool, error) {
+	err := follow.Follower{Note: a.Note}.Persist(ctx, func(alive func()) (bool, error) {
 		over := false
 		err := client.FollowEvents(ctx, f, func(e api.Event, cursor string) error {
 			alive()

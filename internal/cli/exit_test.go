@@ -38,9 +38,9 @@ func TestErrorsAreToldWithRemedyAndCode(t *testing.T) {
 		{[]string{"jobs", "--nope"}, exit.Usage, "error: unknown flag: --nope\n  see: trainyard jobs --help\n"},
 		{[]string{"jobs", "-o", "xml"}, exit.Usage, "error: invalid argument \"xml\" for \"-o, --output\" flag: there is no format \"xml\": choose table, wide, json, yaml\n  see: trainyard jobs --help\n"},
 		{[]string{"jobs", "--state", "sleeping"}, exit.Usage, "error: --state cannot be \"sleeping\": choose pending, starting, running, recovering, pausing, paused, cancelling, succeeded, failed, cancelled\n  see: trainyard jobs --help\n"},
-		{[]string{"jobs", "--since", "soon"}, exit.Usage, "error: --since: value must be a duration, got \"soon\"; write a number and a unit, e.g. 90s, 10m, 6h or 2d\n  see: trainyard jobs --help\n"},
-		{[]string{"logs", "j1", "--grep", "("}, exit.Usage, "error: --grep is no regular expression: error parsing regexp: missing closing ): `(`\n  see: trainyard logs --help\n"},
-		{[]string{"logs", "j1", "--run", "x"}, exit.Usage, "error: --run \"x\" is no run of j1: write its number, as in --run 2\n  see: trainyard logs --help\n"},
+		{[]string{"jobs", "--since", "soon"}, exit.Usage, "error: --since: \"soon\" is no length of time: write a number and a unit, as in 90s, 10m, 6h or 2d\n  see: trainyard jobs --help\n"},
+		{[]string{"logs", "j1", "--grep", "("}, exit.Usage, "error: --grep must be a regular expression: error parsing regexp: missing closing ): `(`\n  see: trainyard logs --help\n"},
+		{[]string{"logs", "j1", "--run", "x"}, exit.Usage, "error: --run \"x\" is not a run of j1: write its number, e.g. --run 2\n  see: trainyard logs --help\n"},
 		{[]string{"tokens", "create", "--join", "--scope", "read"}, exit.Usage, "error: --class, --pool and --uses are for join tokens, --scope and --owner for others\n  see: trainyard tokens create --help\n"},
 		{[]string{"jobs", "--context", "none"}, exit.NotFound, "error: there is no login called \"none\"\n  list them with: trainyard context\n"},
 		{[]string{"submit", "/none/job.yaml"}, exit.NotFound, "error: the job file /none/job.yaml cannot be read: no such file or directory\n"},
@@ -85,14 +85,20 @@ func TestAYardThatDoesNotAnswer(t *testing.T) {
 	y := newYard(t)
 	p := newPerson(t).at(t, y)
 	y.Close()
-	if code := p.types(t.Context(), "jobs"); code != exit.Unreachable || !strings.Contains(p.stderr.String(), "error: cannot reach the yard at https://127.0.0.1") {
+	if code := p.types(t.Context(), "jobs"); code != exit.Unreachable || !strings.Contains(p.stderr.String(), "error: cannot reach the server at https://127.0.0.1") {
 		t.Errorf("exit code %d: %s", code, p.stderr)
 	}
 }
 
 func TestChangesOfJobsGoOnAfterOneThatFails(t *testing.T) {
 	t.Parallel()
-	for _, verb := range []string{"cancel", "kill", "pause", "resume"} {
+	changes := map[string]string{
+		"cancel": "its program has its grace period to save a checkpoint",
+		"kill":   "its processes are killed",
+		"pause":  "it frees its resources once it has stopped",
+		"resume": "it is queued",
+	}
+	for verb, next := range changes {
 		y := newYard(t)
 		y.answer("POST /api/v1/jobs/j1/"+verb, api.Job{ID: "j1", State: job.Cancelling, Status: job.StatusCancelling, Reason: "ada asked"})
 		y.refuse("POST /api/v1/jobs/j2/"+verb, http.StatusConflict, api.Problem{Detail: "no", Kind: "conflict", Code: "job_state"})
@@ -105,7 +111,7 @@ func TestChangesOfJobsGoOnAfterOneThatFails(t *testing.T) {
 		if got, want := p.stdout.String(), "j1 CANCELLING: ada asked\nj4 CANCELLED\n"; got != want {
 			t.Errorf("%s: stdout %q, want %q", verb, got, want)
 		}
-		for _, want := range []string{"  next: " + changes[verb].next, "error: " + verb + " j2: no\n", "error: " + verb + " j3: none\n"} {
+		for _, want := range []string{"  next: " + next, "error: " + verb + " j2: no\n", "error: " + verb + " j3: none\n"} {
 			if !strings.Contains(p.stderr.String(), want) {
 				t.Errorf("%s: stderr lacks %q: %s", verb, want, p.stderr)
 			}
@@ -118,7 +124,8 @@ func TestAccountsAndNodesAreChangedAsAsked(t *testing.T) {
 	y := newYard(t)
 	node := someNodes()[1]
 	y.answer("POST /api/v1/nodes/box2/drain", node)
-	y.answer("POST /api/v1/nodes/box2/undrain", node)
+	y.answer("POST /api/v1/nodes/box2/uncordon", node)
+	y.answer("POST /api/v1/nodes/box2/cordon", node)
 	y.mux.HandleFunc("DELETE /api/v1/nodes/{node}", noContent)
 	y.mux.HandleFunc("DELETE /api/v1/tokens/{token}", noContent)
 	y.refuse("GET /api/v1/users/new", http.StatusNotFound, api.Problem{Detail: "no", Kind: "not_found", Code: "user_not_found"})
@@ -133,9 +140,10 @@ func TestAccountsAndNodesAreChangedAsAsked(t *testing.T) {
 		body string
 		code int
 	}{
-		{[]string{"drain", "box2", "--stop"}, "POST /api/v1/nodes/box2/drain", `{"stop":true}`, exit.OK},
-		{[]string{"undrain", "box2"}, "POST /api/v1/nodes/box2/undrain", ``, exit.OK},
-		{[]string{"nodes", "rm", "box2"}, "DELETE /api/v1/nodes/box2", ``, exit.OK},
+		{[]string{"drain", "box2"}, "POST /api/v1/nodes/box2/drain", ``, exit.OK},
+		{[]string{"cordon", "box2"}, "POST /api/v1/nodes/box2/cordon", ``, exit.OK},
+		{[]string{"uncordon", "box2"}, "POST /api/v1/nodes/box2/uncordon", ``, exit.OK},
+		{[]string{"nodes", "remove", "box2"}, "DELETE /api/v1/nodes/box2", ``, exit.OK},
 		{[]string{"users", "add", "new", "--role", "admin"}, "PUT /api/v1/users/new", `{"role":"admin"}`, exit.OK},
 		{[]string{"users", "add", "ada"}, "", ``, exit.Refused},
 		{[]string{"users", "disable", "ada"}, "PUT /api/v1/users/ada", `{"role":"admin","disabled":true}`, exit.OK},
@@ -168,7 +176,7 @@ func TestAccountsAndNodesAreChangedAsAsked(t *testing.T) {
 	p = newPerson(t).at(t, y)
 	p.terminal, p.env.Stdin = true, strings.NewReader("n\n")
 	before := len(y.called())
-	if code := p.types(t.Context(), "nodes", "rm", "box1"); code != exit.Error || len(y.called()) != before {
+	if code := p.types(t.Context(), "nodes", "remove", "box1"); code != exit.Error || len(y.called()) != before {
 		t.Errorf("a declined removal: exit code %d, calls %v", code, y.called()[before:])
 	}
 }
@@ -183,7 +191,7 @@ func TestHelpAndCompletionWork(t *testing.T) {
 		{[]string{"completion", "bash"}, "bash completion V2 for trainyard"},
 		{[]string{"__complete", "logs", "j"}, "j7\tRUNNING resnet50"},
 		{[]string{"__complete", "jobs", "-o", ""}, "yaml"},
-		{nil, "Hand in a job file with submit"},
+		{nil, "Submit a job file with submit"},
 		{[]string{"--version"}, "trainyard 1.2.3\n"},
 	} {
 		p := newPerson(t).at(t, y)

@@ -143,7 +143,7 @@ func TestFollowingGoesOnAfterTheServerRestarted(t *testing.T) {
 	if diff := cmp.Diff([]string{"/5/x", "c1//x", "c1//x", "c1//x"}, cursors); diff != "" {
 		t.Errorf("cursors (-want +got):\n%s", diff)
 	}
-	for _, want := range []string{"Lost the connection", "The yard is back."} {
+	for _, want := range []string{"Server not responding, retrying", "Connection restored."} {
 		if !strings.Contains(p.stderr.String(), want) {
 			t.Errorf("stderr lacks %q: %s", want, p.stderr)
 		}

@@ -59,7 +59,7 @@ func someNodes() []api.Node {
 			TFLOPS: 1872, Origin: "table", Watts: 3200, Draw: 2410, Price: &api.Price{Rent: 1.5, Energy: 0.96, Hourly: 2.46, Unused: 1.62},
 		},
 		{
-			ID: "box2", Class: fleet.Reserved, Pool: "spare", State: "idle", Drained: true, LastSeen: new(ago(time.Second)), CPUs: 4000, CPUsFree: 4000,
+			ID: "box2", Class: fleet.Reserved, Pool: "spare", State: "idle", Cordoned: true, LastSeen: new(ago(time.Second)), CPUs: 4000, CPUsFree: 4000,
 			Memory: 15 << 30, MemFree: 15 << 30, OS: "linux", Arch: "arm64", Address: "10.0.0.2", Version: "1.2.3",
 		},
 		{

@@ -28,10 +28,10 @@ func (a *app) job() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "job JOB",
 		Aliases: []string{"describe", "why"},
-		Short:   "Show a job: where it stands and why, when it will be done, its runs, its file",
-		Long: `Show all that is known about a job: when it will be done, what that goes by and how good
-such forecasts have been, with the curve of its metric and how it is expected to go on.
-For one that waits: what it waits for, who holds that, and what would start it sooner.`,
+		Short:   "Show a job: its state and why, its estimated finish, its runs, its file",
+		Long: `Show everything about a job: its estimated finish, the basis of that forecast and how accurate
+such forecasts have been, with the curve of its metric and its extrapolation. For a queued job:
+what it waits for, which jobs hold those resources, and what would start it sooner.`,
 		Example: `  trainyard job j7
   trainyard job j7 --metric train_loss --methods
   trainyard job j7 --no-plot
@@ -54,7 +54,7 @@ For one that waits: what it waits for, who holds that, and what would start it s
 		},
 	}
 	show.Flags(cmd)
-	cmd.Flags().BoolVar(&show.Methods, "methods", false, "with what each method of the forecast says")
+	cmd.Flags().BoolVar(&show.Methods, "methods", false, "show the forecast of each method")
 	a.OutputFlag(cmd)
 	return cmd
 }
@@ -158,7 +158,7 @@ func lateCost(m job.Money) string {
 	if m == 0 {
 		return ""
 	}
-	return m.String() + " for each hour past the deadline"
+	return m.String() + " per hour past the deadline"
 }
 
 // spent writes what a job has cost so far: "$3.20 of $40".
@@ -173,14 +173,6 @@ func spent(j api.Job) string {
 	return text
 }
 
-// stamp writes a time and how long ago it was.
-func stamp(at *time.Time, now time.Time) string {
-	if at == nil || at.IsZero() {
-		return ""
-	}
-	return at.UTC().Format("2006-01-02 15:04:05 UTC") + " (" + table.Ago(*at, now) + ")"
-}
-
 // jobWhy writes what a job waits for.
 func (a *app) jobWhy(why *api.Why, now time.Time) error {
 	if why == nil {
@@ -189,7 +181,7 @@ func (a *app) jobWhy(why *api.Why, now time.Time) error {
 	var out strings.Builder
 	_, _ = fmt.Fprintf(&out, "\nWhy: %s\n", table.Plain(why.Sentence))
 	if why.Position > 0 {
-		_, _ = fmt.Fprintf(&out, "  place %d in the queue\n", why.Position)
+		_, _ = fmt.Fprintf(&out, "  position %d in the queue\n", why.Position)
 	}
 	if why.Start != nil {
 		_, _ = fmt.Fprintf(&out, "  may start %s\n", inAbout(*why.Start, now))
@@ -296,12 +288,12 @@ func indices(gpus []int) string {
 
 // nextForJob suggests what one may do with a job in its state.
 func (a *app) nextForJob(j api.Job) {
-	show := fmt.Sprintf("trainyard logs %s         what it printed", j.ID)
+	show := fmt.Sprintf("trainyard logs %s         its output", j.ID)
 	switch {
 	case j.State.Final():
 		a.Next(show)
 	case j.State == job.Paused:
-		a.Next(fmt.Sprintf("trainyard resume %s       let it go on", j.ID), show)
+		a.Next(fmt.Sprintf("trainyard resume %s       requeue it", j.ID), show)
 	default:
 		a.Next(fmt.Sprintf("trainyard logs -f %s      follow it", j.ID), fmt.Sprintf("trainyard cancel %s       end it", j.ID))
 	}

@@ -38,8 +38,8 @@ func (a *app) jobs() *cobra.Command {
 		Long: `List jobs, newest first: those that have not ended and those that ended within
 the last day. Admins see everybody's jobs, researchers their own.
 
-LEFT is how long a job will still take, "~" marks a guess; a job that waits shows what it
-takes once it runs. "late" is said of one that misses its deadline.`,
+LEFT is the estimated remaining time, "~" marks a default guess; a queued job shows its estimated
+run time. "late" marks a job that will miss its deadline.`,
 		Example: `  trainyard jobs
   trainyard jobs -w
   trainyard jobs --state running --state pending --owner me
@@ -74,15 +74,15 @@ takes once it runs. "late" is said of one that misses its deadline.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVarP(&watch, "watch", "w", false, "show the list again every two seconds")
+	flags.BoolVarP(&watch, "watch", "w", false, "refresh the list every two seconds")
 	flags.BoolVarP(&all, "all", "a", false, "also jobs that ended long ago")
 	flags.StringArrayVar(&states, "state", nil, "only jobs in this `state`; may be given several times")
 	flags.StringVar(&owner, "owner", "", "only jobs of this `user`; me for your own")
 	flags.StringVar(&project, "project", "", "only jobs of this `project`")
 	flags.StringVar(&name, "name", "", "only jobs whose `name` contains this")
 	flags.StringVar(&node, "node", "", "only jobs that run or ran on this `node`")
-	flags.StringVar(&since, "since", "", "of ended jobs only those that ended within this `time`, as in 6h or 2d")
-	flags.IntVar(&limit, "limit", 50, "show at most so `many`")
+	flags.StringVar(&since, "since", "", "of ended jobs only those that ended within this `duration`, e.g. 6h or 2d")
+	flags.IntVar(&limit, "limit", 50, "`number` of jobs to show at most")
 	a.OutputFlag(cmd, console.Wide)
 	a.QuietFlag(cmd)
 	return cmd

@@ -26,10 +26,10 @@ func (a *app) login() *cobra.Command {
 		Long: `Log in to a yard and keep the login on this machine.
 
 The token comes from --token, from the variable TRAINYARD_TOKEN or from a
-question; "--token -" reads it from standard input. The yard's CA is pinned: a
+prompt; "--token -" reads it from standard input. The server's CA is pinned: a
 bootstrap token carries its hash; for an access token compare the hash that is
 shown with the one that the server printed at its first start, or give it with
---ca-hash. Later calls speak to the server of that CA and to no other.`,
+--ca-hash. Later calls accept no other CA.`,
 		Example: `  trainyard login https://yard.example.org:7443 --token tyb_...
   trainyard login yard.example.org --ca-hash 5f0c... --name lab < token.txt
   trainyard --context lab jobs`,
@@ -39,9 +39,9 @@ shown with the one that the server printed at its first start, or give it with
 		},
 	}
 	cmd.Flags().StringVar(&token, "token", "", "bootstrap or access token; - reads it from standard input")
-	cmd.Flags().StringVar(&caHash, "ca-hash", "", "hash that the yard's CA must have")
+	cmd.Flags().StringVar(&caHash, "ca-hash", "", "`hash` that the server's CA must have")
 	cmd.Flags().StringVar(&name, "name", "", "name of the login; the server's address if left out")
-	cmd.Flags().BoolVarP(&a.Yes, "yes", "y", false, "pin the CA that the server shows without asking")
+	cmd.Flags().BoolVarP(&a.Yes, "yes", "y", false, "trust the CA that the server presents without asking")
 	a.OutputFlag(cmd)
 	return cmd
 }
@@ -51,7 +51,8 @@ func (a *app) doLogin(ctx context.Context, address, token, caHash, name string) 
 	if err != nil {
 		return err
 	}
-	if token, err = a.readToken(ctx, token); err != nil {
+	token, err = a.readToken(ctx, token)
+	if err != nil {
 		return err
 	}
 	parsed, err := auth.Parse(token)
@@ -88,7 +89,7 @@ func (a *app) doLogin(ctx context.Context, address, token, caHash, name string) 
 	}
 	return a.Show(who, nil, func() error {
 		_, err := fmt.Fprintf(a.Stdout, "Logged in to %s as %s (%s).\n", server, who.User, who.Role)
-		a.Next("trainyard nodes                what there is to run on", "trainyard run -- hostname       a first job", "trainyard submit job.yaml       hand in a job file")
+		a.Next("trainyard nodes                list the nodes", "trainyard run -- hostname       a first job", "trainyard submit job.yaml       submit a job file")
 		return err
 	})
 }
@@ -131,7 +132,7 @@ func (a *app) pin(ctx context.Context, server, tokenHash, flagHash, known string
 		return ca, err
 	}
 	if known != "" {
-		return nil, fault.New(fault.Denied, "ca_changed", "the yard at %s has another CA than at the last login: this may be another server or someone in between", u.Host).
+		return nil, fault.New(fault.Denied, "ca_changed", "the server at %s has a different CA than at the last login: it may be another server, or someone in between", u.Host).
 			WithRemedy("ask its admin; if the new CA is right, log in with: --ca-hash %s", hash)
 	}
 	if a.Yes {
@@ -139,16 +140,17 @@ func (a *app) pin(ctx context.Context, server, tokenHash, flagHash, known string
 		return ca, nil
 	}
 	if !a.OnTerminal(a.Stdin) || !a.OnTerminal(a.Stderr) {
-		return nil, fault.New(fault.Denied, "ca_unknown", "nothing vouches for the yard at %s: its CA has the hash %s", u.Host, hash).
-			WithRemedy("compare it with what the server printed at its first start, then log in with: --ca-hash %s", hash)
+		return nil, fault.New(fault.Denied, "ca_unknown", "cannot verify the server at %s: unknown CA %s", server, hash).
+			WithRemedy("log in with a token that carries its fingerprint, or compare the hash with the one the server printed at its first start and use: --ca-hash %s", hash)
 	}
-	a.Note("The yard at %s is not known yet. Its CA has the hash\n\n  %s\n\nThe server printed it at its first start.", u.Host, hash)
+	a.Note("The server at %s is not known yet. Its CA has the hash\n\n  %s\n\nThe server printed it at its first start.", u.Host, hash)
 	answer, err := a.Ask(ctx, "Is it the same? [y/N] ")
 	if err != nil {
 		return nil, err
 	}
-	if answer = strings.ToLower(answer); answer != "y" && answer != "yes" {
-		return nil, fault.New(fault.Denied, "ca_refused", "the yard's CA was not accepted; nothing was sent to it")
+	answer = strings.ToLower(answer)
+	if answer != "y" && answer != "yes" {
+		return nil, fault.New(fault.Denied, "ca_refused", "the server's CA was not accepted; nothing was sent")
 	}
 	return ca, nil
 }

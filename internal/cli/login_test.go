@@ -135,10 +135,10 @@ func TestLoginAsksAboutTheCAAndForTheToken(t *testing.T) {
 	if err := file.Save(); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.types(t.Context(), "login", y.URL, "--token", accessToken(t)); code != exit.Denied || !strings.Contains(p.stderr.String(), "another CA than at the last login") {
+	if code := p.types(t.Context(), "login", y.URL, "--token", accessToken(t)); code != exit.Denied || !strings.Contains(p.stderr.String(), "a different CA than at the last login") {
 		t.Errorf("impostor: exit code %d: %s", code, p.stderr)
 	}
-	if code := p.types(t.Context(), "jobs"); code != exit.Denied || !strings.Contains(p.stderr.String(), "not the yard that you logged in to") {
+	if code := p.types(t.Context(), "jobs"); code != exit.Denied || !strings.Contains(p.stderr.String(), "not the server you logged in to") {
 		t.Errorf("call to impostor: exit code %d: %s", code, p.stderr)
 	}
 }

@@ -2,24 +2,18 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"trainyard/internal/api"
 	"trainyard/internal/cli/console"
 	"trainyard/internal/cli/exit"
-	"trainyard/internal/cli/live"
-	"trainyard/internal/fault"
+	"trainyard/internal/cli/follow"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
-
-// pageLimit is the most entries that the server gives at once.
-const pageLimit = 500
 
 func (a *app) logs() *cobra.Command {
 	var f api.LogFilter
@@ -28,8 +22,8 @@ func (a *app) logs() *cobra.Command {
 	rank := -1
 	cmd := &cobra.Command{
 		Use:   "logs JOB",
-		Short: "Show what a job printed",
-		Long: `Show what a job printed, all runs and ranks of it, or follow it live.
+		Short: "Show the output of a job",
+		Long: `Show the output of a job, of all its runs and ranks, or follow it live.
 
 A run's id (j7.2) in place of the job's shows that run alone. With -f the output
 is followed to the job's end, into later runs and over restarts of the server,
@@ -59,17 +53,17 @@ Ctrl-C stops following; the job goes on. -o json writes one object a line.`,
 				return err
 			}
 			if _, err := regexp.Compile(f.Grep); err != nil {
-				return exit.Usagef(cmd, "--grep is no regular expression: %v", err)
+				return exit.Usagef(cmd, "--grep must be a regular expression: %v", err)
 			}
 			return a.doLogs(cmd.Context(), j, f, follow, stamps)
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVarP(&follow, "follow", "f", false, "go on until the job has ended")
-	flags.IntVar(&f.Tail, "tail", 0, "only the last so `many` lines")
+	flags.BoolVarP(&follow, "follow", "f", false, "follow until the job has ended")
+	flags.IntVar(&f.Tail, "tail", 0, "show only the last `number` of lines")
 	flags.StringVar(&run, "run", "", "only this run: its `number`, or its id as in j7.2")
 	flags.IntVar(&rank, "rank", 0, "only this `rank`")
-	flags.StringVar(&f.Stream, "stream", "", "only stdout, stderr or yard (the yard's own remarks)")
+	flags.StringVar(&f.Stream, "stream", "", "only this `stream`: stdout, stderr or yard (messages of Trainyard itself)")
 	flags.StringVar(&f.Grep, "grep", "", "only lines that match this regular `expression`")
 	flags.BoolVarP(&stamps, "timestamps", "t", false, "with the time of each line")
 	flags.VarP(console.Format{Into: &a.Output, Allowed: []string{console.Table, console.JSON}}, "output", "o", "table (plain lines) or json (one object a line)")
@@ -94,12 +88,12 @@ func logTarget(cmd *cobra.Command, arg, run string, f *api.LogFilter) (id.Job, e
 	}
 	f.Run = id.Run(string(j) + "." + run)
 	if _, _, ok := f.Run.Split(); !ok {
-		return j, exit.Usagef(cmd, "--run %q is no run of %s: write its number, as in --run 2", run, j)
+		return j, exit.Usagef(cmd, "--run %q is not a run of %s: write its number, e.g. --run 2", run, j)
 	}
 	return j, nil
 }
 
-func (a *app) doLogs(ctx context.Context, j id.Job, f api.LogFilter, follow, stamps bool) error {
+func (a *app) doLogs(ctx context.Context, j id.Job, f api.LogFilter, toEnd, stamps bool) error {
 	client, err := a.connect()
 	if err != nil {
 		return err
@@ -109,15 +103,15 @@ func (a *app) doLogs(ctx context.Context, j id.Job, f api.LogFilter, follow, sta
 	if err != nil {
 		return err
 	}
-	p := &live.Printer{Out: a.Stdout, Stamps: stamps, JSON: a.Output == console.JSON, Ranks: manyRanks(detail)}
-	if !follow {
+	p := &follow.Printer{Out: a.Stdout, Stamps: stamps, JSON: a.Output == console.JSON, Ranks: manyRanks(detail)}
+	if !toEnd {
 		return a.pageLogs(ctx, client, j, f, p)
 	}
 	if detail.State.Waiting() || detail.State == job.Paused {
 		a.Note("%s", a.stateLine(detail.Job))
 	}
 	notes := a.stateNotes(detail.Job)
-	last, err := live.Follower{Note: a.Note}.Job(ctx, client, j, f, func(l api.LogLine) error { return p.Line("", l) }, notes)
+	last, err := follow.Follower{Note: a.Note}.Job(ctx, client, j, f, func(l api.LogLine) error { return p.Line("", l) }, notes)
 	return a.followed(ctx, []string{string(j)}, []api.Job{last}, []error{err})
 }
 
@@ -132,7 +126,7 @@ func manyRanks(j api.JobDetail) bool {
 
 // pageLogs writes what there is now. A job that goes on printing does not keep
 // it going: lines from after the start are left for the next call.
-func (a *app) pageLogs(ctx context.Context, client *api.Client, j id.Job, f api.LogFilter, p *live.Printer) error {
+func (a *app) pageLogs(ctx context.Context, client *api.Client, j id.Job, f api.LogFilter, p *follow.Printer) error {
 	start := a.Clock.Now()
 	f.Limit = pageLimit
 	for {
@@ -152,75 +146,4 @@ func (a *app) pageLogs(ctx context.Context, client *api.Client, j id.Job, f api.
 		}
 		f.Cursor, f.Tail = page.Next, 0
 	}
-}
-
-func (a *app) wait() *cobra.Command {
-	var timeout string
-	cmd := &cobra.Command{
-		Use:   "wait JOB...",
-		Short: "Wait until jobs have ended",
-		Long: `Wait until jobs have ended and end with their exit code: that of the first that
-did not succeed (see: trainyard help exit-codes). Jobs that have not ended within
---timeout give 101.`,
-		Example: `  id=$(trainyard submit -q job.yaml)
-  trainyard wait $id && trainyard logs $id
-  trainyard wait j7 j8 --timeout 2h`,
-		Args:              exit.Args(1, 0, "job"),
-		ValidArgsFunction: a.completeJobs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var limit job.Duration
-			if timeout != "" {
-				var err error
-				if limit, err = job.ParseDuration(timeout); err != nil {
-					return exit.Usagef(cmd, "--timeout: %v", err)
-				}
-			}
-			return a.doWait(cmd.Context(), args, time.Duration(limit))
-		},
-	}
-	cmd.Flags().StringVar(&timeout, "timeout", "", "give up after this `long`, as in 90s or 2h")
-	a.OutputFlag(cmd)
-	return cmd
-}
-
-func (a *app) doWait(ctx context.Context, jobs []string, limit time.Duration) error {
-	client, err := a.connect()
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	bounded := ctx
-	if limit > 0 {
-		var cancel context.CancelFunc
-		bounded, cancel = context.WithTimeout(ctx, limit)
-		defer cancel()
-	}
-	ends, errs := make([]api.Job, len(jobs)), make([]error, len(jobs))
-	for i, j := range jobs {
-		ends[i], errs[i] = live.Follower{Note: a.Note}.UntilEnded(bounded, client, id.Job(j), time.Second)
-		if errors.Is(errs[i], context.DeadlineExceeded) && ctx.Err() == nil {
-			errs[i] = &exit.Result{Code: exit.NotFinished, Err: fault.New(fault.Unavailable, "not_finished", "%s has not finished within %s", j, job.Duration(limit)).
-				WithRemedy("it goes on; see where it stands with: trainyard job %s", j)}
-			break
-		}
-		if errs[i] != nil {
-			break
-		}
-	}
-	result := a.followed(ctx, jobs, ends, errs)
-	if ctx.Err() != nil {
-		return result
-	}
-	page := api.JobPage{Jobs: []api.Job{}}
-	for _, j := range ends {
-		if j.ID != "" {
-			page.Jobs = append(page.Jobs, j)
-		}
-	}
-	return errors.Join(a.Show(page, func() []string { return ids(page.Jobs) }, func() error {
-		for _, j := range page.Jobs {
-			a.Note("%s", a.stateLine(j))
-		}
-		return nil
-	}), result)
 }

@@ -14,15 +14,15 @@ func (a *app) run() *cobra.Command {
 		Use:   "run [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command as a job and follow it",
 		Long: `Run a command as a job, without a job file. Several words are run as they are; a
-single one is a line for the shell. Nothing is shipped unless --workdir names a
-folder. Otherwise as submit: what would happen is shown, the output is followed,
-Ctrl-C stops following and the job goes on.`,
+single one is a shell command line. Nothing is uploaded unless --workdir names a
+folder. Otherwise as submit: the plan is shown, the output is followed, Ctrl-C stops
+following and the job goes on.`,
 		Example: `  trainyard run -- hostname
   trainyard run --gpus 1 --workdir . -- python train.py --lr 0.1
   trainyard run --gpu A100:80GB --gpus 8 -d -n big -- 'torchrun train.py | tee out.txt'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return exit.Usagef(cmd, "say what to run, behind two dashes: trainyard run -- python train.py")
+				return exit.Usagef(cmd, "a command is required after two dashes: trainyard run -- python train.py")
 			}
 			return nil
 		},
@@ -41,15 +41,15 @@ Ctrl-C stops following and the job goes on.`,
 	// What follows the command's name is the command's, dashes or not.
 	cmd.Flags().SetInterspersed(false)
 	flags := cmd.Flags()
-	flags.StringVar(&r.GPUs, "gpus", "", "`number` of GPUs on each node, as in 2 or 1..8")
-	flags.StringVar(&r.GPU, "gpu", "", "`kind` of GPU, as in A100:80GB; several with commas between them")
-	flags.StringVar(&r.CPUs, "cpus", "", "`number` of CPUs on each node")
-	flags.StringVar(&r.Memory, "memory", "", "`memory` on each node, as in 32GB")
+	flags.StringVar(&r.GPUs, "gpus", "", "`number` of GPUs per node, e.g. 2 or 1..8")
+	flags.StringVar(&r.GPU, "gpu", "", "`model` of GPU, e.g. A100:80GB; several separated by commas")
+	flags.StringVar(&r.CPUs, "cpus", "", "`number` of CPUs per node")
+	flags.StringVar(&r.Memory, "memory", "", "`memory` per node, e.g. 32GB")
 	flags.StringVar(&r.Nodes, "nodes", "", "`number` of nodes")
-	flags.StringVar(&r.Workdir, "workdir", "", "`folder` to ship and to run in")
+	flags.StringVar(&r.Workdir, "workdir", "", "`folder` to upload and to run in")
 	flags.StringVar(&r.Setup, "setup", "", "`command` that prepares the node")
-	flags.StringVar(&r.MaxDuration, "max-duration", "", "stop the job after this `long`, as in 6h")
-	flags.StringVar(&r.Place, "place", "", "`place`: local, cloud or any")
+	flags.StringVar(&r.MaxDuration, "max-duration", "", "stop the job after this `duration`, e.g. 6h")
+	flags.StringVar(&r.Place, "place", "", "`place` where it may run: local, cloud or any")
 	f.add(a, cmd)
 	return cmd
 }

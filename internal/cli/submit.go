@@ -16,10 +16,10 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/cli/console"
 	"trainyard/internal/cli/exit"
+	"trainyard/internal/cli/follow"
 	"trainyard/internal/cli/jobfile"
-	"trainyard/internal/cli/live"
-	"trainyard/internal/cli/ship"
 	"trainyard/internal/cli/table"
+	"trainyard/internal/cli/upload"
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
 	"trainyard/internal/workdir"
@@ -35,13 +35,13 @@ type submitFlags struct {
 
 func (f *submitFlags) add(a *app, cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.BoolVarP(&f.detach, "detach", "d", false, "do not follow the job")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "show what would happen and change nothing")
-	flags.StringVarP(&f.name, "name", "n", "", "name of the job")
+	flags.BoolVarP(&f.detach, "detach", "d", false, "submit without following the job")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "show the plan and submit nothing")
+	flags.StringVarP(&f.name, "name", "n", "", "`name` of the job")
 	flags.StringArrayVar(&f.env, "env", nil, "variable for the job, `KEY=VALUE`; KEY alone takes its value from your environment; may be given several times")
 	flags.StringVar(&f.envFile, "env-file", "", "`file` with lines of KEY=VALUE")
-	flags.IntVar(&f.priority, "priority", 0, "0 to 100; higher goes first")
-	flags.IntVar(&f.retry, "retry", 0, "how often a failed run is tried again")
+	flags.IntVar(&f.priority, "priority", 0, "`priority` from 0 to 100; higher goes first")
+	flags.IntVar(&f.retry, "retry", 0, "`number` of times a failed run is retried")
 	a.YesFlag(cmd)
 	a.OutputFlag(cmd)
 	a.QuietFlag(cmd)
@@ -65,12 +65,12 @@ func (a *app) submit() *cobra.Command {
 	var f submitFlags
 	cmd := &cobra.Command{
 		Use:   "submit FILE",
-		Short: "Hand in a job file and follow the job",
-		Long: `Hand in a job file. What would happen is shown first, and on a terminal you are
-asked. Then the working directory is shipped (only files that the yard does not
-have), the job is handed in and followed: its output goes to standard output,
-what happens to it to standard error, and the exit code is the job's (see:
-trainyard help exit-codes). Ctrl-C stops following; the job goes on.
+		Short: "Submit a job file and follow the job",
+		Long: `Submit a job file. On a terminal, the plan is shown first and you are asked to confirm.
+Then the working directory is uploaded (only files that the server does not have), the
+job is submitted and followed: its output goes to standard output, its state changes to
+standard error, and the exit code is the job's (see: trainyard help exit-codes). Ctrl-C
+stops following; the job goes on.
 
 With -q or -o json|yaml the job is not followed. FILE may be - for standard input.`,
 		Example: `  trainyard submit job.yaml
@@ -94,7 +94,7 @@ With -q or -o json|yaml the job is not followed. FILE may be - for standard inpu
 	return cmd
 }
 
-// doSubmit shows the plan, ships the working directory, hands in the job and follows it.
+// doSubmit shows the plan, uploads the working directory, submits the job and follows it.
 func (a *app) doSubmit(ctx context.Context, draft *jobfile.Draft, f submitFlags) error {
 	client, err := a.connect()
 	if err != nil {
@@ -119,11 +119,12 @@ func (a *app) doSubmit(ctx context.Context, draft *jobfile.Draft, f submitFlags)
 		}
 	}
 	if draft.Workdir != "" {
-		if draft.Digest, err = a.ship(ctx, client, draft.Workdir); err != nil {
+		draft.Digest, err = a.upload(ctx, client, draft.Workdir)
+		if err != nil {
 			return err
 		}
 	}
-	reply, err := a.handIn(ctx, client, draft.Request(false))
+	reply, err := a.send(ctx, client, draft.Request(false))
 	if err != nil {
 		return err
 	}
@@ -242,18 +243,18 @@ func (a *app) submitted(jobs []api.Job) error {
 	}
 	if len(jobs) > 0 {
 		first := jobs[0].ID
-		a.Next(fmt.Sprintf("trainyard logs -f %s      follow it", first), fmt.Sprintf("trainyard job %s          where it stands and why", first),
+		a.Next(fmt.Sprintf("trainyard logs -f %s      follow it", first), fmt.Sprintf("trainyard job %s          show its state and why", first),
 			fmt.Sprintf("trainyard cancel %s       end it", first))
 	}
 	return nil
 }
 
-// submitAttempts bounds how often a submission is handed in again when the yard does not answer.
+// submitAttempts bounds how often a submission is sent when the server does not respond.
 const submitAttempts = 6
 
-// handIn submits under a key of its own, so that an attempt whose answer was
+// send submits under a key of its own, so that an attempt whose answer was
 // lost can be repeated without a second job.
-func (a *app) handIn(ctx context.Context, client *api.Client, request api.SubmitRequest) (api.SubmitReply, error) {
+func (a *app) send(ctx context.Context, client *api.Client, request api.SubmitRequest) (api.SubmitReply, error) {
 	var random [16]byte
 	if _, err := io.ReadFull(a.Entropy, random[:]); err != nil {
 		return api.SubmitReply{}, fmt.Errorf("make idempotency key: %w", err)
@@ -265,23 +266,23 @@ func (a *app) handIn(ctx context.Context, client *api.Client, request api.Submit
 			return reply, nil
 		}
 		if ctx.Err() != nil {
-			return reply, &exit.Result{Code: exit.Interrupted, Err: fault.New(fault.Unavailable, "interrupted", "interrupted while the job was handed in; it may have been accepted").
+			return reply, &exit.Result{Code: exit.Interrupted, Err: fault.New(fault.Unavailable, "interrupted", "interrupted while submitting; the job may have been accepted").
 				WithRemedy("see with: trainyard jobs")}
 		}
 		var told *fault.Error
-		lost := !errors.As(err, &told) || told.Kind == fault.Unavailable // an answer that broke off is no fault
+		lost := !errors.As(err, &told) || told.Kind == fault.Unavailable // a reply that broke off is not a fault
 		if !lost || attempt == submitAttempts {
 			return reply, err
 		}
-		a.Note("The yard does not answer; trying again (%d of %d).", attempt, submitAttempts-1)
-		if !live.Backoff(ctx, attempt) {
+		a.Note("Server not responding, retrying (%d of %d).", attempt, submitAttempts-1)
+		if !follow.Backoff(ctx, attempt) {
 			return reply, ctx.Err()
 		}
 	}
 }
 
-// ship uploads what the yard lacks of a working directory and returns its digest.
-func (a *app) ship(ctx context.Context, client *api.Client, dir string) (string, error) {
+// upload sends what the server lacks of a working directory and returns its digest.
+func (a *app) upload(ctx context.Context, client *api.Client, dir string) (string, error) {
 	bar := a.NewProgress()
 	defer bar.Done()
 	tree, err := workdir.Scan(ctx, dir, workdir.Options{
@@ -298,8 +299,8 @@ func (a *app) ship(ctx context.Context, client *api.Client, dir string) (string,
 	if err != nil {
 		return "", err
 	}
-	content := ship.Content{Digest: tree.Digest, Manifest: tree.Manifest, Encoded: encoded, Open: tree.Open}
-	return tree.Digest, ship.Upload(ctx, client, content, func(files, of int, bytes int64) {
+	content := upload.Content{Digest: tree.Digest, Manifest: tree.Manifest, Encoded: encoded, Open: tree.Open}
+	return tree.Digest, upload.Upload(ctx, client, content, func(files, of int, bytes int64) {
 		bar.Set("uploading: %d of %s, %s", files, table.Count(of, "file"), job.Bytes(bytes).Short())
 	})
 }

@@ -19,14 +19,14 @@ import (
 func (a *app) tokens() *cobra.Command {
 	var owner string
 	cmd := &cobra.Command{
-		Use: "tokens", Short: "List tokens, make or revoke them", Args: exit.NoArgs,
-		Long:    "List the tokens that were handed out: your own, or for admins everybody's. Secrets are shown once, when a token is made.",
+		Use: "tokens", Short: "List, create or revoke tokens", Args: exit.NoArgs,
+		Long:    `List tokens: your own, or for admins everybody's. Secrets are shown once, when a token is created.`,
 		Example: "  trainyard tokens\n  trainyard tokens create --scope read --ttl 7d --note dashboard\n  trainyard tokens create --join --uses 10\n  trainyard tokens revoke abcdefghij",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(func(c *api.Client) error { return a.listTokens(cmd.Context(), c, id.User(owner)) })
 		},
 	}
-	cmd.Flags().StringVar(&owner, "owner", "", "only tokens of this user")
+	cmd.Flags().StringVar(&owner, "owner", "", "only tokens of this `user`")
 	a.OutputFlag(cmd)
 	a.QuietFlag(cmd)
 	cmd.AddCommand(a.createToken(), a.revokeToken())
@@ -56,7 +56,7 @@ func (a *app) listTokens(ctx context.Context, client *api.Client, owner id.User)
 		now := a.Clock.Now()
 		t := a.NewTable("ID", "KIND", "OWNER", "STATE", "FOR", "CREATED", "EXPIRES", "LAST USED", "NOTE")
 		for _, k := range all.Tokens {
-			state := table.Cell{Text: "good", Color: table.Green}
+			state := table.Cell{Text: "valid", Color: table.Green}
 			switch {
 			case k.Revoked:
 				state = table.Cell{Text: "revoked", Color: table.Gray}
@@ -94,8 +94,9 @@ func (a *app) createToken() *cobra.Command {
 	var scope, owner, class string
 	request := api.TokenRequest{Kind: tenant.AccessToken}
 	cmd := &cobra.Command{
-		Use: "create", Short: "Make a token for a person, a program, or machines that join", Args: exit.NoArgs,
-		Long:    "Make a token. Its secret is shown this once. With --join it lets machines join as nodes, else people and programs call the yard with it.",
+		Use: "create", Short: "Create a token for a person, a program, or nodes that join", Args: exit.NoArgs,
+		Long: `Create a token. Its secret is shown only once. With --join it lets machines join as nodes, otherwise
+people and programs use it to call the API.`,
 		Example: "  trainyard tokens create --ttl 90d --note laptop\n  trainyard tokens create --owner ada\n  trainyard tokens create --join --class reserved --pool a100 --uses 8",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			given := cmd.Flags().Changed
@@ -119,14 +120,14 @@ func (a *app) createToken() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&join, "join", false, "a token by which machines join")
-	flags.StringVar(&scope, "scope", "", "what it may be used for: read, submit or admin (submit)")
-	flags.StringVar(&owner, "owner", "", "whose token (yourself)")
-	flags.StringVar(&request.Note, "note", "", "what it is for")
-	flags.StringVar(&request.TTL, "ttl", "", "how long it is good, as in 12h or 30d (30d; join tokens 1h)")
-	flags.StringVar(&class, "class", "", "of nodes that join: local, reserved or ondemand (local)")
-	flags.StringVar(&request.Pool, "pool", "", "of nodes that join")
-	flags.IntVar(&request.Uses, "uses", 0, "how many machines may join (1)")
+	flags.BoolVar(&join, "join", false, "create a token with which machines join")
+	flags.StringVar(&scope, "scope", "", "`scope`: read, submit or admin (default submit)")
+	flags.StringVar(&owner, "owner", "", "`user` who owns the token (default yourself)")
+	flags.StringVar(&request.Note, "note", "", "`text` that says what it is for")
+	flags.StringVar(&request.TTL, "ttl", "", "lifetime as a `duration`, e.g. 12h or 30d (default 30d, join tokens 1h)")
+	flags.StringVar(&class, "class", "", "`class` of nodes that join: local, reserved or ondemand (default local)")
+	flags.StringVar(&request.Pool, "pool", "", "`pool` of nodes that join")
+	flags.IntVar(&request.Uses, "uses", 0, "`number` of machines that may join (default 1)")
 	a.OutputFlag(cmd)
 	cmd.Flags().BoolVarP(&a.Quiet, "quiet", "q", false, "print the secret only")
 	cmd.MarkFlagsMutuallyExclusive("quiet", "output")
@@ -142,7 +143,7 @@ func (a *app) doCreateToken(ctx context.Context, client *api.Client, request api
 		if _, err := fmt.Fprintln(a.Stdout, made.Text); err != nil {
 			return err
 		}
-		a.Note("This is shown once. Token %s expires %s.", made.ID, table.Ago(made.Expires, a.Clock.Now()))
+		a.Note("The secret is shown only once. Token %s expires %s.", made.ID, table.Ago(made.Expires, a.Clock.Now()))
 		if made.Kind == tenant.JoinToken {
 			a.Next(fmt.Sprintf("trainyard agent join %s --token %s     on the machine", client.Base(), made.Text))
 		} else {
@@ -154,7 +155,7 @@ func (a *app) doCreateToken(ctx context.Context, client *api.Client, request api
 
 func (a *app) revokeToken() *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke TOKEN...", Short: "Make tokens useless from now on", Args: exit.Args(1, 0, "token, by its id"),
+		Use: "revoke TOKEN...", Short: "Revoke tokens", Args: exit.Args(1, 0, "token, by its id"),
 		Example: "  trainyard tokens revoke abcdefghij",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(c *api.Client) error {

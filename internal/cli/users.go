@@ -79,7 +79,7 @@ func (a *app) showUsers(value any, users ...api.User) error {
 func (a *app) addUser() *cobra.Command {
 	var role string
 	cmd := &cobra.Command{
-		Use: "add USER", Short: "Let a person use the yard", Args: exit.Args(1, 1, "user"),
+		Use: "add USER", Short: "Add a user", Args: exit.Args(1, 1, "user"),
 		Example: "  trainyard users add ada\n  trainyard users add ada --role admin",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf(cmd, "role", role, tenant.Roles()); err != nil {
@@ -89,7 +89,7 @@ func (a *app) addUser() *cobra.Command {
 				name := id.User(args[0])
 				_, err := c.User(cmd.Context(), name)
 				if err == nil {
-					return fault.New(fault.Conflict, "user_exists", "there is a user %s already", name).
+					return fault.New(fault.Conflict, "user_exists", "user %s already exists", name).
 						WithRemedy("change the role with: trainyard users role %s ROLE", name)
 				}
 				if fault.KindOf(err) != fault.NotFound {
@@ -148,7 +148,8 @@ func (a *app) changeUser(ctx context.Context, name string, change func(*api.User
 		}
 		request := api.UserRequest{Role: user.Role, Disabled: user.Disabled}
 		change(&request)
-		if user, err = c.PutUser(ctx, user.ID, request); err != nil {
+		user, err = c.PutUser(ctx, user.ID, request)
+		if err != nil {
 			return err
 		}
 		return a.showUsers(user, user)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"trainyard/internal/api"
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/jobfile"
 	"trainyard/internal/cli/table"
@@ -30,9 +29,9 @@ type checkedJob struct {
 func (a *app) validate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate FILE...",
-		Short: "Check job files without a yard",
-		Long: `Check job files and tell all mistakes of each with line and column. No yard is
-needed. Variables that a file takes from your environment are listed, not checked.`,
+		Short: "Check job files without a server",
+		Long: `Check job files and report all errors with line and column. No server is needed.
+Variables that a file takes from your environment are listed, not checked.`,
 		Example: `  trainyard validate job.yaml
   trainyard validate jobs/*.yaml -o json`,
 		Args: exit.Args(1, 0, "job file"),
@@ -85,7 +84,7 @@ func (a *app) showChecked(files []checkedFile) error {
 	var out strings.Builder
 	for _, f := range files {
 		if f.Valid {
-			_, _ = fmt.Fprintf(&out, "%s: good, %s\n", f.File, table.Count(len(f.Jobs), "job"))
+			_, _ = fmt.Fprintf(&out, "%s: valid, %s\n", f.File, table.Count(len(f.Jobs), "job"))
 		}
 		for _, j := range f.Jobs {
 			if len(j.Required) > 0 {
@@ -118,43 +117,4 @@ func place(file string, e exit.Document) string {
 		text += " (" + e.Remedy + ")"
 	}
 	return table.Plain(text)
-}
-
-// versions is what version tells.
-type versions struct {
-	Version    string    `json:"version"`
-	Capability int       `json:"capability"`
-	Server     *api.Info `json:"server,omitempty"`
-}
-
-func (a *app) version() *cobra.Command {
-	var server bool
-	cmd := &cobra.Command{
-		Use: "version", Short: "Show the version, and with --server the yard's", Args: exit.NoArgs,
-		Example: "  trainyard version\n  trainyard version --server -o json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := versions{Version: a.Version, Capability: api.Capability}
-			if server {
-				err := a.withClient(func(c *api.Client) error {
-					info, err := c.Info(cmd.Context())
-					v.Server = &info
-					return err
-				})
-				if err != nil {
-					return err
-				}
-			}
-			return a.Show(v, nil, func() error {
-				if v.Server == nil {
-					return a.Pairs("trainyard", v.Version, "protocol", fmt.Sprint(v.Capability))
-				}
-				return a.Pairs("trainyard", v.Version, "protocol", fmt.Sprint(v.Capability), "server", v.Server.Version,
-					"server protocol", fmt.Sprint(v.Server.Capability), "store", v.Server.Store, "policy", v.Server.Policy,
-					"up since", stamp(&v.Server.Started, a.Clock.Now()), "CA", v.Server.CAHash)
-			})
-		},
-	}
-	cmd.Flags().BoolVar(&server, "server", false, "also ask the yard")
-	a.OutputFlag(cmd)
-	return cmd
 }

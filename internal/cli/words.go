@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"context"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -47,4 +50,41 @@ func (a *app) declined(err error) error {
 	}
 	a.Note("Nothing was changed.")
 	return exit.With(exit.Error)
+}
+
+// few writes some of a list, and how many there are beyond.
+func few[T ~string](list []T) string {
+	var words []string
+	for i, w := range list {
+		if i == 2 && len(list) > 3 {
+			words = append(words, "+"+strconv.Itoa(len(list)-2))
+			break
+		}
+		words = append(words, string(w))
+	}
+	return strings.Join(words, ",")
+}
+
+// sure asks before something is done that cannot be undone.
+func (a *app) sure(ctx context.Context, question string) error {
+	ok, err := a.Confirm(ctx, table.Plain(question))
+	if err != nil || ok {
+		return err
+	}
+	return a.declined(nil)
+}
+
+// stamp writes a time and how long ago it was.
+func stamp(at *time.Time, now time.Time) string {
+	if at == nil || at.IsZero() {
+		return ""
+	}
+	return at.UTC().Format("2006-01-02 15:04:05 UTC") + " (" + table.Ago(*at, now) + ")"
+}
+
+func orNone(is bool, text string) string {
+	if !is {
+		return ""
+	}
+	return text
 }

@@ -3,12 +3,14 @@ package server
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -21,7 +23,6 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/logbook"
-	"trainyard/internal/server/stream"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -30,12 +31,12 @@ func (s *Server) agentRoutes() {
 	huma.Register(s.api, huma.Operation{OperationID: "join", Method: http.MethodPost, Path: "/agent/v1/join", Summary: "Join the yard as a node", Tags: []string{"agent"}}, s.join)
 	huma.Register(s.api, huma.Operation{OperationID: "renew", Method: http.MethodPost, Path: "/agent/v1/renew", Summary: "Renew a node's certificate",
 		Security: byNode, Tags: []string{"agent"}}, s.renew)
-	huma.Register(s.api, huma.Operation{OperationID: "report", Method: http.MethodPost, Path: "/agent/v1/reports", Summary: "Report that a node lives and how its runs fare",
+	huma.Register(s.api, huma.Operation{OperationID: "report", Method: http.MethodPost, Path: "/agent/v1/reports", Summary: "Report a node's heartbeat and the state of its runs",
 		Security: byNode, Tags: []string{"agent"}, MaxBodyBytes: 16 << 20}, s.report)
 	huma.Register(s.api, streaming(huma.Operation{OperationID: "follow-assignments", Method: http.MethodGet, Path: "/agent/v1/assignments",
-		Summary: "Follow what a node shall run", Description: "Each item is the whole of what the node shall run (Assignments).",
+		Summary: "Follow the assignments of a node", Description: "Each item is the complete desired state of the node (Assignments).",
 		Security: byNode, Tags: []string{"agent"}}), s.assignments)
-	huma.Register(s.api, huma.Operation{OperationID: "push-metrics", Method: http.MethodPost, Path: "/agent/v1/metrics", Summary: "Tell what programs have measured of themselves",
+	huma.Register(s.api, huma.Operation{OperationID: "push-metrics", Method: http.MethodPost, Path: "/agent/v1/metrics", Summary: "Push training metrics",
 		Security: byNode, Tags: []string{"agent"}, MaxBodyBytes: 16 << 20}, s.pushMetrics)
 	s.plain(huma.Operation{OperationID: "put-log", Method: http.MethodPost, Path: "/agent/v1/logs/{run}/{rank}", Summary: "Add to the output of a rank",
 		Security: byNode, Tags: []string{"agent"}}, s.putLog)
@@ -86,7 +87,7 @@ func (s *Server) join(ctx context.Context, in *body[api.JoinRequest]) (*body[api
 func keyOf(csr string) (string, error) {
 	block, _ := pem.Decode([]byte(csr))
 	if block == nil {
-		return "", fault.New(fault.Invalid, "bad_csr", "the certificate request is no PEM").WithField("csr")
+		return "", fault.New(fault.Invalid, "bad_csr", "the certificate request is not PEM").WithField("csr")
 	}
 	pub, err := publicKey(block.Bytes)
 	if err != nil {
@@ -159,8 +160,8 @@ func (s *Server) report(ctx context.Context, in *body[api.Report]) (*body[api.Re
 		return nil, s.fail(ctx, err)
 	}
 	reply := api.ReportReply{Interval: job.Duration(s.Interval), Lease: job.Duration(s.Lease), Generation: s.Assignments.Generation(n),
-		Release: s.office.Heard(n, &in.Body)}
-	if h, hired := heard.(yardmaster.Heard); hired {
+		Release: s.noteReport(n, &in.Body)}
+	if h, ok := heard.(yardmaster.Heard); ok {
 		reply.LeaseLeft = wholeSeconds(h.LeaseLeft)
 	}
 	if len(in.Body.Data) > 0 {
@@ -180,15 +181,15 @@ func (s *Server) assignments(ctx context.Context, _ *struct{}) (*huma.StreamResp
 	n := nodeOf(ctx)
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		req, w := humago.Unwrap(hc)
-		out := stream.New(w)
+		out := newStream(w)
 		for {
 			removed, err := s.roster.admit(n)
 			if err != nil {
-				out.Send("", "error", toProblem(err))
+				out.send("", "error", toProblem(err))
 				return
 			}
 			orders, generation, changed := s.Assignments.Desired(n)
-			if !out.Send(strconv.FormatUint(generation, 10), "", s.toAssignments(orders, generation)) {
+			if !out.send(strconv.FormatUint(generation, 10), "", s.toAssignments(orders, generation)) {
 				return
 			}
 			if !s.waitAny(req.Context(), out, []<-chan struct{}{changed, removed}) {
@@ -266,3 +267,36 @@ func (s *Server) mayWriteLog(ctx context.Context, run id.Run, rank int) error {
 	s.writers.set(key, n)
 	return nil
 }
+
+// writers remembers which node was found to be allowed to write a log.
+type writers struct {
+	mu sync.Mutex
+	by map[string]id.Node
+}
+
+func (w *writers) is(key string, n id.Node) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.by[key] == n
+}
+
+func (w *writers) set(key string, n id.Node) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.by == nil || len(w.by) >= maxWriters {
+		w.by = map[string]id.Node{}
+	}
+	w.by[key] = n
+}
+
+// publicKey returns the encoded public key of a certificate request.
+func publicKey(der []byte) ([]byte, error) {
+	csr, err := x509.ParseCertificateRequest(der)
+	if err != nil {
+		return nil, err
+	}
+	return x509.MarshalPKIXPublicKey(csr.PublicKey)
+}
+
+// maxWriters bounds the memory; past it all are asked for again.
+const maxWriters = 50_000

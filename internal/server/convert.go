@@ -62,7 +62,8 @@ func addSpec(out *api.Job, s *job.Spec) {
 func addBrief(out *api.Job, b *yardmaster.Brief) {
 	out.Nodes, out.FakeGPUs, out.Cost = b.Nodes, b.FakeGPUs, max(out.Cost, b.Cost)
 	if p := b.Progress; p != nil {
-		if out.Work, out.Done, out.Percent = p.Work, nil, nil; !p.At.IsZero() {
+		out.Work, out.Done, out.Percent = p.Work, nil, nil
+		if !p.At.IsZero() {
 			out.SetDone(p.Done)
 		}
 	}

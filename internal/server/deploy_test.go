@@ -257,7 +257,8 @@ func promtool(t *testing.T) string {
 	cache, err := os.UserCacheDir()
 	if err == nil {
 		found := filepath.Join(cache, "trainyard", "tools", "promtool")
-		if _, err = os.Stat(found); err == nil {
+		_, err = os.Stat(found)
+		if err == nil {
 			return found
 		}
 	}
@@ -348,7 +349,7 @@ func TestFiguresSurviveARestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	wants := []string{
-		`trainyard_jobs{state="pending"} 1`, `trainyard_jobs{state="starting"} 1`, "trainyard_waiting_jobs 1", "trainyard_live_runs 1", "trainyard_open_orders 1",
+		`trainyard_jobs{state="pending"} 1`, `trainyard_jobs{state="starting"} 1`, "trainyard_queued_jobs 1", "trainyard_live_runs 1", "trainyard_open_orders 1",
 		`trainyard_nodes{class="local",state="ready"} 1`, `trainyard_gpus{class="local",model="L4",state="running"} 1`,
 		`trainyard_budget_limit_dollars{period="month",subject="user/ann"} 100`,
 	}

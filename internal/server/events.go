@@ -12,7 +12,6 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/id"
-	"trainyard/internal/server/stream"
 	"trainyard/internal/store"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -84,7 +83,8 @@ func (s *Server) listEvents(ctx context.Context, in *eventInput) (*body[api.Even
 			if err != nil {
 				return nil, s.fail(ctx, err)
 			}
-			if e.Spec, err = json.Marshal(j.Spec); err != nil {
+			e.Spec, err = json.Marshal(j.Spec)
+			if err != nil {
 				return nil, s.fail(ctx, err)
 			}
 		}
@@ -105,33 +105,35 @@ func (s *Server) followEvents(ctx context.Context, in *eventInput) (*huma.Stream
 	f.Limit = followBatch
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		req, w := humago.Unwrap(hc)
-		out := stream.New(w)
+		out := newStream(w)
 		if err := s.sendEvents(req.Context(), f, out); err != nil && req.Context().Err() == nil {
 			s.Log.WarnContext(req.Context(), "following events ended", "error", err)
-			out.Send("", "error", toProblem(err))
+			out.send("", "error", toProblem(err))
 		}
 	}}, nil
 }
 
 // sendEvents sends the feed from memory, and from the store what is older.
-func (s *Server) sendEvents(ctx context.Context, f store.EventFilter, out *stream.Stream) error {
+func (s *Server) sendEvents(ctx context.Context, f store.EventFilter, out *stream) error {
 	for {
 		last := s.Feed.Last()
 		events, changed, ok := s.Feed.After(f.After)
 		upTo := uint64(0) // all events up to this one have been looked at
 		if !ok {
 			var err error
-			if events, err = s.Store.Events(ctx, f); err != nil {
+			events, err = s.Store.Events(ctx, f)
+			if err != nil {
 				return err
 			}
-			if ok = len(events) < f.Limit; ok {
+			ok = len(events) < f.Limit
+			if ok {
 				upTo = last
 			}
 		}
 		for i := range events {
 			e := &events[i]
 			f.After = e.Seq
-			if lets(&f, e) && !out.Send(strconv.FormatUint(e.Seq, 10), "", toEvent(e)) {
+			if lets(&f, e) && !out.send(strconv.FormatUint(e.Seq, 10), "", toEvent(e)) {
 				return nil
 			}
 		}

@@ -177,7 +177,8 @@ func TestEventsAreChosen(t *testing.T) {
 		if diff := cmp.Diff(want, follow(t, tt.c, f, func(e api.Event) bool { return e.Seq == end })); diff != "" {
 			t.Errorf("%s, followed (-want +got):\n%s", name, diff)
 		}
-		if f.Cursor, f.Tail = "", 1; tt.f.Cursor == "" {
+		f.Cursor, f.Tail = "", 1
+		if tt.f.Cursor == "" {
 			if got := follow(t, tt.c, f, func(api.Event) bool { return true }); got[0].Seq != end {
 				t.Errorf("%s: the last one is %d, want %d", name, got[0].Seq, end)
 			}

@@ -86,7 +86,7 @@ const digestLen = 64
 func checkDigest(d, field string) error {
 	raw, err := hex.DecodeString(d)
 	if err != nil || len(d) != digestLen || hex.EncodeToString(raw) != d {
-		return fault.New(fault.Invalid, "bad_digest", "%q is no SHA-256 in lower-case hex", d).WithField(field)
+		return fault.New(fault.Invalid, "bad_digest", "digest must be a SHA-256 in lower-case hex, got %q", d).WithField(field)
 	}
 	return nil
 }
@@ -228,7 +228,7 @@ func (s *Server) checkWorkdir(ctx context.Context, digest string) error {
 	defer func() { _ = f.Close() }()
 	var m api.Manifest
 	if err := json.NewDecoder(io.LimitReader(f, maxManifest)).Decode(&m); err != nil {
-		return fault.New(fault.Invalid, "bad_manifest", "what was uploaded as the manifest is none").WithField("workdir").WithCause(err)
+		return fault.New(fault.Invalid, "bad_manifest", "the uploaded manifest is not valid").WithField("workdir").WithCause(err)
 	}
 	for _, file := range m.Files {
 		if file.Digest == "" {

@@ -258,7 +258,8 @@ func TestOutputOfSeveralRanks(t *testing.T) {
 		if page.Ended != (page.Next == "") {
 			t.Fatalf("it ended is %v and the next page is %q", page.Ended, page.Next)
 		}
-		if f.Cursor = page.Next; page.Ended {
+		f.Cursor = page.Next
+		if page.Ended {
 			break
 		}
 	}

@@ -41,7 +41,8 @@ func (y *yard) awaitForecast(c *api.Client, j id.Job, what string, good func(*ap
 	for range 600 {
 		d, err := c.Job(y.t.Context(), j)
 		y.must(err)
-		if last = d.Forecast; last != nil && good(last) {
+		last = d.Forecast
+		if last != nil && good(last) {
 			return last
 		}
 		time.Sleep(20 * time.Millisecond)

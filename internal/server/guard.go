@@ -37,19 +37,21 @@ var (
 func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 	r, w := humago.Unwrap(ctx)
 	var err error
-	if len(ctx.Operation().Security) == 0 && !s.limiter.Allow(addressOf(r)) {
+	if len(ctx.Operation().Security) == 0 && !s.limiter.allow(addressOf(r)) {
 		err = tooOften()
 	}
 	for _, scheme := range ctx.Operation().Security {
 		if _, ok := scheme["token"]; ok {
 			var c caller
-			if c, err = s.person(r); err == nil {
+			c, err = s.person(r)
+			if err == nil {
 				ctx = huma.WithValue(ctx, callerKey{}, c)
 			}
 		}
 		if _, ok := scheme["node"]; ok {
 			var n id.Node
-			if n, err = s.node(r); err == nil {
+			n, err = s.node(r)
+			if err == nil {
 				ctx = huma.WithValue(ctx, nodeKey{}, n)
 			}
 		}
@@ -73,7 +75,7 @@ func (s *Server) person(r *http.Request) (caller, error) {
 	if err != nil {
 		return caller{}, err
 	}
-	if !s.limiter.Allow(string(token)) {
+	if !s.limiter.allow(string(token)) {
 		return caller{}, tooOften()
 	}
 	s.used.set(token, now)
@@ -92,7 +94,7 @@ func addressOf(r *http.Request) string {
 // node returns which node's certificate the connection shows.
 func (s *Server) node(r *http.Request) (id.Node, error) {
 	if r.TLS == nil {
-		return "", fault.New(fault.Unknown, "certificate_missing", "agents must connect by TLS with a node's certificate")
+		return "", fault.New(fault.Unknown, "certificate_missing", "agents must connect with TLS and a node certificate")
 	}
 	n, err := s.CA.NodeOf(r.TLS, s.Clock.Now())
 	if err == nil {
@@ -116,18 +118,60 @@ func nodeOf(ctx context.Context) id.Node {
 	return n
 }
 
+// actionPhrases say what a caller who is denied cannot do.
+var actionPhrases = map[tenant.Action]string{
+	tenant.ReadJob:       "read jobs",
+	tenant.ChangeJob:     "change jobs",
+	tenant.SubmitJob:     "submit jobs",
+	tenant.ReadNodes:     "list nodes",
+	tenant.ChangeNodes:   "change nodes",
+	tenant.ReadEvents:    "read events",
+	tenant.ManageUsers:   "manage users",
+	tenant.OwnTokens:     "manage tokens",
+	tenant.ReadUsage:     "read usage and costs",
+	tenant.ReadOffers:    "list offers",
+	tenant.ManageQuotas:  "manage quotas",
+	tenant.ManageLeases:  "release leases",
+	tenant.ReadData:      "list datasets",
+	tenant.ManageData:    "change datasets",
+	tenant.OverridePlace: "override where data may be used",
+}
+
 // allow answers Denied unless the caller may do this to a thing of this owner.
 func allow(ctx context.Context, a tenant.Action, owner id.User) error {
+	return allowTo(ctx, actionPhrases[a], a, owner)
+}
+
+// allowTo is allow with words of its own for what the caller wants to do.
+func allowTo(ctx context.Context, phrase string, a tenant.Action, owner id.User) error {
 	c := callerOf(ctx)
 	if c.May(a, owner) {
 		return nil
 	}
-	e := fault.New(fault.Denied, "not_allowed", "%s may not do this", c.User)
-	wider := c
-	if wider.Scope = tenant.ScopeAdmin; wider.May(a, owner) {
-		return e.WithRemedy("this token's scope is %s: use one with a wider scope", c.Scope)
+
+	if owner != "" && owner != c.User {
+		phrase += " of " + string(owner)
 	}
-	return e.WithRemedy("ask an admin")
+	denied := fault.New(fault.Denied, "not_allowed", "permission denied: %s cannot %s", c.User, phrase)
+
+	wider := c
+	wider.Scope = tenant.ScopeAdmin
+	if wider.May(a, owner) {
+		return denied.WithRemedy("this token's scope is %s: use one with a wider scope", c.Scope)
+	}
+
+	return denied.WithRemedy("ask an admin")
+}
+
+// ownerFilter returns whose things the caller gets to see: those of the owner that was
+// asked for, or of everyone (""), or, where that is not for them, their own.
+func ownerFilter(ctx context.Context, a tenant.Action, owner id.User) (id.User, error) {
+	who := callerOf(ctx)
+	if owner == "" && !who.May(a, "") {
+		owner = who.User
+	}
+
+	return owner, allow(ctx, a, owner)
 }
 
 // lastUsed remembers when tokens were used, in memory only: writing it down at
@@ -158,5 +202,5 @@ func (u *lastUsed) get(t id.Token) *time.Time {
 func stack() string { return string(debug.Stack()) }
 
 func errInternal() error {
-	return fault.New(fault.Internal, "internal", "something went wrong inside the yard").WithRemedy("the server's log says what")
+	return fault.New(fault.Internal, "internal", "internal server error").WithRemedy("see the server's log")
 }

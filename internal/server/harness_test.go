@@ -29,7 +29,7 @@ import (
 	"trainyard/internal/logbook"
 	"trainyard/internal/place/ordered"
 	"trainyard/internal/server/feed"
-	"trainyard/internal/server/gauges"
+	"trainyard/internal/server/metrics"
 	"trainyard/internal/store"
 	sqlstore "trainyard/internal/store/sql"
 	"trainyard/internal/tenant"
@@ -53,7 +53,7 @@ type yard struct {
 	store  *testStore
 	blobs  blob.Store
 	clock  *handClock
-	board  *gauges.Board
+	board  *metrics.Collector
 	ca     *auth.CA
 	url    string
 	http   *http.Client
@@ -107,7 +107,7 @@ func startYard(t testing.TB, dir string, settings ...setting) *yard {
 	directory.Set(state.Users, state.Tokens)
 	core := yardmaster.New(cfg)
 	core.Load(y.clock.Now(), state)
-	board := gauges.New(y.clock, gauges.Options{Providers: []string{"testcloud"}, ByUser: true})
+	board := metrics.New(y.clock, metrics.Options{Providers: []string{"testcloud"}, ByUser: true})
 	board.Load(&state)
 	y.board = board
 	hub, events, log := agents.New(core.Orders()), feed.New(state.LastEvent), slog.New(slog.DiscardHandler)
@@ -121,7 +121,7 @@ func startYard(t testing.TB, dir string, settings ...setting) *yard {
 			}
 		}}})
 	y.srv = New(config, Deps{Loop: y.loop, Store: y.store, Blobs: y.blobs, Logbook: book, Assignments: hub, CA: ca, Directory: directory,
-		Feed: events, Clock: y.clock, Log: log, Registry: prometheus.NewRegistry(), Gauges: board}, "start-1")
+		Feed: events, Clock: y.clock, Log: log, Registry: prometheus.NewRegistry(), Metrics: board}, "start-1")
 	y.serve(ctx, st)
 	return y
 }
@@ -154,7 +154,8 @@ func (y *yard) serve(ctx context.Context, st store.Store) {
 		<-y.loop.over
 		<-watched
 		transport.CloseIdleConnections()
-		if err = errors.Join(err, st.Close()); err != nil {
+		err = errors.Join(err, st.Close())
+		if err != nil {
 			y.t.Errorf("stop the server: %v", err)
 		}
 	})

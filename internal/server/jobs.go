@@ -41,11 +41,11 @@ func (s *Server) jobRoutes() {
 	}{
 		{"cancel", "End a job: SIGTERM, its grace period, then SIGKILL", func(j id.Job, by id.User) yardmaster.Message { return yardmaster.Cancel{Job: j, By: by} }},
 		{"kill", "End a job at once", func(j id.Job, by id.User) yardmaster.Message { return yardmaster.Cancel{Job: j, By: by, Kill: true} }},
-		{"pause", "Take a job off its nodes until it is resumed", func(j id.Job, by id.User) yardmaster.Message { return yardmaster.Pause{Job: j, By: by} }},
-		{"resume", "Put a paused job back into the line", func(j id.Job, by id.User) yardmaster.Message { return yardmaster.Resume{Job: j, By: by} }},
+		{"pause", "Stop a job until it is resumed", func(j id.Job, by id.User) yardmaster.Message { return yardmaster.Pause{Job: j, By: by} }},
+		{"resume", "Requeue a paused job", func(j id.Job, by id.User) yardmaster.Message { return yardmaster.Resume{Job: j, By: by} }},
 	} {
 		huma.Register(s.api, huma.Operation{OperationID: verb.name + "-job", Method: http.MethodPost, Path: "/api/v1/jobs/{job}/" + verb.name,
-			Summary: verb.summary, Security: byToken, Tags: []string{"jobs"}}, s.changeJob(verb.message))
+			Summary: verb.summary, Security: byToken, Tags: []string{"jobs"}}, s.changeJob(verb.name, verb.message))
 	}
 }
 
@@ -83,7 +83,7 @@ func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*body[api.Job
 	}
 	for _, st := range in.State {
 		if !slices.Contains(job.States(), job.State(st)) {
-			return nil, toProblem(fault.New(fault.Invalid, "unknown_state", "%q is no state of a job", st).WithField("state").WithRemedy("use one of %v", job.States()))
+			return nil, toProblem(fault.New(fault.Invalid, "unknown_state", "unknown job state %q", st).WithField("state").WithRemedy("use one of %v", job.States()))
 		}
 		f.States = append(f.States, job.State(st))
 	}
@@ -144,7 +144,7 @@ func (s *Server) addBriefs(ctx context.Context, jobs []api.Job) error {
 }
 
 func badCursor(c string) error {
-	return fault.New(fault.Invalid, "bad_cursor", "%q is no cursor of this list", c).WithField("cursor").
+	return fault.New(fault.Invalid, "bad_cursor", "invalid cursor %q", c).WithField("cursor").
 		WithRemedy("use the value that an earlier answer gave, or leave it out")
 }
 
@@ -177,7 +177,8 @@ func (s *Server) getJob(ctx context.Context, in *jobInput) (*body[api.JobDetail]
 	for i := range runs {
 		d.Runs[i] = toRun(&runs[i])
 	}
-	if d.Spec, err = json.Marshal(j.Spec); err != nil {
+	d.Spec, err = json.Marshal(j.Spec)
+	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	err = s.query(ctx, func(y *yardmaster.Yard) {
@@ -199,13 +200,13 @@ func (s *Server) getJob(ctx context.Context, in *jobInput) (*body[api.JobDetail]
 	return &body[api.JobDetail]{d}, nil
 }
 
-func (s *Server) changeJob(message func(id.Job, id.User) yardmaster.Message) func(context.Context, *jobInput) (*body[api.Job], error) {
+func (s *Server) changeJob(verb string, message func(id.Job, id.User) yardmaster.Message) func(context.Context, *jobInput) (*body[api.Job], error) {
 	return func(ctx context.Context, in *jobInput) (*body[api.Job], error) {
 		j, err := s.readJob(ctx, in.Job)
 		if err != nil {
 			return nil, s.fail(ctx, err)
 		}
-		if err := allow(ctx, tenant.ChangeJob, j.Owner); err != nil {
+		if err := allowTo(ctx, verb+" jobs", tenant.ChangeJob, j.Owner); err != nil {
 			return nil, toProblem(err)
 		}
 		answer, err := s.do(ctx, message(j.ID, callerOf(ctx).User))

@@ -99,7 +99,8 @@ func TestPagesHoldEveryJobOnceWhileNewOnesArrive(t *testing.T) {
 			for _, j := range page.Jobs {
 				seen[j.ID]++
 			}
-			if cursor = page.Next; cursor == "" {
+			cursor = page.Next
+			if cursor == "" {
 				break
 			}
 		}
@@ -126,7 +127,8 @@ func walk(t *testing.T, read func(api.Page) ([]string, string, error)) []string 
 			t.Errorf("a page of 2 has %d", len(names))
 		}
 		all = append(all, names...)
-		if cursor = next; cursor == "" {
+		cursor = next
+		if cursor == "" {
 			return all
 		}
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"net/http"
 	"regexp"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
@@ -54,8 +56,9 @@ func (s *Server) openLogs(ctx context.Context, in *logInput) (*logReader, error)
 	}
 	r := &logReader{s: s, job: j, rank: in.Rank, filter: logbook.Filter{Stream: in.Stream}, at: logbook.Cursor{Epoch: 1}}
 	if in.Grep != "" {
-		if r.filter.Grep, err = regexp.Compile(in.Grep); err != nil {
-			return nil, fault.New(fault.Invalid, "bad_pattern", "%q is no regular expression: %v", in.Grep, err).WithField("grep")
+		r.filter.Grep, err = regexp.Compile(in.Grep)
+		if err != nil {
+			return nil, fault.New(fault.Invalid, "bad_pattern", "invalid regular expression %q: %v", in.Grep, err).WithField("grep")
 		}
 	}
 	if in.Run != "" {
@@ -141,7 +144,8 @@ func (r *logReader) next(ctx context.Context, most int) (lines []api.LogLine, wa
 				var got []api.LogLine
 				var after []logbook.Mark
 				var next logbook.Mark
-				if got, after, next, more, err = r.s.Logbook.ReadLines(ctx, r.run.ID, rank, r.at.Ranks[rank], &r.filter, most-len(lines)); err != nil {
+				got, after, next, more, err = r.s.Logbook.ReadLines(ctx, r.run.ID, rank, r.at.Ranks[rank], &r.filter, most-len(lines))
+				if err != nil {
 					return nil, nil, false, err
 				}
 				lines = append(lines, got...)
@@ -224,4 +228,60 @@ func (s *Server) readLogs(ctx context.Context, in *logInput) (*body[api.LogPage]
 		page.Next = r.at.String()
 	}
 	return &body[api.LogPage]{page}, nil
+}
+
+func (s *Server) followLogs(ctx context.Context, in *logInput) (*huma.StreamResponse, error) {
+	r, err := s.openLogs(ctx, in)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		req, w := humago.Unwrap(hc)
+		out := newStream(w)
+		if err := s.sendLogs(req.Context(), r, out); err != nil && req.Context().Err() == nil {
+			s.Log.WarnContext(req.Context(), "following logs ended", "job", r.job.ID, "error", err)
+			out.send("", "error", toProblem(err))
+		}
+	}}, nil
+}
+
+// sendLogs sends lines as they come, and the job whenever its state changes.
+func (s *Server) sendLogs(ctx context.Context, r *logReader, out *stream) error {
+	seen := r.job.Seq
+	r.marking = true
+	if !out.send("", "state", toJob(&r.job)) {
+		return nil
+	}
+	defer s.Feed.Leave(r.job.ID)
+	for {
+		feed, lost := s.Feed.OfJob(r.job.ID), s.roster.waitLost() // before looking, so that nothing is missed
+		if err := r.refresh(ctx); err != nil {
+			return err
+		}
+		lines, wait, done, err := r.next(ctx, followBatch)
+		if err != nil {
+			return err
+		}
+		for i := range lines {
+			if !out.send(r.marks[i], "", lines[i]) {
+				return nil
+			}
+		}
+		if r.job.Seq != seen {
+			seen = r.job.Seq
+			if !out.send("", "state", toJob(&r.job)) {
+				return nil
+			}
+		}
+		if done {
+			out.send("", "end", toJob(&r.job))
+			return nil
+		}
+		if len(lines) >= followBatch {
+			continue
+		}
+		if !s.waitAny(ctx, out, append(slices.Clone(wait), feed, lost)) {
+			return nil
+		}
+	}
 }

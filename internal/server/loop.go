@@ -12,7 +12,7 @@ import (
 	"trainyard/internal/clock"
 	"trainyard/internal/engine"
 	"trainyard/internal/fault"
-	"trainyard/internal/server/gauges"
+	"trainyard/internal/server/metrics"
 	"trainyard/internal/store"
 	"trainyard/internal/yardmaster"
 )
@@ -34,7 +34,7 @@ type Loop struct {
 	stuck   atomic.Pointer[string] // why commits fail now
 	rest    time.Time              // no round before then
 	planner sync.WaitGroup         // plans that are made beside the loop
-	metrics *gauges.Loop
+	metrics *metrics.Loop
 }
 
 // maxBatch bounds how many messages share a commit.
@@ -65,7 +65,7 @@ type LoopConfig struct {
 func NewLoop(c LoopConfig) *Loop {
 	return &Loop{
 		yard: c.Yard, store: c.Store, engine: c.Engine, clock: c.Clock, log: c.Log, after: c.After,
-		in: make(chan request, maxBatch), over: make(chan struct{}), metrics: gauges.NewLoop(),
+		in: make(chan request, maxBatch), over: make(chan struct{}), metrics: metrics.NewLoop(),
 	}
 }
 

@@ -147,7 +147,7 @@ func TestAHandlerThatPanicsFailsAlone(t *testing.T) {
 	y := newYard(t)
 	y.srv.mux.HandleFunc("GET /oh", func(http.ResponseWriter, *http.Request) { panic("oh") })
 	got := y.raw(y.http, http.MethodGet, "/oh", "", "")
-	if text := says(&got.p); text != "500 internal: something went wrong inside the yard" {
+	if text := says(&got.p); text != "500 internal: internal server error" {
 		t.Errorf("got %q", text)
 	}
 	y.submit(y.researcher("ada"), "run: a")

@@ -59,22 +59,23 @@ var matrix = map[string]matrixRow{
 	"list-events":   {"/api/v1/events", "", "1yyyyy1"},
 	"follow-events": {"/api/v1/events/follow", "", "1yyyyy1"},
 
-	"list-nodes":   {"/api/v1/nodes", "", "1yyyyy1"},
-	"get-node":     {"/api/v1/nodes/n1", "", "1yyyyy1"},
-	"drain-node":   {"/api/v1/nodes/n1/drain", `{}`, "13333y1"},
-	"undrain-node": {"/api/v1/nodes/n1/undrain", "", "13333y1"},
-	"remove-node":  {"/api/v1/nodes/n1", "", "13333y1"},                // it is busy, so it stays
-	"release-gpu":  {"/api/v1/nodes/n1/gpus/0/release", "", "1333341"}, // it has none
+	"list-nodes":      {"/api/v1/nodes", "", "1yyyyy1"},
+	"get-node":        {"/api/v1/nodes/n1", "", "1yyyyy1"},
+	"cordon-node":     {"/api/v1/nodes/n1/cordon", "", "13333y1"},
+	"drain-node":      {"/api/v1/nodes/n1/drain", "", "13333y1"},
+	"uncordon-node":   {"/api/v1/nodes/n1/uncordon", "", "13333y1"},
+	"remove-node":     {"/api/v1/nodes/n1", "", "13333y1"},                    // it is busy, so it stays
+	"clear-gpu-error": {"/api/v1/nodes/n1/gpus/0/clear-error", "", "1333341"}, // it has none
 
-	"list-offers":  {"/api/v1/offers", "", "1yyyyy1"},
-	"list-leases":  {"/api/v1/leases?owner=ada", "", "1yyy3y1"},
-	"get-lease":    {"/api/v1/leases/l1", "", "1yyy4y1"},
-	"return-lease": {"/api/v1/leases/l1/return", "", "13334y1"},
-	"reaper":       {"/api/v1/reaper", "", "13333y1"},
+	"list-offers":   {"/api/v1/offers", "", "1yyyyy1"},
+	"list-leases":   {"/api/v1/leases?owner=ada", "", "1yyy3y1"},
+	"get-lease":     {"/api/v1/leases/l1", "", "1yyy4y1"},
+	"release-lease": {"/api/v1/leases/l1/release", "", "13334y1"},
+	"reaper":        {"/api/v1/reaper", "", "13333y1"},
 
-	"list-limits":  {"/api/v1/limits", "", "1yyyyy1"},
-	"put-limit":    {"/api/v1/limits/user/bob", `{"gpus":3}`, "13333y1"},
-	"remove-limit": {"/api/v1/limits/user/ada", "", "13333y1"},
+	"list-quotas":  {"/api/v1/quotas", "", "1yyyyy1"},
+	"put-quota":    {"/api/v1/quotas/user/bob", `{"gpus":3}`, "13333y1"},
+	"remove-quota": {"/api/v1/quotas/user/ada", "", "13333y1"},
 
 	"list-datasets":  {"/api/v1/datasets", "", "1yyyyy1"},
 	"get-dataset":    {"/api/v1/datasets/cats", "", "1yyyyy1"},
@@ -83,9 +84,9 @@ var matrix = map[string]matrixRow{
 	"audit-dataset":  {"/api/v1/datasets/cats/audit", "", "1yyy3y1"},
 	"override-place": {"/api/v1/jobs/j2/override", `{"place":"any","why":"x"}`, "13334y1"},
 
-	"usage":   {"/api/v1/usage?researcher=ada", "", "1yyy3y1"},
-	"books":   {"/api/v1/books?where=researcher=ada", "", "1yyy3y1"},
-	"savings": {"/api/v1/savings?where=researcher=ada", "", "1yyy3y1"},
+	"usage":        {"/api/v1/usage?researcher=ada", "", "1yyy3y1"},
+	"usage-report": {"/api/v1/usage/report?where=researcher=ada", "", "1yyy3y1"},
+	"savings":      {"/api/v1/savings?where=researcher=ada", "", "1yyy3y1"},
 
 	"missing-files": {"/api/v1/files/missing", `{"digests":[]}`, "13yyyy1"},
 	"put-file":      {"/api/v1/files/" + digestOf("x"), "x", "13yyyy1"},

@@ -89,7 +89,7 @@ func toProblem(err error) *api.Problem {
 	}
 	var f *fault.Error
 	if !errors.As(err, &f) {
-		f = fault.New(fault.Internal, "internal", "something went wrong inside the yard").WithRemedy("the server's log says what")
+		f = fault.New(fault.Internal, "internal", "internal server error").WithRemedy("see the server's log")
 	}
 	status := statuses[f.Kind]
 	if f.Code == tooLarge { // waiting does not help

@@ -144,7 +144,7 @@ func TestARemovedNodeIsRefusedEverywhere(t *testing.T) {
 		{http.MethodGet, "/agent/v1/files/" + digestOf("x"), ""},
 	} {
 		got := y.raw(n.http, try.method, try.path, "", try.body)
-		if text := says(&got.p); text != "403 node_removed: node n1 was taken out of the yard" {
+		if text := says(&got.p); text != "403 node_removed: node n1 was removed from the yard" {
 			t.Errorf("%s: %s", try.path, text)
 		}
 	}
@@ -184,9 +184,9 @@ func TestADrainedNodeGetsNothing(t *testing.T) {
 	c, root, n := y.researcher("ada"), y.admin(), y.join("n1")
 	n.listen()
 	_, run := n.started(c)
-	got, err := root.DrainNode(t.Context(), "n1", api.DrainRequest{Stop: true})
+	got, err := root.DrainNode(t.Context(), "n1")
 	y.must(err)
-	if !got.Drained || got.State != "running" {
+	if !got.Cordoned || got.State != "running" {
 		t.Errorf("got %+v", got)
 	}
 	n.await(func(a api.Assignments) bool {
@@ -199,9 +199,9 @@ func TestADrainedNodeGetsNothing(t *testing.T) {
 		t.Errorf("got %+v", detail)
 	}
 	n.tell(api.RankReport{Run: run, State: job.RunEnded, Started: y.clock.Now(), Cause: job.CauseCancelled, Signalled: true})
-	got, err = root.UndrainNode(t.Context(), "n1")
+	got, err = root.UncordonNode(t.Context(), "n1")
 	y.must(err)
-	if got.Drained {
+	if got.Cordoned {
 		t.Errorf("got %+v", got)
 	}
 	n.awaitRun(waits, 1)

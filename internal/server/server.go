@@ -28,11 +28,8 @@ import (
 	"trainyard/internal/logbook"
 	"trainyard/internal/server/feed"
 	"trainyard/internal/server/forecaster"
-	"trainyard/internal/server/gauges"
-	"trainyard/internal/server/limit"
-	"trainyard/internal/server/office"
+	"trainyard/internal/server/metrics"
 	"trainyard/internal/store"
-	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
 
@@ -69,7 +66,7 @@ type Deps struct {
 	Clock       clock.Clock
 	Log         *slog.Logger
 	Registry    *prometheus.Registry
-	Gauges      *gauges.Board // figures of the yard for Registry; nil to show those of the server alone
+	Metrics     *metrics.Collector // of the yard, for Registry; nil to show those of the server alone
 }
 
 // Server answers HTTP.
@@ -78,24 +75,25 @@ type Server struct {
 	Deps
 	start   string // names this start of the server to agents
 	started time.Time
-	limiter *limit.Limiter
+	limiter *rateLimiter
 	used    *lastUsed
 	health  *health
 	roster  *roster
 	writers writers
 	mux     *http.ServeMux
 	api     huma.API
-	office  *office.Office
+	seen    *sightings
 	seer    *forecaster.Forecaster
 }
 
 // New returns a server; Handler is what it serves. The loop must not run yet.
 func New(c Config, d Deps, start string) *Server {
 	s := &Server{Config: c, Deps: d, start: start, started: d.Clock.Now(), mux: http.NewServeMux()}
-	s.limiter = limit.New(c.Rate, c.Burst, d.Clock)
+	s.limiter = newRateLimiter(c.Rate, c.Burst, d.Clock)
 	s.used = newLastUsed()
 	s.health = newHealth(d.Loop, d.Store, d.Clock)
 	s.roster = newRoster(d.Loop)
+	s.seen = newSightings()
 	s.api = humago.New(s.mux, describe(c.Version))
 	s.api.UseMiddleware(s.authenticate)
 	s.seer = forecaster.New(forecaster.Deps{Store: d.Store, Clock: d.Clock, Log: d.Log, Do: s.do, Query: s.query})
@@ -107,14 +105,21 @@ func New(c Config, d Deps, start string) *Server {
 func (s *Server) routes() {
 	s.jobRoutes()
 	s.logRoutes()
-	s.office = office.New(office.Deps{API: s.api, Security: byToken, Store: s.Store, Clock: s.Clock, Do: s.do, Query: s.query,
-		Caller: func(ctx context.Context) tenant.Caller { return callerOf(ctx).Caller }, Allow: allow, Fail: s.fail, Job: s.readJob, ToJob: toJob, ToEvent: toEvent})
+	s.nodeRoutes()
+	s.offerRoutes()
+	s.leaseRoutes()
+	s.quotaRoutes()
+	s.datasetRoutes()
+	s.usageRoutes()
+	s.savingsRoutes()
 	s.seer.Routes(forecaster.Edge{API: s.api, Security: byToken, Allow: allow, Fail: s.fail, Job: s.readJob})
-	s.accountRoutes()
+	s.loginRoutes()
+	s.userRoutes()
+	s.tokenRoutes()
 	s.eventRoutes()
 	s.fileRoutes()
 	s.agentRoutes()
-	s.opsRoutes()
+	s.infoRoutes()
 }
 
 // Run does what a server does beside answering, until ctx ends.
@@ -126,14 +131,14 @@ func (s *Server) Run(ctx context.Context) {
 		s.seer.Run(ctx)
 	}()
 	defer func() { <-seer }() // its last curves are written
-	if err := s.office.Recall(ctx); err != nil && ctx.Err() == nil {
+	if err := s.recallReleases(ctx); err != nil && ctx.Err() == nil {
 		s.Log.ErrorContext(ctx, "reading releases of GPUs failed; release them again", "error", err)
 	}
 	clock.Every(ctx, s.Clock, time.Minute, func(time.Time) {
 		if err := s.Logbook.Sweep(); err != nil {
 			s.Log.ErrorContext(ctx, "closing idle logs failed", "error", err)
 		}
-		s.limiter.Sweep()
+		s.limiter.sweep()
 	})
 }
 
@@ -159,7 +164,7 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 // describe is the head of the OpenAPI description.
 func describe(version string) huma.Config {
 	c := huma.DefaultConfig("Trainyard", version)
-	c.Info.Description = "The API of a Trainyard server: jobs, forecasts, nodes, offers, leases, limits, datasets, books, users, tokens, events and files for people; join, assignments, reports, metrics and output for agents."
+	c.Info.Description = "The API of a Trainyard server: jobs, forecasts, nodes, offers, leases, quotas, datasets, usage, users, tokens, events and files for people; join, assignments, reports, metrics and output for agents."
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
 	c.CreateHooks = nil // no $schema links in answers
 	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
@@ -168,6 +173,14 @@ func describe(version string) huma.Config {
 		"node":  {Type: "mutualTLS", Description: "a node's certificate"},
 	}
 	return c
+}
+
+// op describes an operation for people.
+func (s *Server) op(name, method, path, summary, tag string) huma.Operation {
+	return huma.Operation{
+		OperationID: name, Method: method, Path: path, Summary: summary,
+		Security: byToken, Tags: []string{tag},
+	}
 }
 
 // schemaName names a type in the description: wire types by their name, nouns

@@ -47,7 +47,8 @@ func TestAKeySubmitsOnce(t *testing.T) {
 	for i := range many {
 		wg.Go(func() {
 			var err error
-			if replies[i], err = c.Submit(t.Context(), api.SubmitRequest{File: "name: a\nrun: a\n---\nname: b\nrun: b\nneeds: [a]"}, "k"); err != nil {
+			replies[i], err = c.Submit(t.Context(), api.SubmitRequest{File: "name: a\nrun: a\n---\nname: b\nrun: b\nneeds: [a]"}, "k")
+			if err != nil {
 				t.Error(err)
 			}
 		})

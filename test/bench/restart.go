@@ -75,7 +75,7 @@ func (s restartSection) measure(ctx context.Context, name string, o yard.Options
 			return nil, err
 		}
 		samples = append(samples, s.clock.Now().Sub(began))
-		waiting, err := y.Metric(ctx, "trainyard_waiting_jobs")
+		waiting, err := y.Metric(ctx, "trainyard_queued_jobs")
 		if err != nil {
 			return nil, err
 		}

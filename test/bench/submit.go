@@ -221,7 +221,7 @@ func (submitSection) verify(ctx context.Context, y *yard.Yard, submits []*submit
 	if len(found) > acked+len(submits) {
 		return fmt.Errorf("the server acknowledged %d jobs and has %d", acked, len(found))
 	}
-	waiting, err := y.Metric(ctx, "trainyard_waiting_jobs")
+	waiting, err := y.Metric(ctx, "trainyard_queued_jobs")
 	if err != nil {
 		return err
 	}

@@ -62,18 +62,18 @@ func TestTheBooksSayWhatTheCloudCharges(t *testing.T) {
 	if len(want) < 3 {
 		t.Fatalf("%d machines were hired, and there are three kinds: %v", len(want), want)
 	}
-	books, err := h.client.Books(t.Context(), api.BookQuery{By: []string{"lease"}})
+	books, err := h.client.UsageReport(t.Context(), api.UsageQuery{By: []string{"lease"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := map[id.Lease]float64{}
 	for _, row := range books.Rows {
-		got[id.Lease(row.Keys[0])] = row.Rent
+		got[id.Lease(row.Keys[0])] = row.NodeCost
 	}
 	for lease, money := range want {
 		near(t, fmt.Sprintf("the books on lease %s", lease), got[lease], money)
 	}
-	near(t, "the sum of the books", books.Total.Rent, total)
+	near(t, "the sum of the books", books.Total.NodeCost, total)
 	for _, l := range h.leases(t) {
 		near(t, fmt.Sprintf("lease %s (%s)", l.ID, l.Offer.Type), l.Cost, want[l.ID])
 		if l.Billed == nil {
@@ -82,7 +82,7 @@ func TestTheBooksSayWhatTheCloudCharges(t *testing.T) {
 		}
 		near(t, fmt.Sprintf("the bill of lease %s", l.ID), *l.Billed, want[l.ID])
 	}
-	usage, err := h.client.Usage(t.Context(), api.BookQuery{})
+	usage, err := h.client.Usage(t.Context(), api.UsageQuery{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func spender(record string) string {
 func TestAJobWhoseOwnersBudgetIsUsedUpSavesItselfAndWaits(t *testing.T) {
 	t.Parallel()
 	h := newHybrid(t, yardtest.Cloud{Hire: soon, Offers: costly})
-	h.limit(t, api.LimitRequest{Money: 8_000_000, Period: "day", At: "stop"})
+	h.limit(t, api.QuotaRequest{Budget: 8_000_000, Period: "day", OnExceeded: "stop"})
 	record := filepath.Join(h.Folder, "record")
 	name := h.submit(t, spender(record))
 	var d api.JobDetail
@@ -135,7 +135,7 @@ func TestAJobWhoseOwnersBudgetIsUsedUpSavesItselfAndWaits(t *testing.T) {
 	if len(used) == 0 {
 		t.Error("the feed does not tell that the budget is used up")
 	}
-	h.limit(t, api.LimitRequest{Money: 1_000_000_000, Period: "day", At: "stop"})
+	h.limit(t, api.QuotaRequest{Budget: 1_000_000_000, Period: "day", OnExceeded: "stop"})
 	h.succeed(t, "wait", name)
 	if got := awaitFile(t, record); got != "begun 1\nsaved 1\nbegun 2\n" {
 		t.Errorf("when the budget was raised: %q", got)
@@ -146,7 +146,7 @@ func TestAJobWhoseOwnersBudgetIsUsedUpSavesItselfAndWaits(t *testing.T) {
 func TestWhatRunsGoesOnAndNothingNewStartsWhereABudgetSaysAsk(t *testing.T) {
 	t.Parallel()
 	h := newHybrid(t, yardtest.Cloud{Hire: soon, Offers: costly})
-	h.limit(t, api.LimitRequest{Money: 5_000_000, Period: "day", At: "ask"})
+	h.limit(t, api.QuotaRequest{Budget: 5_000_000, Period: "day", OnExceeded: "ask"})
 	record := filepath.Join(h.Folder, "record")
 	first := h.submit(t, spender(record))
 	h.await(t, "the budget is used up", func() bool { return len(h.eventsOf(t, "budget.used_up")) > 0 })

@@ -257,9 +257,9 @@ func TestAMachineEndsItselfWhenTheServerIsDeadForLongerThanItsLease(t *testing.T
 }
 
 // limit sets what admin may have.
-func (h *hybrid) limit(t *testing.T, l api.LimitRequest) {
+func (h *hybrid) limit(t *testing.T, l api.QuotaRequest) {
 	t.Helper()
-	if _, err := h.client.PutLimit(t.Context(), "user/admin", l); err != nil {
+	if _, err := h.client.PutQuota(t.Context(), "user/admin", l); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -267,7 +267,7 @@ func (h *hybrid) limit(t *testing.T, l api.LimitRequest) {
 func TestASecondJobWaitsWhileTheQuotaOfHiredNodesIsUsed(t *testing.T) {
 	t.Parallel()
 	h := newHybrid(t, yardtest.Cloud{Hire: soon, Offers: oneA100})
-	h.limit(t, api.LimitRequest{Nodes: 1})
+	h.limit(t, api.QuotaRequest{Nodes: 1})
 	gate := filepath.Join(h.Folder, "gate")
 	first := h.submit(t, onGPU("", "echo begun", "while ! test -e "+gate+"; do sleep 0.05; done"))
 	h.awaitOutput(t, first, "begun")
@@ -280,7 +280,7 @@ func TestASecondJobWaitsWhileTheQuotaOfHiredNodesIsUsed(t *testing.T) {
 	if launched, _ := h.machines(t); d.State != job.Pending || launched != 1 {
 		t.Errorf("the second job is %s (%s, %+v) and there are %d machines", d.State, d.Reason, d.Why, launched)
 	}
-	h.limit(t, api.LimitRequest{Nodes: 2})
+	h.limit(t, api.QuotaRequest{Nodes: 2})
 	h.succeed(t, "wait", second)
 	if d := h.job(t, first); d.State != job.Running {
 		t.Errorf("the first job, whose node was not to be had, is %s (%s)", d.State, d.Reason)

@@ -39,7 +39,7 @@ func nodeOf(t *testing.T, d api.JobDetail, epoch int) string {
 	return ""
 }
 
-func TestADrainedNodeGetsNothingNewAndGivesUpItsJobsWhenAsked(t *testing.T) {
+func TestACordonedNodeGetsNothingNewAndADrainedOneGivesUpItsJobs(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	y.join(t, []string{"north", "south"})
@@ -47,18 +47,18 @@ func TestADrainedNodeGetsNothingNewAndGivesUpItsJobsWhenAsked(t *testing.T) {
 	id := y.submit(t, elsewhere(record))
 	y.awaitOutput(t, id, "line 1")
 	first := nodeOf(t, y.job(t, id), 1)
-	y.succeed(t, "drain", first)
+	y.succeed(t, "cordon", first)
 	for range 4 {
 		other := y.submit(t, script("echo hi"))
 		y.succeed(t, "wait", other)
 		if got := nodeOf(t, y.job(t, other), 1); got == first {
-			t.Errorf("%s was placed on the drained node", other)
+			t.Errorf("%s was placed on the cordoned node", other)
 		}
 	}
 	if d := y.job(t, id); d.State != job.Running || len(d.Runs) != 1 {
 		t.Errorf("the job that ran there is %s after %d runs (%s)", d.State, len(d.Runs), d.Reason)
 	}
-	y.succeed(t, "drain", first, "--stop")
+	y.succeed(t, "drain", first)
 	y.succeed(t, "wait", id)
 	d := y.job(t, id)
 	if len(d.Runs) != 2 || nodeOf(t, d, 2) == first {
@@ -67,9 +67,9 @@ func TestADrainedNodeGetsNothingNewAndGivesUpItsJobsWhenAsked(t *testing.T) {
 	if got := awaitFile(t, record); got != "begun 1\nstopped 1\nbegun 2\n" {
 		t.Errorf("what happened: %q", got)
 	}
-	y.succeed(t, "undrain", first)
-	if r := y.succeed(t, "nodes", first); strings.Contains(r.out, "drained") {
-		t.Errorf("the node is still drained: %s", r)
+	y.succeed(t, "uncordon", first)
+	if r := y.succeed(t, "nodes", first); strings.Contains(r.out, "cordoned") {
+		t.Errorf("the node is still cordoned: %s", r)
 	}
 }
 
@@ -147,9 +147,9 @@ func TestANodeIsTakenOut(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	y.join(t, []string{"north"})
-	y.succeed(t, "nodes", "rm", "north")
+	y.succeed(t, "nodes", "remove", "north")
 	y.await(t, "the agent says that its node was taken out", func() bool {
-		return strings.Contains(yardtest.Tail(y.AgentLog("north"), 20), "was taken out of the yard")
+		return strings.Contains(yardtest.Tail(y.AgentLog("north"), 20), "was removed from the yard")
 	})
 	waits := y.submit(t, script("echo hi"))
 	if d := y.job(t, waits); d.State != job.Pending || d.Why == nil || d.Why.Blocker != "no_node" {

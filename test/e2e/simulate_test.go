@@ -207,7 +207,7 @@ func TestReplayMakesADecisionOfThePastAgain(t *testing.T) {
 	y.awaitState(t, long, job.Running)
 	// What has happened since must not matter.
 	y.join(t, []string{"south"}, "--fake-gpus", "1xA100:40GB")
-	y.succeed(t, "drain", "north")
+	y.succeed(t, "cordon", "north")
 
 	var d decision
 	y.decode(t, &d, "replay", long, "-o", "json")

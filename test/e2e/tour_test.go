@@ -86,7 +86,7 @@ func TestEveryListIsGoodJSON(t *testing.T) {
 	y.succeed(t, "wait", id)
 	for _, line := range []string{
 		"jobs", "jobs --all", "job " + id, "logs " + id, "nodes", "nodes north", "users", "users admin", "tokens", "events", "whoami",
-		"version", "context", "drain north", "undrain north", "tokens create", "users add ada",
+		"version", "context", "cordon north", "drain north", "uncordon north", "quota", "usage", "usage --by researcher", "tokens create", "users add ada",
 	} {
 		r := y.succeed(t, append(strings.Fields(line), "-o", "json")...)
 		for decoder := json.NewDecoder(strings.NewReader(r.out)); decoder.More(); {
@@ -124,7 +124,7 @@ func TestExitCodes(t *testing.T) {
 		args string
 		says string
 	}{
-		{y.person, 0, "validate " + good, "good"},
+		{y.person, 0, "validate " + good, "valid"},
 		{y.person, 104, "validate " + bad, "did you mean resources.gpus"},
 		{y.person, 104, "submit -y " + bad, "line 2, column 13"},
 		{y.person, 2, "submit", ""},
@@ -147,7 +147,7 @@ func TestExitCodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := y.exits(t, 105, "jobs")
-	if !strings.Contains(r.err, "cannot reach the yard") {
+	if !strings.Contains(r.err, "cannot reach the server") {
 		t.Errorf("with no server: %s", r)
 	}
 }

@@ -36,10 +36,12 @@ func (f *File) Choose(name string, getenv func(key string) string) (Context, err
 		if err != nil {
 			return c, err
 		}
-		if c, ok = f.ByServer(address); !ok {
+		c, ok = f.ByServer(address)
+		if !ok {
 			c, ok = Context{Server: address}, true
 		}
-		if c.CA, err = environCA(getenv(VarCA), c.CA); err != nil {
+		c.CA, err = environCA(getenv(VarCA), c.CA)
+		if err != nil {
 			return c, err
 		}
 	}

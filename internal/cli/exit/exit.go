@@ -45,16 +45,16 @@ var exitTable = []struct {
 	means string
 }{
 	{OK, "done; a job that was followed succeeded"},
-	{Error, "something went wrong that has no code of its own"},
+	{Error, "any other error"},
 	{Usage, "the command line is wrong"},
 	{JobFailed, "the job that was followed failed without an exit code of its own from 1 to 125"},
 	{NotFinished, "the job had not finished when following it or waiting for it ended"},
-	{NotFound, "there is no such thing"},
+	{NotFound, "not found"},
 	{Cancelled, "the job that was followed was cancelled"},
-	{Refused, "refused: not valid, over a limit, or not possible in the present state"},
-	{Unreachable, "the yard, or a part of it, cannot be reached"},
-	{Denied, "not logged in, or not allowed"},
-	{Interrupted, "left by Ctrl-C; a job goes on"},
+	{Refused, "refused: invalid, over a quota, or not possible in the current state"},
+	{Unreachable, "the server, or a part of it, cannot be reached"},
+	{Denied, "not logged in, or permission denied"},
+	{Interrupted, "interrupted by Ctrl-C; a followed job goes on"},
 }
 
 // kindExit is the exit code for each kind of failure.
@@ -179,8 +179,8 @@ func Clarify(err error) error {
 	if !errors.As(err, &wrong) {
 		return err
 	}
-	return fault.New(fault.Denied, "ca_mismatch", "this is not the yard that you logged in to: %v", wrong.Err).
-		WithRemedy("check the address and this machine's clock; if the yard is a new one, log in again").WithCause(err)
+	return fault.New(fault.Denied, "ca_mismatch", "this is not the server you logged in to: %v", wrong.Err).
+		WithRemedy("check the address and this machine's clock; if the server is a new one, log in again").WithCause(err)
 }
 
 // Document is an error as programs read it.

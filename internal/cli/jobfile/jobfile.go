@@ -114,7 +114,8 @@ func (m Maker) Make(text []byte, dir string, ch Changes) (*Draft, error) {
 		return nil, err
 	}
 	d := &Draft{Text: text, Env: map[string]string{}}
-	if d.Workdir, err = shipped(file, dir); err != nil {
+	d.Workdir, err = shipped(file, dir)
+	if err != nil {
 		return nil, err
 	}
 	for _, e := range file.Jobs {
@@ -127,7 +128,8 @@ func (m Maker) Make(text []byte, dir string, ch Changes) (*Draft, error) {
 		return d, err
 	}
 	d.Env = nil // the values are in the text now
-	if d.Text, err = render(file); err != nil {
+	d.Text, err = render(file)
+	if err != nil {
 		return nil, err
 	}
 	_, err = spec.Parse(d.Text, spec.Options{Now: m.Now})
@@ -233,7 +235,8 @@ func (m Maker) variables(ch Changes) (map[string]string, error) {
 		key, value, assigned := strings.Cut(entry, "=")
 		if !assigned {
 			var ok bool
-			if value, ok = m.LookupEnv(key); !ok {
+			value, ok = m.LookupEnv(key)
+			if !ok {
 				return nil, fault.New(fault.Invalid, "missing_env", "the variable %s is not set in your environment", key).
 					WithRemedy("set it, or write --env %s=VALUE", key)
 			}

@@ -91,7 +91,7 @@ func (d *drawing) legend() []string {
 	used := 0
 	for _, it := range items {
 		text := strings.TrimSpace(d.paint(it.color, it.sign) + " " + it.word)
-		long := width(strings.TrimSpace(it.sign + " " + it.word))
+		long := table.Width(strings.TrimSpace(it.sign + " " + it.word))
 		if len(out) > 0 && used+2+long <= max(d.Width, leastWidth) {
 			out[len(out)-1] += "  " + text
 			used += 2 + long

@@ -9,7 +9,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"trainyard/internal/cli/table"
 )
@@ -424,5 +423,3 @@ func (d *drawing) paint(c table.Color, text string) string {
 	}
 	return c.Paint(text)
 }
-
-func width(text string) int { return utf8.RuneCountInString(text) }

@@ -8,7 +8,8 @@ package table
 import (
 	"io"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/mattn/go-runewidth"
 )
 
 // Cell is one cell of a table: its text and the colour it has on a terminal.
@@ -81,11 +82,11 @@ func (t *Table) Len() int { return len(t.rows) }
 func (t *Table) Write(w io.Writer) error {
 	widths := make([]int, len(t.head))
 	for i, h := range t.head {
-		widths[i] = utf8.RuneCountInString(h)
+		widths[i] = Width(h)
 	}
 	for _, row := range t.rows {
 		for i, c := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(c.Text))
+			widths[i] = max(widths[i], Width(c.Text))
 		}
 	}
 	var out strings.Builder
@@ -111,7 +112,7 @@ func (t *Table) line(out *strings.Builder, cells []Cell, widths []int) {
 		if t.width > 0 {
 			text = Cut(text, left)
 		}
-		pad := widths[i] - utf8.RuneCountInString(text)
+		pad := widths[i] - Width(text)
 		if t.color {
 			out.WriteString(c.Color.Paint(text))
 		} else {
@@ -126,18 +127,18 @@ func (t *Table) line(out *strings.Builder, cells []Cell, widths []int) {
 	out.WriteByte('\n')
 }
 
-// Cut shortens a text to a number of characters, with a mark where it was cut.
+// Cut shortens a text to a number of cells, with a mark where it was cut.
 func Cut(text string, most int) string {
-	if utf8.RuneCountInString(text) <= most {
+	if Width(text) <= most {
 		return text
 	}
 	if most <= 0 {
 		return ""
 	}
-	return string([]rune(text)[:most-1]) + "…"
+	return (&runewidth.Condition{}).Truncate(text, most, "…")
 }
 
-// Wrap breaks a text at blanks into lines of at most so many characters, but no fewer than
+// Wrap breaks a text at blanks into lines of at most so many cells, but no fewer than
 // can be read. A longer word is left whole.
 func Wrap(text string, most int) []string {
 	const least = 20
@@ -145,7 +146,7 @@ func Wrap(text string, most int) []string {
 	var lines []string
 	used := 0 // of the last line
 	for word := range strings.FieldsSeq(text) {
-		long := utf8.RuneCountInString(word)
+		long := Width(word)
 		if used > 0 && used+1+long <= most {
 			lines[len(lines)-1] += " " + word
 			used += 1 + long
@@ -171,3 +172,6 @@ func Plain(text string) string {
 		return c
 	}, text)
 }
+
+// Width counts the cells of a terminal that a text takes, whatever the locale.
+func Width(text string) int { return (&runewidth.Condition{}).StringWidth(text) }

@@ -122,3 +122,23 @@ func TestColourDoesNotShiftColumns(t *testing.T) {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }
+
+func TestWideCharactersTakeTwoCells(t *testing.T) {
+	t.Parallel()
+	if got := Width("訓練 é"); got != 6 {
+		t.Errorf("the width is %d", got)
+	}
+	if got := Cut("訓練job", 4); got != "訓…" {
+		t.Errorf("cut to %q", got)
+	}
+	var out strings.Builder
+	rows := New(false, 0, "NAME", "STATE")
+	rows.Row("訓練", "RUNNING")
+	rows.Row("a", "PENDING")
+	if err := rows.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	if want := "NAME  STATE\n訓練  RUNNING\na     PENDING\n"; out.String() != want {
+		t.Errorf("got\n%s", out.String())
+	}
+}

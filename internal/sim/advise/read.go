@@ -28,9 +28,9 @@ type Source interface {
 	Events(ctx context.Context, f api.EventFilter) (api.EventPage, error)
 	Offers(ctx context.Context, f api.OfferFilter) (api.OfferPage, error)
 	Leases(ctx context.Context, f api.LeaseFilter) (api.LeasePage, error)
-	Limits(ctx context.Context, p api.Page) (api.LimitPage, error)
+	Quotas(ctx context.Context, p api.Page) (api.QuotaPage, error)
 	Datasets(ctx context.Context, p api.Page) (api.DatasetPage, error)
-	Books(ctx context.Context, q api.BookQuery) (api.Books, error)
+	UsageReport(ctx context.Context, q api.UsageQuery) (api.UsageReport, error)
 }
 
 var _ Source = (*api.Client)(nil)
@@ -139,8 +139,8 @@ func (r *reader) readNodes(ctx context.Context) error {
 				continue
 			}
 			n := ownNode(a)
-			if (a.Drained || a.State == string(fleet.Lost)) && a.Since.Before(r.h.From) {
-				n.Away = []Absence{{From: r.h.From, To: r.h.To, Drained: a.Drained}}
+			if (a.Cordoned || a.State == string(fleet.Lost)) && a.Since.Before(r.h.From) {
+				n.Away = []Absence{{From: r.h.From, To: r.h.To, Drained: a.Cordoned}}
 			}
 			if a.Price == nil {
 				free++
@@ -245,8 +245,8 @@ func (r *reader) readLeases(ctx context.Context) error {
 // readRules reads limits and datasets.
 func (r *reader) readRules(ctx context.Context) error {
 	err := pages(func(cursor string) (string, error) {
-		p, err := r.Limits(ctx, api.Page{Cursor: cursor, Limit: pageSize})
-		for _, l := range p.Limits {
+		p, err := r.Quotas(ctx, api.Page{Cursor: cursor, Limit: pageSize})
+		for _, l := range p.Quotas {
 			r.h.Limits = append(r.h.Limits, limitOf(&l))
 		}
 		return p.Next, err
@@ -271,8 +271,8 @@ func (r *reader) readRules(ctx context.Context) error {
 	})
 }
 
-func limitOf(a *api.Limit) tenant.Quota {
-	l := tenant.Quota{GPUs: a.GPUs, Nodes: a.Nodes, GPUHours: a.GPUHours, Budget: a.Money, Period: a.Period, OnExceeded: a.At, Borrow: a.Borrow, WarnAt: a.WarnAt}
+func limitOf(a *api.Quota) tenant.Quota {
+	l := tenant.Quota{GPUs: a.GPUs, Nodes: a.Nodes, GPUHours: a.GPUHours, Budget: a.Budget, Period: a.Period, OnExceeded: a.OnExceeded, Borrow: a.Borrow, WarnAt: a.WarnAt}
 	switch kind, name, _ := strings.Cut(a.Subject, "/"); kind {
 	case "user":
 		l.Subject.User = id.User(name)
@@ -301,17 +301,17 @@ type use struct {
 // readBooks reads what everything cost, and on what each run ran.
 func (r *reader) readBooks(ctx context.Context) error {
 	r.tell("the books", 0)
-	total, err := r.Books(ctx, api.BookQuery{From: r.h.From, To: r.h.To})
+	total, err := r.UsageReport(ctx, api.UsageQuery{From: r.h.From, To: r.h.To})
 	if err != nil {
 		return err
 	}
 	r.h.Cost = total.Total.Cost
 	by := []ledger.Key{ledger.ByRun, ledger.ByJob, ledger.ByNode, ledger.ByGPU, ledger.ByOffer}
-	q := api.BookQuery{From: r.h.From, Where: []string{string(ledger.ByAccount) + "=" + string(ledger.Use)}}
+	q := api.UsageQuery{From: r.h.From, Where: []string{string(ledger.ByAccount) + "=" + string(ledger.Use)}}
 	for _, k := range by {
 		q.By = append(q.By, string(k))
 	}
-	books, err := r.Books(ctx, q)
+	books, err := r.UsageReport(ctx, q)
 	if err != nil {
 		return err
 	}

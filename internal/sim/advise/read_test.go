@@ -24,7 +24,7 @@ import (
 type yard struct {
 	role   tenant.Role
 	events []api.Event // numbered from 1
-	books  []api.BookRow
+	books  []api.UsageRow
 	asked  int // pages of the feed
 }
 
@@ -91,22 +91,22 @@ func (y *yard) Leases(context.Context, api.LeaseFilter) (api.LeasePage, error) {
 	}}, nil
 }
 
-func (y *yard) Limits(context.Context, api.Page) (api.LimitPage, error) {
-	return api.LimitPage{Limits: []api.Limit{{Subject: "each/user", LimitRequest: api.LimitRequest{GPUs: 8}}}}, nil
+func (y *yard) Quotas(context.Context, api.Page) (api.QuotaPage, error) {
+	return api.QuotaPage{Quotas: []api.Quota{{Subject: "each/user", QuotaRequest: api.QuotaRequest{GPUs: 8}}}}, nil
 }
 
 func (y *yard) Datasets(context.Context, api.Page) (api.DatasetPage, error) {
 	return api.DatasetPage{Datasets: []api.Dataset{{ID: "mri", DatasetRequest: api.DatasetRequest{Place: job.PlaceLocal}}}}, nil
 }
 
-func (y *yard) Books(_ context.Context, q api.BookQuery) (api.Books, error) {
+func (y *yard) UsageReport(_ context.Context, q api.UsageQuery) (api.UsageReport, error) {
 	if len(q.By) == 0 {
-		return api.Books{Total: api.Amounts{Cost: 321.5}}, nil
+		return api.UsageReport{Total: api.Amounts{Cost: 321.5}}, nil
 	}
 	if by, where := strings.Join(q.By, ","), strings.Join(q.Where, ","); by != "run,job,node,gpu,offer" || where != "account=use" {
-		return api.Books{}, fmt.Errorf("unexpected question by %s where %s", by, where)
+		return api.UsageReport{}, fmt.Errorf("unexpected question by %s where %s", by, where)
 	}
-	return api.Books{Rows: y.books}, nil
+	return api.UsageReport{Rows: y.books}, nil
 }
 
 func specOf(gpus int, more string) string {
@@ -126,7 +126,7 @@ func (y *yard) goes(j id.Job, epoch int, ordered, started, ended float64, cause 
 	y.tell(started, "job.running", api.Event{Job: j, Run: run, To: "running"})
 	y.tell(ended, "run.ended", api.Event{Job: j, Run: run, To: string(cause)})
 	y.tell(ended, "job."+string(to), api.Event{Job: j, Run: run, To: string(to)})
-	y.books = append(y.books, api.BookRow{Keys: []string{string(run), string(j), node, "V100-SXM2-16GB", offer}, Amounts: api.Amounts{GPUSeconds: gpuHours * 3600}})
+	y.books = append(y.books, api.UsageRow{Keys: []string{string(run), string(j), node, "V100-SXM2-16GB", offer}, Amounts: api.Amounts{GPUSeconds: gpuHours * 3600}})
 }
 
 func (y *yard) submit(hours float64, j id.Job, spec string) {
@@ -139,7 +139,7 @@ func TestAPeriodIsReadFromFeedAndBooks(t *testing.T) {
 	for i := range 700 { // of before the period
 		y.tell(-100+float64(i)/10, "token.added", api.Event{})
 	}
-	y.books = append(y.books, api.BookRow{Keys: []string{"j1.2", "j1", "box", "V100", ""}, Amounts: api.Amounts{GPUSeconds: 8 * 3600}})
+	y.books = append(y.books, api.UsageRow{Keys: []string{"j1.2", "j1", "box", "V100", ""}, Amounts: api.Amounts{GPUSeconds: 8 * 3600}})
 	y.tell(1, "node.joined", api.Event{Node: "late", To: "ready"})
 	y.tell(1.5, "node.drained", api.Event{Node: "box"})
 	y.tell(1.75, "node.undrained", api.Event{Node: "box"})

@@ -131,7 +131,7 @@ func TestTheYardAsItIsNow(t *testing.T) {
 	backoff.Why = &api.Why{Blocker: "backoff", Start: new(at(65))}
 	f := &fake{
 		role:  tenant.Admin,
-		nodes: []api.Node{node("a", 4, "j1", "j1"), node("b", 2), func() api.Node { n := node("c", 2); n.Drained, n.State = true, "lost"; return n }()},
+		nodes: []api.Node{node("a", 4, "j1", "j1"), node("b", 2), func() api.Node { n := node("c", 2); n.Cordoned, n.State = true, "lost"; return n }()},
 		jobs: []api.JobDetail{
 			detail("j1", "ada", job.Running, 0, twoGPUs+`,"expect":"2h"`, run("j1", 1, 5, nil, "a", 0, 1)),
 			detail("j2", "ada", job.Paused, 1, twoGPUs),

@@ -55,7 +55,7 @@ func TestYardKeepsItsJobsOverAKillAndLeavesNothing(t *testing.T) {
 	if err != nil || len(jobs) != 1 || !jobs[reply.Jobs[0].ID] {
 		t.Errorf("jobs after the restart = %v, %v; want the one submitted before", jobs, err)
 	}
-	if n, err := y.Metric(t.Context(), "trainyard_waiting_jobs"); err != nil || n != 1 {
+	if n, err := y.Metric(t.Context(), "trainyard_queued_jobs"); err != nil || n != 1 {
 		t.Errorf("waiting jobs = %v, %v; want 1", n, err)
 	}
 	token, err := y.JoinToken(t.Context(), 1)

@@ -1,0 +1,431 @@
+// Package clouds wires what the yard provisions nodes with: the clouds file, the providers,
+// the runner that calls them, and what their machines need to join.
+//
+// It is part of the wiring: with cmd/trainyard it alone knows the adapters.
+package clouds
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"trainyard/internal/auth"
+	"trainyard/internal/clock"
+	"trainyard/internal/cloud"
+	"trainyard/internal/cloud/aws"
+	"trainyard/internal/cloud/desk"
+	"trainyard/internal/cloud/openstack"
+	"trainyard/internal/cloud/process"
+	"trainyard/internal/dataset"
+	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
+	"trainyard/internal/gpuspec"
+	"trainyard/internal/hire"
+	"trainyard/internal/hire/leases"
+	"trainyard/internal/job"
+	"trainyard/internal/server"
+	"trainyard/internal/tenant"
+	"trainyard/internal/yamlfile"
+	"trainyard/internal/yardmaster"
+)
+
+// Clouds is the file that says where nodes can be provisioned and on what terms.
+type Clouds struct {
+	Yard      string          `yaml:"yard"`   // names this yard among others in the same account
+	Server    string          `yaml:"server"` // where provisioned machines reach the server
+	Hire      terms           `yaml:"hire"`
+	Roads     roads           `yaml:"roads"`
+	Providers []cloudProvider `yaml:"providers"`
+	folder    string
+}
+
+// terms is when nodes are provisioned and released.
+type terms struct {
+	Term     job.Duration `yaml:"term"`
+	Patience job.Duration `yaml:"patience"`
+	Settle   job.Duration `yaml:"settle"`
+	Idle     job.Duration `yaml:"idle"`
+	Margin   job.Duration `yaml:"margin"`
+	Most     int          `yaml:"most"`
+	List     job.Duration `yaml:"list_every"`
+	Warm     []struct {
+		Offer string `yaml:"offer"`
+		GPU   string `yaml:"gpu"`
+		Nodes int    `yaml:"nodes"`
+	} `yaml:"warm"`
+}
+
+// roads is how data travels.
+type roads struct {
+	In     job.Bytes `yaml:"in"`
+	Across job.Bytes `yaml:"across"`
+	PerGB  float64   `yaml:"per_gb"`
+}
+
+// cloudProvider is one provider. Which of the keys count depends on its kind.
+type cloudProvider struct {
+	Name   string `yaml:"name"`
+	Kind   string `yaml:"kind"`
+	Offers string `yaml:"offers"` // price file, from the folder of this file
+
+	Regions        []string          `yaml:"regions"`
+	Profile        string            `yaml:"profile"`
+	Endpoint       string            `yaml:"endpoint"`
+	Images         map[string]string `yaml:"images"`
+	ImageOwner     string            `yaml:"image_owner"`
+	ImageName      string            `yaml:"image_name"`
+	Image          string            `yaml:"image"`
+	DiskGB         int               `yaml:"disk_gb"`
+	Subnets        map[string]string `yaml:"subnets"`
+	SecurityGroup  string            `yaml:"security_group"`
+	SecurityGroups []string          `yaml:"security_groups"`
+	KeyName        string            `yaml:"key_name"`
+	Role           string            `yaml:"role"`
+	Tags           map[string]string `yaml:"tags"`
+	SpotMax        float64           `yaml:"spot_max"`
+
+	Cloud       string `yaml:"cloud"`
+	CloudsFile  string `yaml:"clouds_file"`
+	Network     string `yaml:"network"`
+	ConfigDrive bool   `yaml:"config_drive"`
+
+	Dir   string       `yaml:"dir"`
+	Boot  job.Duration `yaml:"boot"`
+	Quota int          `yaml:"quota"`
+	// Capacity bounds machines at once by TYPE or TYPE/REGION; Seed decides when spot machines are taken back.
+	Capacity map[string]int `yaml:"capacity"`
+	Seed     uint64         `yaml:"seed"`
+}
+
+func badClouds(path, format string, args ...any) error {
+	return fault.New(fault.Invalid, "bad_clouds", "%s cannot be used: %s", path, fmt.Sprintf(format, args...)).WithField("clouds")
+}
+
+// ReadClouds reads the file, if one is named, and all price files that it names.
+func ReadClouds(path string) (*Clouds, []fleet.Offer, error) {
+	if path == "" {
+		return nil, nil, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, nil, badClouds(path, "%v", err)
+	}
+	c := &Clouds{folder: filepath.Dir(path)}
+	if err := yamlfile.Decode(text, c).Err(); err != nil {
+		return nil, nil, badClouds(path, "%v", err)
+	}
+	if len(c.Providers) == 0 {
+		return nil, nil, badClouds(path, "it names no provider")
+	}
+	var offers []fleet.Offer
+	seen := map[string]bool{}
+	for i := range c.Providers {
+		p := &c.Providers[i]
+		if p.Name == "" {
+			p.Name = p.Kind
+		}
+		if seen[p.Name] {
+			return nil, nil, badClouds(path, "two providers are called %s", p.Name)
+		}
+		seen[p.Name] = true
+		list, err := c.offers(p)
+		if err != nil {
+			return nil, nil, err
+		}
+		offers = append(offers, list...)
+	}
+	return c, offers, nil
+}
+
+// offers reads the price file of a provider. What it does not say of a GPU comes from our table.
+func (c *Clouds) offers(p *cloudProvider) ([]fleet.Offer, error) {
+	path := p.Offers
+	if path == "" {
+		return nil, badClouds("provider "+p.Name, "it has no price file: write one and name it as offers, or import one with trainyard offers import")
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(c.folder, path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, badClouds(path, "%v", err)
+	}
+	list, err := hire.ParseOffers(path, text)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		if list[i].Provider != p.Name {
+			return nil, badClouds(path, "it has offers of %s and belongs to %s", list[i].Provider, p.Name)
+		}
+		if list[i].TFLOPS == 0 && list[i].GPU != "" {
+			list[i].TFLOPS = gpuspec.Describe(fleet.GPU{Model: list[i].GPU, Memory: list[i].GPUMemory}).Peak
+		}
+	}
+	return list, nil
+}
+
+// Names lists the providers.
+func (c *Clouds) Names() []string {
+	if c == nil {
+		return nil
+	}
+	list := make([]string, len(c.Providers))
+	for i := range c.Providers {
+		list[i] = c.Providers[i].Name
+	}
+	return list
+}
+
+// Terms puts what the file says over what holds otherwise.
+func (c *Clouds) Terms(y *yardmaster.Config) error {
+	if c == nil {
+		return nil
+	}
+	h := &c.Hire
+	for _, d := range []struct {
+		from job.Duration
+		to   *time.Duration
+	}{{h.Term, &y.Hire.Term}, {h.Patience, &y.Hire.Patience}, {h.Settle, &y.Hire.Settle}, {h.Idle, &y.Keep.Idle}, {h.Margin, &y.Keep.Margin}} {
+		if d.from > 0 {
+			*d.to = time.Duration(d.from)
+		}
+	}
+	y.Hire.Most = h.Most
+	for _, w := range h.Warm {
+		line := hire.Warm{Offer: w.Offer, Nodes: w.Nodes}
+		if err := line.GPU.UnmarshalText([]byte(w.GPU)); err != nil {
+			return badClouds("warm", "%v", err)
+		}
+		y.Keep.Warm = append(y.Keep.Warm, line)
+	}
+	if r := c.Roads; r != (roads{}) {
+		y.Roads = dataset.Roads{In: r.In, Across: r.Across, PerGB: r.PerGB}
+	}
+	return nil
+}
+
+// provider makes the adapter of a provider.
+func (p *Provisioner) provider(ctx context.Context, c *cloudProvider) (cloud.Provider, error) {
+	switch c.Kind {
+	case "aws":
+		return aws.New(ctx, aws.Config{
+			Name: c.Name, Yard: p.yard, Regions: c.Regions, Profile: c.Profile, Endpoint: c.Endpoint,
+			Images: c.Images, ImageOwner: c.ImageOwner, ImageName: c.ImageName, DiskGB: c.DiskGB,
+			Subnets: c.Subnets, SecurityGroup: c.SecurityGroup, KeyName: c.KeyName, InstanceProfile: c.Role,
+			Tags: c.Tags, SpotMax: c.SpotMax,
+		})
+	case "openstack":
+		return openstack.New(p.yard, openstackOptions(c))
+	case "process":
+		return p.processProvider(c)
+	}
+	return nil, badClouds("provider "+c.Name, "there is no kind %q: use aws, openstack or process", c.Kind)
+}
+
+// openstackOptions puts what the clouds file says over what the environment does.
+func openstackOptions(c *cloudProvider) openstack.Config {
+	o := openstack.Environ(os.Getenv)
+	o.Name = c.Name
+	o.Cloud = c.Cloud
+	o.File = c.CloudsFile
+	o.Image = c.Image
+	o.Network = c.Network
+	o.SecurityGroups = c.SecurityGroups
+	o.KeyPair = c.KeyName
+	o.ConfigDrive = c.ConfigDrive
+	if len(c.Regions) > 0 {
+		o.Regions = c.Regions
+	}
+
+	return o
+}
+
+// processProvider makes the provider whose machines are processes of this one.
+func (p *Provisioner) processProvider(c *cloudProvider) (cloud.Provider, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	dir := c.Dir
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(p.Clouds.folder, dir)
+	}
+
+	return process.New(process.Config{
+		Name: c.Name, Yard: p.yard, Dir: dir, Program: program, Environ: os.Environ(), Boot: time.Duration(c.Boot),
+		Quota: c.Quota, Capacity: c.Capacity, Seed: c.Seed, Clock: p.Clock, Log: p.Log,
+	})
+}
+
+// Options is what a Provisioner works with.
+type Options struct {
+	Clouds *Clouds // nil if nothing can be provisioned
+	Data   string  // folder of the server's data
+	URL    string  // of the server, where the clouds file names none
+	CA     *auth.CA
+	Config leases.Config
+	Clock  clock.Clock
+	Log    *slog.Logger
+}
+
+// Provisioner carries out the leases of a running server.
+type Provisioner struct {
+	Options
+	Loop    *server.Loop // set before the runner runs
+	yard    string
+	server  string
+	program string // SHA-256 of this program, which machines fetch
+	key     []byte
+}
+
+// NewRunner makes what calls the providers, nil if there are none.
+func NewRunner(ctx context.Context, o Options) (*desk.Runner, *Provisioner, error) {
+	c := o.Clouds
+	if c == nil {
+		return nil, nil, nil
+	}
+
+	p := &Provisioner{Options: o, yard: c.Yard, server: c.Server}
+	if p.yard == "" {
+		p.yard = "yard-" + o.CA.Hash()[:12]
+	}
+	if p.server == "" {
+		p.server = o.URL
+	}
+
+	var err error
+	p.key, err = leaseKey(filepath.Join(o.Data, "hire.key"))
+	if err != nil {
+		return nil, nil, err
+	}
+	p.program, err = hashProgram()
+	if err != nil {
+		return nil, nil, err
+	}
+
+	r := &desk.Runner{
+		Timing: desk.DefaultTiming(), Timeouts: desk.DefaultTimeouts(), Prepare: p.prepare, Clock: o.Clock, Log: o.Log,
+	}
+	if c.Hire.List > 0 {
+		r.Timing.List = time.Duration(c.Hire.List)
+	}
+	for i := range c.Providers {
+		provider, err := p.provider(ctx, &c.Providers[i])
+		if err != nil {
+			return nil, nil, fmt.Errorf("provider %s: %w", c.Providers[i].Name, err)
+		}
+		r.Providers = append(r.Providers, provider)
+	}
+
+	return r, p, nil
+}
+
+// leaseKey returns the key from which the join tokens of provisioned machines are made, so
+// that asking a provider again for the same lease is the same request.
+func leaseKey(path string) ([]byte, error) {
+	key, err := os.ReadFile(path)
+	if err == nil && len(key) == sha256.Size {
+		return key, nil
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("read the key of provisioned machines: %w", err)
+	}
+	key = make([]byte, sha256.Size)
+	if _, err := rand.Read(key); err != nil {
+		return nil, fmt.Errorf("make the key of provisioned machines: %w", err)
+	}
+	return key, os.WriteFile(path, key, 0o600)
+}
+
+// stream is as many bytes as are wanted that follow from a key and a name.
+type stream struct {
+	key  []byte
+	name string
+	n    byte
+	left []byte
+}
+
+// Read fills a buffer.
+func (s *stream) Read(p []byte) (int, error) {
+	for n := 0; n < len(p); {
+		if len(s.left) == 0 {
+			m := hmac.New(sha256.New, s.key)
+			m.Write([]byte(s.name))
+			m.Write([]byte{s.n})
+			s.left = m.Sum(nil)
+			s.n++
+		}
+		c := copy(p[n:], s.left)
+		s.left = s.left[c:]
+		n += c
+	}
+	return len(p), nil
+}
+
+// prepare makes the request for a lease: the same each time, with a token by which its
+// machine, and no other, joins.
+func (p *Provisioner) prepare(ctx context.Context, l *fleet.Lease) (cloud.Request, error) {
+	secret, err := auth.Mint(tenant.JoinToken, &stream{key: p.key, name: string(l.ID)}, p.CA.Hash())
+	if err != nil {
+		return cloud.Request{}, err
+	}
+	_, err = p.Loop.Do(ctx, yardmaster.AddToken{By: "yard", Token: tenant.Token{
+		ID: secret.ID, Kind: tenant.JoinToken, Owner: "admin", Hash: secret.Hash, Class: string(fleet.OnDemand), Pool: l.Offer.Provider, Lease: l.ID,
+		Note: "for the machine of lease " + string(l.ID), UsesLeft: 1, Expires: l.Ends.Add(time.Hour),
+	}})
+	var f *fault.Error
+	if err != nil && (!errors.As(err, &f) || f.Code != "token_exists") {
+		return cloud.Request{}, err
+	}
+	r := cloud.Request{
+		Yard: p.yard, Lease: l.ID, Offer: l.Offer, Name: "hired-" + string(l.ID), Until: l.Asked.Add(time.Duration(l.Offer.Boot)*3/2 + p.Config.Patience),
+		Boot: cloud.Boot{Server: p.server, Token: secret.Text, AgentURL: strings.TrimSuffix(p.server, "/") + programPath, AgentHash: p.program},
+	}
+	r.Boot.Script, err = cloud.UserData(r, l.Asked)
+	return r, err
+}
+
+// programPath is where machines fetch the agent's program, which is this one.
+const programPath = "/agent/program"
+
+func hashProgram() (string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find this program: %w", err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("read this program: %w", err)
+	}
+	sum := sha256.New()
+	_, err = io.Copy(sum, f)
+	return hex.EncodeToString(sum.Sum(nil)), errors.Join(err, f.Close())
+}
+
+// WithProgram serves this program to machines that are to run it, beside everything else.
+func WithProgram(next http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+programPath, func(w http.ResponseWriter, r *http.Request) {
+		path, err := os.Executable()
+		if err != nil {
+			http.Error(w, "the program cannot be found", http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/octet-stream")
+		http.ServeFile(w, r, path)
+	})
+	mux.Handle("/", next)
+	return mux
+}

@@ -1,0 +1,34 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"trainyard/internal/id"
+	"trainyard/internal/tenant"
+)
+
+// LoginRequest exchanges a bootstrap token for an access token.
+type LoginRequest struct {
+	Token string `json:"token" maxLength:"300"`
+	Note  string `json:"note,omitempty" maxLength:"200"`
+}
+
+// Whoami says who the caller is.
+type Whoami struct {
+	User    id.User      `json:"user"`
+	Role    tenant.Role  `json:"role"`
+	Scope   tenant.Scope `json:"scope"`
+	Token   id.Token     `json:"token"`
+	Expires time.Time    `json:"expires"`
+}
+
+// Login exchanges a bootstrap token for an access token.
+func (c *Client) Login(ctx context.Context, in LoginRequest) (NewToken, error) {
+	return post[NewToken](ctx, c, at("login"), in)
+}
+
+// Whoami says who the client's token stands for.
+func (c *Client) Whoami(ctx context.Context) (Whoami, error) {
+	return get[Whoami](ctx, c, at("whoami"), nil)
+}

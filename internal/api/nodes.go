@@ -1,0 +1,134 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// ClearGPUError lets a GPU back into use that its agent has quarantined.
+func (c *Client) ClearGPUError(ctx context.Context, n id.Node, gpu int) (Node, error) {
+	return post[Node](ctx, c, at("nodes", string(n), "gpus", strconv.Itoa(gpu), "clear-error"), nil)
+}
+
+// Node is a machine as people see it.
+type Node struct {
+	ID       id.Node     `json:"id"`
+	Class    fleet.Class `json:"class"`
+	Pool     string      `json:"pool,omitempty"`
+	State    string      `json:"state" enum:"running,idle,foreign,suspect,lost,removed,error" doc:"running, idle or foreign (used by people outside the yard) for a node in order"`
+	Since    time.Time   `json:"since" doc:"in this state since, as far as is known"`
+	Reason   string      `json:"reason,omitempty"`
+	Cordoned bool        `json:"cordoned"`
+	LastSeen *time.Time  `json:"last_seen,omitempty"`
+	CPUs     job.CPUs    `json:"cpus"`
+	CPUsFree job.CPUs    `json:"cpus_free"`
+	Memory   job.Bytes   `json:"memory"`
+	MemFree  job.Bytes   `json:"memory_free"`
+	Disk     job.Bytes   `json:"disk"`
+	OS       string      `json:"os"`
+	Arch     string      `json:"arch"`
+	Address  string      `json:"address"`
+	Version  string      `json:"version" doc:"of its agent"`
+	Limits   string      `json:"limits,omitempty" doc:"how it enforces what runs may use"`
+	GPUs     []GPU       `json:"gpus"`
+	FakeGPUs bool        `json:"fake_gpus,omitempty" doc:"its GPUs are declared, not real"`
+	Jobs     []id.Job    `json:"jobs" doc:"that run on it now"`
+	Runs     []NodeRun   `json:"runs" doc:"of those jobs"`
+	TFLOPS   float64     `json:"tflops,omitempty" doc:"that all of its GPUs together reach"`
+	Origin   string      `json:"tflops_origin,omitempty" enum:"measured,table,unknown,mixed" doc:"how that is known"`
+	Watts    float64     `json:"power_limit_w,omitempty" doc:"of all of its GPUs together"`
+	Draw     float64     `json:"draw_w,omitempty" doc:"that its GPUs draw with as many in use as now, as measured"`
+	Price    *Price      `json:"price,omitempty" doc:"left out if nobody told what it costs"`
+	Lease    *NodeLease  `json:"lease,omitempty" doc:"by which it was hired"`
+}
+
+// NodeRun is a run on a node.
+type NodeRun struct {
+	Run   id.Run    `json:"run"`
+	Job   id.Job    `json:"job"`
+	GPUs  []int     `json:"gpus,omitempty"`
+	Share float64   `json:"share,omitempty" doc:"of its one GPU, if it shares that with others"`
+	Since time.Time `json:"since"`
+}
+
+// Price is what a node costs in an hour.
+type Price struct {
+	Rent   float64 `json:"rent_usd" doc:"with all GPUs in use: to a provider, or what it was bought for, spread over its life"`
+	Energy float64 `json:"energy_usd" doc:"with all GPUs in use; 0 for a hired node, whose rent has that in it"`
+	Hourly float64 `json:"hourly_usd" doc:"both"`
+	Unused float64 `json:"unused_usd" doc:"both, while nothing uses it"`
+}
+
+// NodeLease is by what a node was hired.
+type NodeLease struct {
+	ID    id.Lease         `json:"id"`
+	Offer string           `json:"offer"`
+	State fleet.LeaseState `json:"state"`
+	Ends  *time.Time       `json:"ends,omitempty" doc:"not renewed until then, the machine ends itself"`
+}
+
+// GPU is one device as people see it.
+type GPU struct {
+	Index  int            `json:"index"`
+	UUID   string         `json:"uuid"`
+	Model  string         `json:"model"`
+	Memory job.Bytes      `json:"memory"`
+	Driver string         `json:"driver,omitempty"`
+	State  fleet.GPUState `json:"state"`
+	Job    id.Job         `json:"job,omitempty"`
+	Fake   bool           `json:"fake,omitempty"`
+	Error  string         `json:"error,omitempty" doc:"why it is kept out of use"`
+	Since  *time.Time     `json:"since,omitempty" doc:"in this state since, as far as is known"`
+	// What it can do and how that is known.
+	TFLOPS    float64 `json:"tflops,omitempty" doc:"that it reaches in bf16, or the next narrower number it has"`
+	Origin    string  `json:"tflops_origin,omitempty" enum:"measured,table,unknown"`
+	Peak      float64 `json:"peak_tflops,omitempty" doc:"by its vendor's table"`
+	Measured  float64 `json:"measured_tflops,omitempty" doc:"by a probe on this very device"`
+	Bandwidth float64 `json:"bandwidth_gbs,omitempty" doc:"of its memory"`
+	Watts     float64 `json:"power_limit_w,omitempty"`
+	Health    string  `json:"health,omitempty" doc:"evidence that something is wrong or was"`
+	// Foreign are processes outside the yard that use it.
+	Foreign []ForeignProcess `json:"foreign,omitempty" doc:"processes outside the yard that use it, as far as they can be seen"`
+}
+
+// NodePage is one page of a list of nodes, by name.
+type NodePage struct {
+	Nodes []Node `json:"nodes"`
+	Next  string `json:"next,omitempty"`
+}
+
+// Nodes returns one page of the nodes, by name.
+func (c *Client) Nodes(ctx context.Context, p Page) (NodePage, error) {
+	return get[NodePage](ctx, c, at("nodes"), p.query())
+}
+
+// Node returns one node.
+func (c *Client) Node(ctx context.Context, n id.Node) (Node, error) {
+	return get[Node](ctx, c, at("nodes", string(n)), nil)
+}
+
+// CordonNode stops scheduling on a node; its jobs run on.
+func (c *Client) CordonNode(ctx context.Context, n id.Node) (Node, error) {
+	return post[Node](ctx, c, at("nodes", string(n), "cordon"), nil)
+}
+
+// UncordonNode resumes scheduling on a node.
+func (c *Client) UncordonNode(ctx context.Context, n id.Node) (Node, error) {
+	return post[Node](ctx, c, at("nodes", string(n), "uncordon"), nil)
+}
+
+// DrainNode cordons a node and stops its jobs, so that they restart elsewhere.
+func (c *Client) DrainNode(ctx context.Context, n id.Node) (Node, error) {
+	return post[Node](ctx, c, at("nodes", string(n), "drain"), nil)
+}
+
+// RemoveNode takes a node out of the yard for good.
+func (c *Client) RemoveNode(ctx context.Context, n id.Node) error {
+	return c.call(ctx, http.MethodDelete, at("nodes", string(n)), nil, nil, nil)
+}

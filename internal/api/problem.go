@@ -1,0 +1,25 @@
+package api
+
+// Problem is an error as the API answers it (application/problem+json).
+type Problem struct {
+	Type   string    `json:"type,omitempty"`
+	Title  string    `json:"title"`
+	Status int       `json:"status"`
+	Detail string    `json:"detail" doc:"one sentence for people"`
+	Code   string    `json:"code" doc:"stable, for programs"`
+	Kind   string    `json:"kind"`
+	Field  string    `json:"field,omitempty"`
+	Line   int       `json:"line,omitempty"`
+	Column int       `json:"column,omitempty"`
+	Remedy string    `json:"remedy,omitempty"`
+	Errors []Problem `json:"errors,omitempty" doc:"all mistakes, where there are several"`
+}
+
+// Error is the sentence for people.
+func (p *Problem) Error() string { return p.Detail }
+
+// GetStatus is the HTTP status.
+func (p *Problem) GetStatus() int { return p.Status }
+
+// ContentType is that of all error answers.
+func (p *Problem) ContentType(string) string { return "application/problem+json" }

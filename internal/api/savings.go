@@ -1,0 +1,42 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"trainyard/internal/id"
+)
+
+// Savings is what decisions saved against what would have been done instead.
+type Savings struct {
+	From      *time.Time     `json:"from,omitempty"`
+	To        *time.Time     `json:"to,omitempty"`
+	Group     []string       `json:"group"`
+	Rows      []SavingRow    `json:"rows"`
+	Total     SavingRow      `json:"total"`
+	Decisions []SavingReason `json:"decisions" doc:"the greatest of them, with their reasons; at most 20"`
+}
+
+// SavingRow is one line of it.
+type SavingRow struct {
+	Keys    []string `json:"keys,omitempty"`
+	Count   int      `json:"decisions"`
+	Money   float64  `json:"saved_usd"`
+	Seconds float64  `json:"saved_seconds" doc:"less than 0 where jobs became later"`
+}
+
+// SavingReason is what one decision saved, and why.
+type SavingReason struct {
+	At      time.Time `json:"at"`
+	Job     id.Job    `json:"job"`
+	Owner   id.User   `json:"owner"`
+	Kind    string    `json:"kind"`
+	Money   float64   `json:"saved_usd"`
+	Seconds float64   `json:"saved_seconds"`
+	Reason  string    `json:"reason"`
+}
+
+// Savings returns what decisions saved.
+func (c *Client) Savings(ctx context.Context, q UsageQuery) (Savings, error) {
+	return get[Savings](ctx, c, at("savings"), q.query())
+}

@@ -1,0 +1,67 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"trainyard/internal/id"
+	"trainyard/internal/tenant"
+)
+
+// Token is a secret that was handed out, without the secret.
+type Token struct {
+	ID       id.Token         `json:"id"`
+	Kind     tenant.TokenKind `json:"kind"`
+	Owner    id.User          `json:"owner"`
+	Scope    tenant.Scope     `json:"scope,omitempty"`
+	Note     string           `json:"note,omitempty"`
+	Class    string           `json:"class,omitempty"`
+	Pool     string           `json:"pool,omitempty"`
+	UsesLeft int              `json:"uses_left,omitempty"`
+	Created  time.Time        `json:"created"`
+	Expires  time.Time        `json:"expires"`
+	Revoked  bool             `json:"revoked"`
+	LastUsed *time.Time       `json:"last_used,omitempty" doc:"since the server started"`
+}
+
+// TokenPage is one page of a list of tokens.
+type TokenPage struct {
+	Tokens []Token `json:"tokens"`
+	Next   string  `json:"next,omitempty"`
+}
+
+// TokenRequest asks for a token: an access token for a person or program, or a join token for machines.
+type TokenRequest struct {
+	Kind  tenant.TokenKind `json:"kind" enum:"access,join"`
+	Owner id.User          `json:"owner,omitempty" doc:"whose; yourself if left out"`
+	Scope tenant.Scope     `json:"scope,omitempty" enum:"read,submit,admin" doc:"of an access token; submit if left out"`
+	Note  string           `json:"note,omitempty" maxLength:"200"`
+	TTL   string           `json:"ttl,omitempty" doc:"how long it is good, as in 30d; access tokens 30d, join tokens 1h if left out"`
+	Class string           `json:"class,omitempty" enum:"local,reserved,ondemand" doc:"of nodes that join by it; local if left out"`
+	Pool  string           `json:"pool,omitempty" maxLength:"63"`
+	Uses  int              `json:"uses,omitempty" minimum:"0" maximum:"10000" doc:"how many machines may join by it; 1 if left out"`
+}
+
+// NewToken is a token with its secret, which is shown this once.
+type NewToken struct {
+	Token
+	Text string `json:"text" doc:"the secret; it is not kept and not shown again"`
+}
+
+// Tokens returns one page of the tokens of an owner, or of all that the caller may see.
+func (c *Client) Tokens(ctx context.Context, owner id.User, p Page) (TokenPage, error) {
+	q := p.query()
+	set(q, "owner", string(owner))
+	return get[TokenPage](ctx, c, at("tokens"), q)
+}
+
+// CreateToken makes a token. Its secret is in the answer and nowhere else.
+func (c *Client) CreateToken(ctx context.Context, in TokenRequest) (NewToken, error) {
+	return post[NewToken](ctx, c, at("tokens"), in)
+}
+
+// RevokeToken makes a token useless from now on.
+func (c *Client) RevokeToken(ctx context.Context, t id.Token) error {
+	return c.call(ctx, http.MethodDelete, at("tokens", string(t)), nil, nil, nil)
+}

@@ -1,0 +1,48 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"trainyard/internal/id"
+	"trainyard/internal/tenant"
+)
+
+// User is a person who may use the yard.
+type User struct {
+	ID       id.User     `json:"id"`
+	Role     tenant.Role `json:"role"`
+	Disabled bool        `json:"disabled"`
+	Created  time.Time   `json:"created"`
+	Usage    float64     `json:"usage" doc:"decayed use in GPU-seconds that fair share goes by"`
+}
+
+// UserPage is one page of a list of users, by name.
+type UserPage struct {
+	Users []User `json:"users"`
+	Next  string `json:"next,omitempty"`
+}
+
+// UserRequest makes or changes a user.
+type UserRequest struct {
+	Role     tenant.Role `json:"role" enum:"admin,researcher"`
+	Disabled bool        `json:"disabled,omitempty"`
+}
+
+// Users returns one page of the users, by name.
+func (c *Client) Users(ctx context.Context, p Page) (UserPage, error) {
+	return get[UserPage](ctx, c, at("users"), p.query())
+}
+
+// User returns one user.
+func (c *Client) User(ctx context.Context, u id.User) (User, error) {
+	return get[User](ctx, c, at("users", string(u)), nil)
+}
+
+// PutUser makes or changes a user.
+func (c *Client) PutUser(ctx context.Context, u id.User, in UserRequest) (User, error) {
+	var out User
+	err := c.call(ctx, http.MethodPut, at("users", string(u)), nil, in, &out)
+	return out, err
+}

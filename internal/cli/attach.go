@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"trainyard/internal/api"
+	"trainyard/internal/cli/exit"
+	"trainyard/internal/cli/follow"
+	"trainyard/internal/cli/forecasts"
+	"trainyard/internal/cli/table"
+)
+
+// stateNotes returns a function that tells the person of a job's changes, each once.
+func (a *app) stateNotes(first api.Job) func(api.Job) {
+	shown := first.Status
+	reason := first.Reason
+	return func(j api.Job) {
+		if j.Status == shown && j.Reason == reason {
+			return
+		}
+		shown, reason = j.Status, j.Reason
+		a.Note("%s", a.stateLine(j))
+	}
+}
+
+// stateLine says in a line where a job stands.
+func (a *app) stateLine(j api.Job) string {
+	word := string(j.Status)
+	if a.Color(a.Stderr) {
+		word = statusColor(j.Status).Paint(word)
+	}
+	text := string(j.ID)
+	if j.Name != "" {
+		text += " " + table.Plain(j.Name)
+	}
+	text += " " + word
+	if j.State.Final() && j.Started != nil && j.Ended != nil {
+		text += " after " + table.Duration(j.Ended.Sub(*j.Started))
+	}
+	if j.Reason != "" {
+		text += ": " + table.Plain(j.Reason)
+	}
+	if rest := forecasts.Line(&j, a.Clock.Now()); rest != "" {
+		text += ", " + rest
+	}
+	if j.FakeGPUs {
+		text += " (fake GPUs)"
+	}
+	return text
+}
+
+// maxAttached bounds how many jobs of one file are followed at once.
+const maxAttached = 20
+
+// attach follows freshly submitted jobs to their end and returns the error
+// that carries their exit code.
+func (a *app) attach(ctx context.Context, client *api.Client, jobs []api.Job) error {
+	if len(jobs) > maxAttached {
+		a.Note("The file has %d jobs; they are not followed. Watch them with: trainyard jobs -w", len(jobs))
+		return nil
+	}
+	p := &follow.Printer{Out: a.Stdout}
+	ends, errs := make([]api.Job, len(jobs)), make([]error, len(jobs))
+	var group sync.WaitGroup
+	for i, j := range jobs {
+		label := ""
+		if len(jobs) > 1 {
+			label = string(j.ID)
+			if j.Name != "" {
+				label = table.Plain(j.Name)
+			}
+		}
+		group.Go(func() {
+			ends[i], errs[i] = follow.Follower{Note: a.Note}.Job(ctx, client, j.ID, api.LogFilter{},
+				func(l api.LogLine) error { return p.Line(label, l) }, a.stateNotes(j))
+		})
+	}
+	group.Wait()
+	return a.followed(ctx, ids(jobs), ends, errs)
+}
+
+// followed turns how jobs ended, or how following them ended, into an exit code.
+func (a *app) followed(ctx context.Context, jobs []string, ends []api.Job, errs []error) error {
+	if ctx.Err() != nil {
+		return a.detached(jobs)
+	}
+	for i := range jobs {
+		if errs[i] != nil {
+			return errs[i]
+		}
+		if code := exit.OfJob(ends[i]); code != exit.OK {
+			return exit.With(code)
+		}
+	}
+	return nil
+}
+
+// detached says that the jobs go on and how to come back.
+func (a *app) detached(jobs []string) error {
+	list := strings.Join(jobs, " ")
+	goes := "goes on"
+	if len(jobs) > 1 {
+		goes = "go on"
+	}
+	a.Note("\nDetached; %s %s.\n  come back:  trainyard logs -f %s\n  end:        trainyard cancel %s", list, goes, jobs[0], list)
+	return exit.With(exit.Interrupted)
+}
+
+func ids(jobs []api.Job) []string {
+	list := make([]string, len(jobs))
+	for i, j := range jobs {
+		list[i] = string(j.ID)
+	}
+	return list
+}

@@ -1,0 +1,258 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"trainyard/internal/api"
+	"trainyard/internal/cli/console"
+	"trainyard/internal/cli/exit"
+	"trainyard/internal/cli/table"
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+func (a *app) nodes() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "nodes [NODE]",
+		Aliases: []string{"node"},
+		Short:   "List nodes, or show one",
+		Long: `List the nodes: their hardware and state, their speed and how it is known, their power draw and price,
+and the lease of a provisioned node. With a name, show one node and its GPUs in detail.`,
+		Example: `  trainyard nodes
+  trainyard nodes -o wide
+  trainyard nodes box1
+  trainyard nodes clear-error box1 3`,
+		Args: exit.Args(0, 1, "node"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withClient(func(c *api.Client) error {
+				if len(args) == 1 {
+					return a.showNode(cmd.Context(), c, id.Node(args[0]))
+				}
+				return a.listNodes(cmd.Context(), c)
+			})
+		},
+	}
+	a.OutputFlag(cmd, console.Wide)
+	a.QuietFlag(cmd)
+	cmd.AddCommand(a.removeNode(), a.clearError())
+	return cmd
+}
+
+func (a *app) listNodes(ctx context.Context, c *api.Client) error {
+	nodes, err := collect(func(p api.Page) ([]api.Node, string, error) {
+		page, err := c.Nodes(ctx, p)
+		return page.Nodes, page.Next, err
+	})
+	if err != nil {
+		return err
+	}
+	names := func() []string {
+		list := make([]string, len(nodes))
+		for i, n := range nodes {
+			list[i] = string(n.ID)
+		}
+		return list
+	}
+	return a.Show(api.NodePage{Nodes: nodes}, names, func() error {
+		return a.WriteTable(a.nodeTable(nodes), "no nodes", "trainyard tokens create --join     then join a machine with what it prints")
+	})
+}
+
+func (a *app) nodeTable(nodes []api.Node) *table.Table {
+	now, wide := a.Clock.Now(), a.Output == console.Wide
+	head := []string{"NODE", "CLASS", "STATE", "SINCE", "GPUS", "FREE", "TFLOPS", "POWER", "PRICE", "JOBS", "LEASE"}
+	if wide {
+		head = append(head, "FREE CPUS", "FREE MEMORY", "SEEN", "POOL", "ADDRESS", "OS", "VERSION", "LIMITS", "REASON")
+	}
+	t := a.NewTable(head...)
+	for i := range nodes {
+		n := &nodes[i]
+		state := nodeState(n)
+		lease := ""
+		if n.Lease != nil {
+			lease = string(n.Lease.ID)
+			if n.Lease.Ends != nil {
+				lease += ", ends " + table.Ago(*n.Lease.Ends, now)
+			}
+		}
+		row := []table.Cell{
+			{Text: string(n.ID)}, {Text: string(n.Class)}, {Text: state, Color: nodeColor(state)}, {Text: table.Ago(n.Since, now)}, {Text: gpuKinds(n)},
+			{Text: freeGPUs(n)}, {Text: speed(n.TFLOPS, n.Origin)}, {Text: power(n.Draw, n.Watts)}, {Text: price(n.Price)}, {Text: few(n.Jobs)}, {Text: lease},
+		}
+		if wide {
+			seen := ""
+			if n.LastSeen != nil {
+				seen = table.Ago(*n.LastSeen, now)
+			}
+			for _, text := range []string{
+				fmt.Sprintf("%s of %s", n.CPUsFree, n.CPUs), fmt.Sprintf("%s of %s", n.MemFree.Short(), n.Memory.Short()), seen,
+				n.Pool, n.Address, n.OS + "/" + n.Arch, n.Version, n.Limits, n.Reason,
+			} {
+				row = append(row, table.Cell{Text: text})
+			}
+		}
+		t.Cells(row...)
+	}
+	return t
+}
+
+// nodeState is the word for a node: its state, or that it is cordoned.
+func nodeState(n *api.Node) string {
+	if !n.Cordoned || n.State != "running" && n.State != "idle" && n.State != "foreign" {
+		return n.State
+	}
+	if len(n.Jobs) > 0 {
+		return "running (cordoned)"
+	}
+	return "cordoned"
+}
+
+func nodeColor(state string) table.Color {
+	switch state {
+	case "running":
+		return table.Cyan
+	case "idle":
+		return table.Green
+	case "suspect", "running (cordoned)", "cordoned", "foreign":
+		return table.Yellow
+	case "lost", "error":
+		return table.Red
+	case "removed":
+		return table.Gray
+	}
+	return table.NoColor
+}
+
+// speed writes TFLOPS and how they are known.
+func speed(tflops float64, origin string) string {
+	if tflops == 0 {
+		return ""
+	}
+	digits := 0
+	if tflops < 100 {
+		digits = 1
+	}
+	return fmt.Sprintf("%.*f (%s)", digits, tflops, origin)
+}
+
+// power writes what is drawn now of what may be drawn.
+func power(draw, limit float64) string {
+	switch {
+	case draw > 0 && limit > 0:
+		return fmt.Sprintf("%.0f of %.0f W", draw, limit)
+	case limit > 0:
+		return fmt.Sprintf("up to %.0f W", limit)
+	case draw > 0:
+		return fmt.Sprintf("%.0f W", draw)
+	}
+	return ""
+}
+
+// price writes what an hour costs while all is used.
+func price(p *api.Price) string {
+	if p == nil {
+		return ""
+	}
+	return table.Dollars(p.Hourly) + "/h"
+}
+
+// gpuKinds writes a node's GPUs by kind: "8x A100:80GB". Fake ones are labelled.
+func gpuKinds(n *api.Node) string {
+	type kind struct {
+		model  string
+		memory job.Bytes
+		fake   bool
+	}
+	var order []kind
+	count := map[kind]int{}
+	for _, g := range n.GPUs {
+		k := kind{g.Model, g.Memory, g.Fake || n.FakeGPUs}
+		if count[k] == 0 {
+			order = append(order, k)
+		}
+		count[k]++
+	}
+	words := make([]string, len(order))
+	for i, k := range order {
+		words[i] = table.GPUs(count[k], k.model, k.memory, k.fake)
+	}
+	return strings.Join(words, ", ")
+}
+
+func freeGPUs(n *api.Node) string {
+	if len(n.GPUs) == 0 {
+		return ""
+	}
+	free := 0
+	for _, g := range n.GPUs {
+		if g.State == fleet.GPUIdle {
+			free++
+		}
+	}
+	return fmt.Sprintf("%d of %d", free, len(n.GPUs))
+}
+
+func (a *app) removeNode() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "remove NODE...",
+		Short: "Remove nodes from the yard",
+		Args:  exit.Args(1, 0, "node"),
+		Long: `Remove nodes from the yard for good. Their certificates are refused from then on; their jobs restart
+elsewhere.`,
+		Example: "  trainyard drain box1 && trainyard nodes remove box1",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withClient(func(c *api.Client) error {
+				if err := a.sure(cmd.Context(), "Remove "+strings.Join(args, ", ")+" for good?"); err != nil {
+					return err
+				}
+				for _, name := range args {
+					if err := c.RemoveNode(cmd.Context(), id.Node(name)); err != nil {
+						return fmt.Errorf("remove %s: %w", name, err)
+					}
+					if _, err := fmt.Fprintf(a.Stdout, "%s removed\n", name); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+	a.YesFlag(cmd)
+	return cmd
+}
+
+// clearError is `nodes clear-error`: it takes a GPU out of quarantine.
+func (a *app) clearError() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "clear-error NODE GPU",
+		Short: "Let a quarantined GPU back into use",
+		Args:  exit.Args(2, 2, "node and which GPU"),
+		Long: `Let a GPU back into use that its agent has quarantined because of a driver error. The agent learns of
+it with its next report; if the GPU fails again it is quarantined again.`,
+		Example: "  trainyard nodes clear-error box1 3",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			gpu, err := strconv.Atoi(args[1])
+			if err != nil || gpu < 0 {
+				return exit.Usagef(cmd, "GPU must be an index such as 3, got %q; list them with: trainyard nodes %s", args[1], args[0])
+			}
+			return a.withClient(func(c *api.Client) error {
+				n, err := c.ClearGPUError(cmd.Context(), id.Node(args[0]), gpu)
+				if err != nil {
+					return err
+				}
+				return a.Show(n, nil, func() error {
+					_, err := fmt.Fprintf(a.Stdout, "GPU %d of %s is back in use as soon as its agent reports\n", gpu, n.ID)
+					return err
+				})
+			})
+		},
+	}
+	a.OutputFlag(cmd)
+	return cmd
+}

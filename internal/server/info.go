@@ -1,0 +1,61 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"trainyard/internal/api"
+	"trainyard/internal/fault"
+	"trainyard/internal/server/metrics"
+	"trainyard/internal/spec"
+)
+
+func (s *Server) infoRoutes() {
+	huma.Register(s.api, huma.Operation{OperationID: "info", Method: http.MethodGet, Path: "/api/v1/info", Summary: "Say what this server is", Tags: []string{"server"}}, s.info)
+	s.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answerText(w, http.StatusOK, "ok\n") })
+	s.mux.HandleFunc("GET /readyz", s.ready)
+	s.mux.HandleFunc("GET /api/v1/openapi.yaml", func(w http.ResponseWriter, r *http.Request) {
+		text, err := s.OpenAPI()
+		if err != nil {
+			writeProblem(w, s.fail(r.Context(), err))
+			return
+		}
+		answerText(w, http.StatusOK, string(text))
+	})
+	s.mux.HandleFunc("GET /api/v1/jobfile.schema.json", func(w http.ResponseWriter, _ *http.Request) { answerText(w, http.StatusOK, string(spec.Schema())) })
+	s.mux.Handle("GET /metrics", promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{}))
+	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		answerText(w, http.StatusOK, "This is a Trainyard server, version "+s.Version+".\nUse the command line: trainyard login, trainyard jobs.\nThe API is described at /api/v1/openapi.yaml.\n")
+	})
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { writeProblem(w, noSuchPath(r)) })
+	s.Registry.MustRegister(s.Loop.metrics)
+	s.Registry.MustRegister(metrics.Health(s.health.why, s.Loop.Stuck)...)
+	if s.Metrics != nil {
+		s.Registry.MustRegister(s.Metrics)
+	}
+}
+
+func noSuchPath(r *http.Request) error {
+	return fault.New(fault.NotFound, "no_such_path", "there is no %s %s", r.Method, r.URL.Path).WithRemedy("the API is described at /api/v1/openapi.yaml")
+}
+
+func answerText(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	// The caller is gone if this fails; there is nobody left to tell.
+	_, _ = w.Write([]byte(text))
+}
+
+func writeJSON(w http.ResponseWriter, v any) error {
+	w.Header().Set("Content-Type", "application/json")
+	return json.NewEncoder(w).Encode(v)
+}
+
+func (s *Server) info(context.Context, *struct{}) (*body[api.Info], error) {
+	return &body[api.Info]{api.Info{Version: s.Version, Capability: api.Capability, CAHash: s.CA.Hash(), Policy: s.PolicyName, Store: s.StoreKind,
+		Started: s.started, Now: s.Clock.Now()}}, nil
+}

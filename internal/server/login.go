@@ -1,0 +1,46 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"trainyard/internal/api"
+	"trainyard/internal/auth"
+	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster"
+)
+
+func (s *Server) loginRoutes() {
+	huma.Register(s.api, huma.Operation{OperationID: "login", Method: http.MethodPost, Path: "/api/v1/login",
+		Summary: "Exchange a bootstrap token for an access token", Tags: []string{"access"}}, s.login)
+	huma.Register(s.api, huma.Operation{OperationID: "whoami", Method: http.MethodGet, Path: "/api/v1/whoami", Summary: "Say who the caller is",
+		Security: byToken, Tags: []string{"access"}}, s.whoami)
+}
+
+func (s *Server) login(ctx context.Context, in *body[api.LoginRequest]) (*body[api.NewToken], error) {
+	now := s.Clock.Now()
+	boot, err := s.Directory.Check(tenant.BootstrapToken, in.Body.Token, now)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	secret, err := auth.Mint(tenant.AccessToken, rand.Reader, s.CA.Hash())
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	answer, err := s.do(ctx, yardmaster.Exchange{Bootstrap: boot.ID, Token: tenant.Token{
+		ID: secret.ID, Kind: tenant.AccessToken, Hash: secret.Hash, Scope: tenant.ScopeAdmin, Note: in.Body.Note, Expires: now.Add(adminLife),
+	}})
+	return s.newToken(ctx, answer, secret, err)
+}
+
+func (s *Server) whoami(ctx context.Context, _ *struct{}) (*body[api.Whoami], error) {
+	c := callerOf(ctx)
+	who := api.Whoami{User: c.User, Role: c.Role, Scope: c.Scope, Token: c.token}
+	if t, ok := s.Directory.Token(c.token); ok {
+		who.Expires = t.Expires.UTC()
+	}
+	return &body[api.Whoami]{who}, nil
+}

@@ -1,0 +1,126 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"trainyard/internal/api"
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/store"
+	"trainyard/internal/yardmaster"
+)
+
+// sightings is what agents tell that decides nothing and is shown to people, and what
+// they are to be told in return. It is kept in memory alone: agents tell it again, and
+// releases are in the feed.
+type sightings struct {
+	mu       sync.Mutex
+	nodes    map[id.Node]sighting
+	released map[id.Node]map[string]time.Time // newest release by UUID
+	swept    time.Time
+}
+
+// forgetAfter is how long what was seen of a node is kept when it is not heard any more.
+const forgetAfter = 24 * time.Hour
+
+// sighting is what was seen of one node. Its maps are replaced, never changed.
+type sighting struct {
+	at        time.Time
+	processes map[int][]api.ForeignProcess // of others, by GPU
+	foreign   map[int]time.Time            // GPUs that others use, since
+	failed    map[int]time.Time            // GPUs out of use, since
+}
+
+func newSightings() *sightings {
+	return &sightings{nodes: map[id.Node]sighting{}, released: map[id.Node]map[string]time.Time{}}
+}
+
+func (s *sightings) of(n id.Node) sighting {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.nodes[n]
+}
+
+// noteReport takes note of what an agent reports about GPUs, and returns the releases that
+// it is to be told.
+func (s *Server) noteReport(n id.Node, r *api.Report) []api.GPURelease {
+	now := s.Clock.Now()
+	seen := s.seen
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	old := seen.nodes[n]
+	next := sighting{at: now, processes: map[int][]api.ForeignProcess{}, foreign: map[int]time.Time{}, failed: old.failed}
+	for _, p := range r.ForeignProcesses {
+		next.processes[p.GPU] = append(next.processes[p.GPU], p)
+	}
+	for _, g := range r.Foreign {
+		next.foreign[g] = since(old.foreign, g, now)
+	}
+	if r.Inventory != nil {
+		next.failed = failures(old.failed, r.Inventory.GPUs, now)
+	}
+	seen.nodes[n] = next
+	seen.sweep(now)
+	var list []api.GPURelease
+	for _, uuid := range slices.Sorted(maps.Keys(seen.released[n])) {
+		list = append(list, api.GPURelease{UUID: uuid, At: seen.released[n][uuid]})
+	}
+	return list
+}
+
+// sweep forgets nodes that are gone, now and then.
+func (s *sightings) sweep(now time.Time) {
+	if now.Sub(s.swept) < forgetAfter {
+		return
+	}
+	s.swept = now
+	maps.DeleteFunc(s.nodes, func(_ id.Node, seen sighting) bool { return now.Sub(seen.at) > forgetAfter })
+	maps.DeleteFunc(s.released, func(n id.Node, _ map[string]time.Time) bool {
+		_, known := s.nodes[n]
+		return !known
+	})
+}
+
+func failures(old map[int]time.Time, gpus []fleet.GPU, now time.Time) map[int]time.Time {
+	next := map[int]time.Time{}
+	for i := range gpus {
+		if gpus[i].Error != "" {
+			next[gpus[i].Index] = since(old, gpus[i].Index, now)
+		}
+	}
+	return next
+}
+
+func since(old map[int]time.Time, key int, now time.Time) time.Time {
+	return cmp.Or(old[key], now)
+}
+
+// release remembers what the event of a release says.
+func (s *sightings) release(e *yardmaster.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.released[e.Node] == nil {
+		s.released[e.Node] = map[string]time.Time{}
+	}
+	if e.At.After(s.released[e.Node][e.To]) {
+		s.released[e.Node][e.To] = e.At
+	}
+}
+
+// maxRecalled is how many releases are remembered over a restart.
+const maxRecalled = 1000
+
+// recallReleases reads from the feed what agents may not have been told before the server
+// stopped. An agent heeds a release once, however often it is told.
+func (s *Server) recallReleases(ctx context.Context) error {
+	events, err := s.Store.Events(ctx, store.EventFilter{Kind: yardmaster.EventReleased, Newest: true, Limit: maxRecalled})
+	for i := range events {
+		s.seen.release(&events[i])
+	}
+	return err
+}

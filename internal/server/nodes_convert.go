@@ -1,0 +1,171 @@
+package server
+
+import (
+	"slices"
+	"time"
+
+	"trainyard/internal/api"
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/yardmaster"
+)
+
+// toNode writes a node as a line of the resource table.
+func (s *Server) toNode(n *yardmaster.NodeInfo) api.Node {
+	inv := &n.Inventory
+	out := api.Node{
+		ID: n.ID, Class: n.Class, Pool: n.Pool, Reason: n.Reason, Cordoned: n.Drained,
+		LastSeen: timeOrNil(n.Seen), CPUs: inv.CPUs, CPUsFree: n.Room.CPUs, Memory: inv.Memory, MemFree: n.Room.Memory,
+		Disk: inv.Disk, OS: inv.OS, Arch: inv.Arch, Address: inv.Address, Version: inv.Version,
+		Limits: inv.Limits, Jobs: n.Jobs, Runs: []api.NodeRun{}, GPUs: make([]api.GPU, len(inv.GPUs)),
+	}
+	if out.Jobs == nil {
+		out.Jobs = []id.Job{}
+	}
+	seen := s.seen.of(n.ID)
+	for i := range inv.GPUs {
+		out.GPUs[i] = toGPU(n, &inv.GPUs[i], &seen)
+		out.FakeGPUs = out.FakeGPUs || inv.GPUs[i].Fake
+	}
+	for i := range n.Runs {
+		r := &n.Runs[i]
+		for k := range r.Ranks {
+			if rank := &r.Ranks[k]; rank.Node == n.ID {
+				out.Runs = append(out.Runs, api.NodeRun{Run: r.ID, Job: r.Job, GPUs: rank.GPUs, Share: rank.Share, Since: shown(r.Ordered)})
+			}
+		}
+	}
+	out.State = nodeState(n)
+	out.Since = shown(nodeSince(n, out.State, &seen))
+	addPower(&out, inv)
+	addPrice(&out, n)
+	return out
+}
+
+// toGPU writes one device: what it is, what it does and since when, and what is known of its health.
+func toGPU(n *yardmaster.NodeInfo, g *fleet.GPU, seen *sighting) api.GPU {
+	speed, origin := g.TFLOPS()
+	out := api.GPU{
+		Index: g.Index, UUID: g.UUID, Model: g.Model, Memory: g.Memory, Driver: g.Driver, Fake: g.Fake, Error: g.Error, State: fleet.GPUIdle,
+		TFLOPS: speed, Origin: origin, Peak: g.Peak, Measured: g.Measured, Bandwidth: g.Bandwidth, Watts: g.Watts, Health: g.Health,
+		Foreign: seen.processes[g.Index],
+	}
+	if len(n.Runs) == 0 {
+		out.Since = timeOrNil(n.Idle)
+	}
+	for i := range n.Room.Holds {
+		if h := &n.Room.Holds[i]; h.GPUs&fleet.Mask([]int{g.Index}) != 0 {
+			out.State, out.Job, out.Since = fleet.GPURunning, h.Job, runSince(n, h.Job)
+		}
+	}
+	if out.State == fleet.GPUIdle && slices.Contains(n.Foreign, g.Index) {
+		out.State, out.Since = fleet.GPUForeign, timeOrNil(seen.foreign[g.Index])
+	}
+	if g.Error != "" {
+		out.State, out.Since = fleet.GPUError, timeOrNil(seen.failed[g.Index])
+	}
+	return out
+}
+
+// runSince is since when a job is on a node.
+func runSince(n *yardmaster.NodeInfo, j id.Job) *time.Time {
+	for i := range n.Runs {
+		if n.Runs[i].Job == j {
+			return timeOrNil(n.Runs[i].Ordered)
+		}
+	}
+	return nil
+}
+
+// The words for a node that is in order, and for one with a broken GPU.
+const (
+	stateRunning = "running"
+	stateIdle    = "idle"
+	stateForeign = "foreign"
+	stateError   = "error"
+)
+
+// nodeState is the word people see.
+func nodeState(n *yardmaster.NodeInfo) string {
+	switch {
+	case n.State != fleet.Ready:
+		return string(n.State)
+	case slices.ContainsFunc(n.Inventory.GPUs, func(g fleet.GPU) bool { return g.Error != "" }):
+		return stateError
+	case len(n.Jobs) > 0:
+		return stateRunning
+	case len(n.Foreign) > 0:
+		return stateForeign
+	}
+	return stateIdle
+}
+
+// nodeSince is since when a node is in the state that people see, as far as is known.
+func nodeSince(n *yardmaster.NodeInfo, state string, seen *sighting) time.Time {
+	since := n.Since
+	later := func(t time.Time) {
+		if t.After(since) {
+			since = t
+		}
+	}
+	switch state {
+	case stateRunning:
+		var first time.Time
+		for i := range n.Runs {
+			if at := n.Runs[i].Ordered; first.IsZero() || at.Before(first) {
+				first = at
+			}
+		}
+		if !first.IsZero() {
+			return first
+		}
+	case stateIdle:
+		later(n.Idle)
+	case stateForeign:
+		later(earliest(seen.foreign))
+	case stateError:
+		later(earliest(seen.failed))
+	}
+	return since
+}
+
+func earliest(times map[int]time.Time) time.Time {
+	var first time.Time
+	for _, t := range times {
+		if first.IsZero() || t.Before(first) {
+			first = t
+		}
+	}
+	return first
+}
+
+// addPower adds up what the GPUs reach and draw.
+func addPower(out *api.Node, inv *fleet.Inventory) {
+	used := 0
+	for i := range out.GPUs {
+		g := &out.GPUs[i]
+		out.TFLOPS += g.TFLOPS
+		out.Watts += g.Watts
+		if out.Origin == "" {
+			out.Origin = g.Origin
+		} else if out.Origin != g.Origin {
+			out.Origin = "mixed"
+		}
+		if g.State == fleet.GPURunning || g.State == fleet.GPUForeign {
+			used++
+		}
+	}
+	if used < len(inv.Draw) {
+		out.Draw = inv.Draw[used]
+	}
+}
+
+// addPrice says what a node costs, and the lease by which it was provisioned.
+func addPrice(out *api.Node, n *yardmaster.NodeInfo) {
+	if p := n.Price; p != nil {
+		out.Price = &api.Price{Rent: p.NodeCost, Energy: p.EnergyCost, Hourly: p.NodeCost + p.EnergyCost, Unused: p.IdleCost}
+	}
+	if l := &n.Hired; l.ID != "" {
+		out.Lease = &api.NodeLease{ID: l.ID, Offer: l.Offer.Name, State: l.State, Ends: timeOrNil(l.Ends)}
+	}
+}

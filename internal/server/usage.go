@@ -1,0 +1,188 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"trainyard/internal/api"
+	"trainyard/internal/id"
+	"trainyard/internal/ledger"
+	"trainyard/internal/store"
+	"trainyard/internal/tenant"
+)
+
+type usageInput struct {
+	Form
+	Period
+	Researcher string `query:"researcher" maxLength:"63" doc:"only what this one used and pays for; use rates are of all"`
+}
+
+// usage reports the four groups of figures. How much of the nodes was used is for
+// everyone to see; what people used and pay for is for themselves and for admins.
+func (s *Server) usage(ctx context.Context, in *usageInput) (*written, error) {
+	owner, err := ownerFilter(ctx, tenant.ReadUsage, id.User(in.Researcher))
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	q := ledger.Query{From: in.From, To: in.To}
+	if _, err := ledger.NewSummary(q); err != nil { // before anything is read
+		return nil, s.fail(ctx, err)
+	}
+	u, trend, err := s.figures(ctx, q, owner)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	out, err := in.write(toUsage(u, trend), u.WriteCSV)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return out, nil
+}
+
+// figures reckons the usage of one researcher, or of all (""), in one pass through the ledger.
+func (s *Server) figures(ctx context.Context, q ledger.Query, owner id.User) (*ledger.Usage, []api.Trend, error) {
+	r, err := s.readLedger(ctx, q.From, q.To)
+	if err != nil {
+		return nil, nil, err
+	}
+	leases, err := s.leaseFacts(ctx, q, owner)
+	if err != nil {
+		return nil, nil, err
+	}
+	by := q
+	by.Group = []ledger.Key{step(q.From, cmp.Or(q.To, s.Clock.Now())), ledger.ByAccount}
+	if owner != "" {
+		by.Filter = []ledger.Filter{{Key: ledger.ByResearcher, Values: []string{string(owner)}}}
+	}
+	trend, err := ledger.NewSummary(by)
+	if err != nil {
+		return nil, nil, err
+	}
+	var mine []ledger.Posting // of a researcher: what they pay for
+	all, err := ledger.UsageOf(func(yield func(*ledger.Posting) bool) {
+		for p := range r.postings() {
+			trend.Add(p)
+			if p.Owner == owner && owner != "" {
+				mine = append(mine, *p)
+			}
+			if !yield(p) {
+				return
+			}
+		}
+	}, leases, q.From, q.To)
+	if r.err != nil {
+		err = r.err
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	u := all
+	if owner != "" {
+		u, err = ledger.UsageOf(pointers(mine), leases, q.From, q.To)
+		if err != nil {
+			return nil, nil, err
+		}
+		u.UseRate = all.UseRate
+	}
+	sums, err := trend.Report()
+	if err != nil {
+		return nil, nil, err
+	}
+	u.To = cmp.Or(u.To, s.Clock.Now())
+	return u, toTrend(sums, by.Group[0], u.To), nil
+}
+
+func pointers(list []ledger.Posting) func(func(*ledger.Posting) bool) {
+	return func(yield func(*ledger.Posting) bool) {
+		for i := range list {
+			if !yield(&list[i]) {
+				return
+			}
+		}
+	}
+}
+
+// step is the stretch by which a trend of a period is shown.
+func step(from, to time.Time) ledger.Key {
+	switch length := to.Sub(from); {
+	case from.IsZero() || length > 180*24*time.Hour:
+		return ledger.ByWeek
+	case length > 72*time.Hour:
+		return ledger.ByDay
+	}
+	return ledger.ByHour
+}
+
+// toTrend lists every stretch of the period, also those in which nothing was.
+func toTrend(r *ledger.Report, by ledger.Key, to time.Time) []api.Trend {
+	labels := ledger.Buckets(by, r.From, to)
+	for i := range r.Rows {
+		labels = append(labels, r.Rows[i].Keys[0])
+	}
+	slices.Sort(labels)
+	labels = slices.Compact(labels)
+	list := make([]api.Trend, len(labels))
+	for i, label := range labels {
+		list[i].Label = label
+	}
+	for i := range r.Rows {
+		at, _ := slices.BinarySearch(labels, r.Rows[i].Keys[0])
+		list[at].Cost += r.Rows[i].Cost().Dollars()
+		if r.Rows[i].Keys[1] == string(ledger.Use) {
+			list[at].GPUSeconds += seconds(r.Rows[i].GPUTime)
+		}
+	}
+	return list
+}
+
+// leasePage is how many leases are read at once.
+const leasePage = 1000
+
+// leaseFacts returns the facts of the leases of a period.
+func (s *Server) leaseFacts(ctx context.Context, q ledger.Query, owner id.User) ([]ledger.LeaseCost, error) {
+	var facts []ledger.LeaseCost
+	f := store.LeaseFilter{Owner: owner, From: q.From, To: q.To, Limit: leasePage}
+	now := s.Clock.Now()
+	for {
+		leases, err := s.Store.Leases(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		for i := range leases {
+			if fact, ok := ledger.LeaseCostOf(&leases[i], now); ok {
+				facts = append(facts, fact)
+			}
+		}
+		if len(leases) < leasePage {
+			return facts, nil
+		}
+		f.Before, _ = leases[len(leases)-1].ID.Number()
+	}
+}
+
+func toUsage(u *ledger.Usage, trend []api.Trend) api.Usage {
+	out := api.Usage{From: timeOrNil(u.From), To: timeOrNil(u.To), UseRate: []api.UseRate{}, OnDemand: toProvisioned(u.OnDemand), Own: []api.OwnTime{},
+		OnDemandBy: toProvisioned(u.OnDemandBy), Unused: []api.Unused{}, Trend: trend}
+	for _, r := range u.UseRate {
+		out.UseRate = append(out.UseRate, api.UseRate{Class: r.Class, Node: r.Node, BusyNode: seconds(r.BusyNode), AvailableNode: seconds(r.AvailableNode),
+			NodeRate: r.NodeRate, BusyGPU: seconds(r.BusyGPU), AvailableGPU: seconds(r.AvailableGPU), GPURate: r.GPURate})
+	}
+	for _, r := range u.Own {
+		out.Own = append(out.Own, api.OwnTime{Researcher: r.Researcher, Class: r.Class, NodeSeconds: seconds(r.NodeTime), GPUSeconds: seconds(r.GPUTime), Cost: r.Cost.Dollars()})
+	}
+	for _, r := range u.Unused {
+		out.Unused = append(out.Unused, api.Unused{Class: r.Class, Account: string(r.Account), NodeSeconds: seconds(r.NodeTime), GPUSeconds: seconds(r.GPUTime), Cost: r.Cost.Dollars()})
+	}
+	return out
+}
+
+func toProvisioned(list []ledger.OnDemandUsage) []api.Provisioned {
+	out := make([]api.Provisioned, len(list))
+	for i, h := range list {
+		out[i] = api.Provisioned{Offer: h.Offer, Researcher: h.Researcher, Creations: h.Creations, NodeSeconds: seconds(h.NodeTime), GPUSeconds: seconds(h.GPUTime),
+			Estimated: h.Estimated.Dollars(), Billed: h.Billed.Dollars(), BilledLeases: h.BilledLeases}
+	}
+	return out
+}

@@ -1,0 +1,168 @@
+package simcli
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"trainyard/internal/cli"
+	"trainyard/internal/cli/console"
+	"trainyard/internal/cli/exit"
+	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
+	"trainyard/internal/hire"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/sim/advise"
+	"trainyard/internal/sim/whatif"
+)
+
+// recommendation is a call of the command recommend.
+type recommendation struct {
+	*console.Console
+	registry place.Registry
+	last     lasting
+	from, to string
+	idle     lasting
+	offers   string
+	prices   map[string]string
+	seed     uint64
+	parallel int
+}
+
+// recommendCommand is `trainyard recommend`.
+func recommendCommand(env cli.Env, registry place.Registry) *cobra.Command {
+	r := &recommendation{
+		Console:  console.New(env),
+		registry: registry,
+		last:     lasting(30 * 24 * time.Hour),
+		idle:     lasting(5 * time.Minute),
+	}
+	cmd := &cobra.Command{
+		Use:     "recommend",
+		Short:   "Recommend changes that would have been cheaper or faster",
+		GroupID: cli.GroupYard,
+		Args:    exit.NoArgs,
+		Long: `Replay a past period in the simulator, as it was and with one change at a time: one more or one less
+reserved node, other GPUs, spot nodes, another idle timeout, another value of time. Report for each change
+what it would have saved or added, how much earlier or later jobs would have finished, the price at which
+a node pays off, and after how many weeks.
+
+Changes are compared with the replay, and the difference between the replay and what really happened is
+shown beside it. Requires an admin's login, because the replay uses everyone's jobs.`,
+		Example: "  trainyard recommend\n" +
+			"  trainyard recommend --last 90d --price A100:80GB=9.80\n" +
+			"  trainyard recommend --from 2026-10-01 --to 2026-11-01 --offers spot-prices.yaml -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd) },
+	}
+	f := cmd.Flags()
+	f.Var(&r.last, "last", "how far back to look, before now or before --to")
+	f.StringVar(&r.from, "from", "", "look at what came after this day or time, as in 2026-10-01 or 2026-10-01T12:00")
+	f.StringVar(&r.to, "to", "", "look at what came before this day or time; now if left out")
+	f.Var(&r.idle, "idle", "idle timeout of provisioned nodes, as in the clouds file")
+	f.StringVar(&r.offers, "offers", "", "price file with further offers to consider: spot nodes, other GPUs")
+	f.StringToStringVar(&r.prices, "price", nil, "money for an hour of one more reserved node by its GPUs: A100:80GB=9.80; else by the tariff, else the price on demand")
+	f.Uint64Var(&r.seed, "seed", 1, "random seed: when spot nodes are reclaimed, and how weeks are resampled")
+	f.IntVar(&r.parallel, "parallel", 0, "replays at once, 0 for one on each core; the results are the same")
+	cmd.MarkFlagsMutuallyExclusive("last", "from")
+	r.OutputFlag(cmd)
+	return cmd
+}
+
+// run reads what happened, replays it and shows what comes of it.
+func (r *recommendation) run(cmd *cobra.Command) error {
+	q, p, err := r.question(cmd)
+	if err != nil {
+		return err
+	}
+	client, err := dial(cmd, r.Console)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	line := r.NewProgress()
+	q.History, err = advise.Read(cmd.Context(), client, *p, func(what string, n int) {
+		if n == 0 {
+			line.Set("reading %s", what)
+			return
+		}
+		line.Set("reading %s: %d", what, n)
+	})
+	line.Done()
+	if err != nil {
+		return err
+	}
+	b := &bar{console: r.Console}
+	if r.OnTerminal(r.Stderr) {
+		b.line = r.NewProgress()
+	}
+	q.Progress, q.Clock = func(w whatif.Progress) { b.show(w) }, r.Clock
+	report, err := advise.Advise(cmd.Context(), *q)
+	b.end()
+	if err != nil {
+		return err
+	}
+	return r.Show(report, func() []string { return nil }, func() error { return report.Write(r.Stdout, r.NewTable) })
+}
+
+// question is what the flags ask.
+func (r *recommendation) question(cmd *cobra.Command) (*advise.Question, *advise.Period, error) {
+	q := &advise.Question{Seed: r.seed, Parallel: r.parallel, Prices: map[string]float64{}}
+	q.Policy = func(text string) (func() place.Policy, error) { return r.registry.Make(text) }
+	if r.parallel < 0 || r.last <= 0 || r.idle < 0 {
+		return nil, nil, exit.Usagef(cmd, "--parallel and --idle cannot be less than 0, and --last must be more")
+	}
+	if q.Parallel == 0 {
+		q.Parallel = runtime.GOMAXPROCS(0)
+	}
+	for kind, text := range r.prices {
+		m, err := job.ParseMoney(text)
+		if err != nil {
+			return nil, nil, exit.Usagef(cmd, "--price %s: %v", kind, err)
+		}
+		q.Prices[kind] = float64(m) / 1e6
+	}
+	p := &advise.Period{Last: time.Duration(r.last), Idle: time.Duration(r.idle)}
+	var err error
+	p.From, err = dayOrTime(r.from)
+	if err != nil {
+		return nil, nil, exit.Usagef(cmd, "--from: %v", err)
+	}
+	p.To, err = dayOrTime(r.to)
+	if err != nil {
+		return nil, nil, exit.Usagef(cmd, "--to: %v", err)
+	}
+	q.More, err = readOffers(r.offers)
+	if err != nil {
+		return nil, nil, err
+	}
+	return q, p, nil
+}
+
+// readOffers reads a price file, if one is named.
+func readOffers(path string) ([]fleet.Offer, error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "bad_offers", "the price file %s cannot be read: %v", path, err).WithField("offers")
+	}
+	return hire.ParseOffers(path, text)
+}
+
+// dayOrTime reads a day or a time in UTC; none if the text is empty.
+func dayOrTime(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{time.DateOnly, "2006-01-02T15:04", "2006-01-02 15:04", time.RFC3339} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is no day and no time: write it as in 2026-10-01 or 2026-10-01T12:00", text)
+}

@@ -1,0 +1,303 @@
+package simcli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"trainyard/internal/cli"
+	"trainyard/internal/cli/console"
+	"trainyard/internal/cli/exit"
+	"trainyard/internal/fault"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/sim/report"
+	"trainyard/internal/sim/whatif"
+)
+
+// simulation is a call of the command simulate: what its flags say.
+type simulation struct {
+	*console.Console
+	registry place.Registry
+	policies string
+	loads    []float64
+	seeds    int
+	until    lasting
+	parallel int
+	skipBad  bool
+	list     bool
+	prices   map[string]string
+	// Files to write.
+	json, csv, html, log string
+	trace                traceFlags
+	yard                 yardFlags
+}
+
+// lasting is the value of a flag: a length of time as in a job file.
+type lasting time.Duration
+
+// String writes it as in a job file, "" for none.
+func (d *lasting) String() string {
+	if *d == 0 {
+		return ""
+	}
+	return job.Duration(*d).String()
+}
+
+// Type names the flag's value in help.
+func (d *lasting) Type() string { return "duration" }
+
+// Set reads it.
+func (d *lasting) Set(s string) error {
+	v, err := job.ParseDuration(s)
+	*d = lasting(v)
+	return err
+}
+
+// simulateCommand is `trainyard simulate`.
+func simulateCommand(env cli.Env, registry place.Registry) *cobra.Command {
+	s := &simulation{Console: console.New(env), registry: registry}
+	cmd := &cobra.Command{
+		Use:     "simulate [SCENARIO...]",
+		Short:   "Simulate other policies, loads or machines",
+		GroupID: cli.GroupYard,
+		Long: `Simulate a yard: the server's own code and policies in virtual time, with models of machines and jobs.
+
+Simulate a scenario file, a recorded workload (--trace on --cluster), or the yard as it is now
+(--from-yard). Several policies, loads and seeds are compared side by side.`,
+		Example: "  trainyard simulate scenarios/backfill-easy.yard\n" +
+			"  trainyard simulate day.yard --policy fifo,srtf,goodput --load 0.8,1,1.2 --seeds 5 --html report.html\n" +
+			"  trainyard simulate --trace jobs.swf --cluster 16xV100x8 --policy fifo,conservative\n" +
+			"  trainyard simulate --from-yard --add-nodes 2xA100:80GBx8 --assume 2h",
+		RunE: func(cmd *cobra.Command, args []string) error { return s.run(cmd, args) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&s.policies, "policy", "", "policies to compare, with parameters behind colons: fifo,andreas:margin=0.2 (of a scenario its own, else fifo)")
+	f.Float64SliceVar(&s.loads, "load", nil, "how much faster jobs come than written: 0.8,1,1.2 (1 if left out)")
+	f.IntVar(&s.seeds, "seeds", 1, "how many seeds to simulate each with; several give a confidence interval")
+	f.Var(&s.until, "until", "end there even if jobs are left, as in 7d")
+	f.IntVar(&s.parallel, "parallel", 0, "simulations at once, 0 for one on each core; the results are the same")
+	f.StringToStringVar(&s.prices, "price", nil, "money for an hour of one GPU of a kind: A100=2.40,V100=1.10")
+	f.BoolVar(&s.list, "list-policies", false, "list the policies and end")
+	f.StringVar(&s.json, "out-json", "", "write all results as JSON to this file")
+	f.StringVar(&s.csv, "csv", "", "write a line for each simulation to this file")
+	f.StringVar(&s.html, "html", "", "write a page with plots to this file; it opens without a network")
+	f.StringVar(&s.log, "log", "", "write every decision to this file, - for standard output; of several simulations each to a file of its own")
+	f.BoolVar(&s.skipBad, "skip-bad", false, "skip rows of a trace that cannot be read, and say how many")
+	s.trace.register(f)
+	s.yard.register(f)
+	s.OutputFlag(cmd)
+	return cmd
+}
+
+func (s *simulation) run(cmd *cobra.Command, args []string) error {
+	switch {
+	case s.list:
+		return s.listPolicies()
+	case s.yard.on && (len(args) > 0 || s.trace.file != ""):
+		return exit.Usagef(cmd, "--from-yard takes neither scenarios nor a trace")
+	case s.yard.on:
+		return s.fromYard(cmd)
+	case s.yard.given():
+		return exit.Usagef(cmd, "--add-nodes and --assume go with --from-yard")
+	case len(args) == 0 && s.trace.file == "":
+		return exit.Usagef(cmd, "say what to simulate: a scenario file, --trace FILE or --from-yard")
+	}
+	sources, standard, err := s.sources(cmd, args)
+	if err != nil {
+		return err
+	}
+	policies, err := s.chosen(standard)
+	if err != nil {
+		return err
+	}
+	for _, load := range s.loads {
+		if load <= 0 {
+			return exit.Usagef(cmd, "a load must be more than 0, not %g", load)
+		}
+	}
+	if s.seeds < 1 || s.parallel < 0 {
+		return exit.Usagef(cmd, "--seeds must be at least 1, and --parallel not less than 0")
+	}
+	if s.parallel == 0 {
+		s.parallel = runtime.GOMAXPROCS(0)
+	}
+	bar := s.newBar()
+	m := whatif.Matrix{
+		Sources: sources, Policies: policies, Loads: s.loads, Seeds: s.seeds, Parallel: s.parallel, Keep: keepPoints, Clock: s.Clock, Progress: bar.show,
+	}
+	single := len(sources)*len(policies)*max(len(s.loads), 1)*s.seeds == 1
+	if s.log != "" {
+		if s.log == "-" && !single {
+			return exit.Usagef(cmd, "--log - is for one simulation; name a file for several")
+		}
+		m.Log = func(c whatif.Cell) (io.WriteCloser, error) { return s.openLog(c, single) }
+	}
+	cells, err := whatif.Run(cmd.Context(), m)
+	bar.end()
+	if err != nil {
+		return err
+	}
+	s.trace.tell(s.Console)
+	return s.show(cells, commandLine(cmd, args))
+}
+
+// keepPoints is how many points of series and spans are kept for plots.
+const keepPoints = 1000
+
+// chosen returns the policies that were asked for, or the standard one.
+func (s *simulation) chosen(standard string) ([]whatif.Policy, error) {
+	texts := s.policies
+	if texts == "" {
+		texts = standard
+	}
+	names, makers, err := s.registry.List(texts)
+	if err != nil {
+		return nil, err
+	}
+	var list []whatif.Policy
+	for i, name := range names {
+		if !slices.ContainsFunc(list, func(p whatif.Policy) bool { return p.Name == name }) {
+			list = append(list, whatif.Policy{Name: name, New: makers[i]})
+		}
+	}
+	return list, nil
+}
+
+// PolicyText is a policy as it is listed.
+type PolicyText struct {
+	Name   string        `json:"name"`
+	Rule   string        `json:"rule"`
+	Params []place.Param `json:"params,omitempty"`
+}
+
+// listPolicies shows the policies by name, with what each does.
+func (s *simulation) listPolicies() error {
+	all := s.registry
+	var list []PolicyText
+	for _, name := range all.Names() {
+		e, err := all.Find(name)
+		if err != nil {
+			return err
+		}
+		params, err := all.Params(name)
+		if err != nil {
+			return err
+		}
+		list = append(list, PolicyText{name, e.Rule, params})
+	}
+	return s.Show(list, all.Names, func() error {
+		t := s.NewTable("POLICY", "RULE", "PARAMETERS")
+		for _, p := range list {
+			var params []string
+			for _, o := range p.Params {
+				params = append(params, o.Name+"="+o.Standard)
+			}
+			t.Row(p.Name, p.Rule, strings.Join(params, " "))
+		}
+		return t.Write(s.Stdout)
+	})
+}
+
+// show writes the results: to the files that were named, and for people.
+func (s *simulation) show(cells []whatif.Cell, command string) error {
+	for _, f := range []struct {
+		path  string
+		write func(io.Writer) error
+	}{
+		{s.json, func(w io.Writer) error { return report.JSON(w, cells) }},
+		{s.csv, func(w io.Writer) error { return report.CSV(w, cells) }},
+		{s.html, func(w io.Writer) error { return report.HTML(w, report.Title(cells), command, cells) }},
+	} {
+		if f.path == "" {
+			continue
+		}
+		if err := writeFile(f.path, f.write); err != nil {
+			return err
+		}
+	}
+	err := s.Show(report.DocumentOf(cells), func() []string { return nil }, func() error {
+		style := report.Style{Color: s.Color(s.Stdout)}
+		if s.OnTerminal(s.Stdout) && s.Width != nil {
+			style.Width = s.Width()
+		}
+		return report.Table(s.Stdout, cells, style)
+	})
+	if err == nil && s.html != "" {
+		s.Note("The page with the plots is %s.", s.html)
+	}
+	return err
+}
+
+// writeFile writes a file as a whole, or says why it could not.
+func writeFile(path string, write func(io.Writer) error) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return fault.New(fault.Invalid, "not_writable", "%s cannot be written: %v", path, err).WithCause(err)
+	}
+	err = write(f)
+	if closing := f.Close(); err == nil && closing != nil {
+		err = fmt.Errorf("write %s: %w", path, closing)
+	}
+	return err
+}
+
+// openLog opens the log of one simulation: the file that was named, or beside it one
+// that tells which simulation it is.
+func (s *simulation) openLog(c whatif.Cell, single bool) (io.WriteCloser, error) {
+	if s.log == "-" {
+		return keepOpen{s.Stdout}, nil
+	}
+	path := s.log
+	if !single {
+		ext := filepath.Ext(path)
+		name := fmt.Sprintf("-%s-%s-%g-%d", c.Source, c.Policy, c.Load, c.Seed)
+		name = strings.Map(func(r rune) rune {
+			if strings.ContainsRune(`/\:*?"<>| `, r) {
+				return '_'
+			}
+			return r
+		}, name)
+		path = strings.TrimSuffix(path, ext) + name + ext
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "not_writable", "%s cannot be written: %v", path, err).WithCause(err)
+	}
+	return f, nil
+}
+
+// keepOpen is a writer that is not the command's to close.
+type keepOpen struct{ io.Writer }
+
+// Close leaves it open.
+func (keepOpen) Close() error { return nil }
+
+// commandLine is what someone types to get the same page.
+func commandLine(cmd *cobra.Command, args []string) string {
+	parts := append([]string{cmd.CommandPath()}, args...)
+	for _, name := range []string{"trace", "format", "tables", "cluster", "queue", "first", "policy", "load", "seeds", "until", "price"} {
+		f := cmd.Flags().Lookup(name)
+		if f == nil || !f.Changed {
+			continue
+		}
+		value := strings.Trim(f.Value.String(), "[]")
+		if loads, err := cmd.Flags().GetFloat64Slice(name); err == nil {
+			words := make([]string, len(loads))
+			for i, l := range loads {
+				words[i] = strconv.FormatFloat(l, 'g', -1, 64)
+			}
+			value = strings.Join(words, ",")
+		}
+		parts = append(parts, "--"+name, value)
+	}
+	return strings.Join(parts, " ")
+}
