@@ -21,8 +21,9 @@ import (
 	"time"
 )
 
-// defaultPlatforms are those that releases are built for.
-const defaultPlatforms = "linux/amd64,linux/arm64,darwin/arm64"
+// defaultPlatforms are those that releases are built for. The agent lives on Linux alone (pidfd, cgroups), and
+// server, agent and command line are one binary, so there is none for darwin yet.
+const defaultPlatforms = "linux/amd64,linux/arm64"
 
 // release is what is to be built.
 type release struct {
