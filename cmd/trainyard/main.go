@@ -18,9 +18,6 @@ import (
 	"trainyard/internal/cloud/process"
 )
 
-// version is set by the linker.
-var version = "dev"
-
 func main() {
 	// A supervisor is started for every run: nothing else may happen before it.
 	if len(os.Args) == 3 && os.Args[1] == runtime.Subcommand {
@@ -37,7 +34,7 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	env := cli.SystemEnv(version)
+	env := systemEnv()
 	return cli.Execute(ctx, env, rootCommand(env), os.Args[1:])
 }
 

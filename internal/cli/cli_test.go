@@ -177,7 +177,7 @@ func newPerson(t *testing.T) *person {
 		Stdin: strings.NewReader(""), Stdout: p.stdout, Stderr: p.stderr,
 		LookupEnv: func(key string) (string, bool) { v, ok := p.vars[key]; return v, ok },
 		Clock:     still{now}, Entropy: rand.NewChaCha8([32]byte{1}),
-		Version: "1.2.3", ConfigDir: filepath.Join(t.TempDir(), "trainyard"),
+		Version: "1.2.3", Commit: "0123456789abcdef", GoVersion: "go1.26.0", ConfigDir: filepath.Join(t.TempDir(), "trainyard"),
 		IsTerminal: func(any) bool { return p.terminal }, Width: func() int { return 0 },
 	}
 	return p

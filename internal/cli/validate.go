@@ -123,6 +123,8 @@ func place(file string, e exit.Document) string {
 // versions is what version tells.
 type versions struct {
 	Version    string    `json:"version"`
+	Commit     string    `json:"commit,omitempty"`
+	GoVersion  string    `json:"go,omitempty"`
 	Capability int       `json:"capability"`
 	Server     *api.Info `json:"server,omitempty"`
 }
@@ -133,7 +135,7 @@ func (a *app) version() *cobra.Command {
 		Use: "version", Short: "Show the version, and with --server the yard's", Args: exit.NoArgs,
 		Example: "  trainyard version\n  trainyard version --server -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := versions{Version: a.Version, Capability: api.Capability}
+			v := versions{Version: a.Version, Commit: a.Commit, GoVersion: a.GoVersion, Capability: api.Capability}
 			if server {
 				err := a.withClient(func(c *api.Client) error {
 					info, err := c.Info(cmd.Context())
@@ -146,9 +148,9 @@ func (a *app) version() *cobra.Command {
 			}
 			return a.Show(v, nil, func() error {
 				if v.Server == nil {
-					return a.Pairs("trainyard", v.Version, "protocol", fmt.Sprint(v.Capability))
+					return a.Pairs("trainyard", v.Version, "commit", v.Commit, "go", v.GoVersion, "protocol", fmt.Sprint(v.Capability))
 				}
-				return a.Pairs("trainyard", v.Version, "protocol", fmt.Sprint(v.Capability), "server", v.Server.Version,
+				return a.Pairs("trainyard", v.Version, "commit", v.Commit, "go", v.GoVersion, "protocol", fmt.Sprint(v.Capability), "server", v.Server.Version,
 					"server protocol", fmt.Sprint(v.Server.Capability), "store", v.Server.Store, "policy", v.Server.Policy,
 					"up since", stamp(&v.Server.Started, a.Clock.Now()), "CA", v.Server.CAHash)
 			})
