@@ -206,11 +206,12 @@ func checkDocument(root *cobra.Command, name, text string) (int, []string) {
 // beginsWithCall reports whether a line of a block is a call of trainyard, perhaps by path, behind variables, or as
 // another user.
 func beginsWithCall(line string) bool {
-	for _, word := range strings.Fields(line) {
+	for word := range strings.FieldsSeq(line) {
 		switch {
 		case filepath.Base(word) == "trainyard":
 			return true
-		case strings.Contains(word, "="), word == "sudo", word == "runuser", word == "--", strings.HasPrefix(word, "-"), word == "trainyard-agent":
+		case strings.Contains(word, "="), strings.HasPrefix(word, "-"):
+		case slices.Contains([]string{"sudo", "runuser", "trainyard-agent"}, word):
 		default:
 			return false
 		}

@@ -36,13 +36,23 @@ func (r *release) build(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 
-	if err := os.WriteFile(filepath.Join(r.Out, "SHA256SUMS"), []byte(sums), 0o644); err != nil { //nolint:gosec // published
-		return fmt.Errorf("write checksums: %w", err)
+	if err := publish(r.Out, "SHA256SUMS", []byte(sums)); err != nil {
+		return err
 	}
 
 	_, err = io.WriteString(stdout, sums)
 
 	return err
+}
+
+// publish writes a file that everybody may read.
+func publish(folder, name string, content []byte) error {
+	path := filepath.Join(folder, name)
+	if err := os.WriteFile(path, content, 0o644); err != nil { //nolint:gosec // published, in a folder the caller names
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+
+	return nil
 }
 
 // emptyFolder makes a folder and refuses one that has something in it: an old archive
@@ -96,8 +106,8 @@ func (r *release) buildPlatform(ctx context.Context, p platform, stderr io.Write
 
 	contents := map[string][]byte{base + ".tar.gz": archive, base + ".cdx.json": bill}
 	for name, content := range contents {
-		if err := os.WriteFile(filepath.Join(r.Out, name), content, 0o644); err != nil { //nolint:gosec // published
-			return nil, fmt.Errorf("write %s: %w", name, err)
+		if err := publish(r.Out, name, content); err != nil {
+			return nil, err
 		}
 	}
 
@@ -108,10 +118,12 @@ func (r *release) buildPlatform(ctx context.Context, p platform, stderr io.Write
 // checkout (-buildvcs), no C (CGO_ENABLED=0), no build id, which hashes what the toolchain was called with.
 func (r *release) compile(ctx context.Context, p platform, out string, stderr io.Writer) error {
 	link := fmt.Sprintf("-s -w -buildid= -X main.version=%s -X main.commit=%s", r.Version, r.Commit)
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", link, "-o", out, r.Package)
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", link, "-o", out, r.Package}
+	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // whoever calls it may run go build anyway
 	cmd.Dir = r.Source
 	cmd.Stderr = stderr
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch, "GOFLAGS=", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch,
+		"GOFLAGS=", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=")
 
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("go build: %w", err)
@@ -173,7 +185,7 @@ func (r *release) pack(folder string, files []file) ([]byte, error) {
 func checksums(folder string, names []string) (string, error) {
 	var out strings.Builder
 	for _, name := range slices.Sorted(slices.Values(names)) {
-		content, err := os.ReadFile(filepath.Join(folder, name))
+		content, err := os.ReadFile(filepath.Join(folder, name)) //nolint:gosec // names are those that were written
 		if err != nil {
 			return "", fmt.Errorf("checksum: %w", err)
 		}

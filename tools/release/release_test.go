@@ -173,7 +173,8 @@ func TestSBOMListsWhatIsLinked(t *testing.T) {
 		t.Errorf("metadata = %+v", got.Metadata)
 	}
 
-	if h := got.Components[1].Hashes; len(h) != 1 || h[0].Content != "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f" {
+	const digest = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+	if h := got.Components[1].Hashes; len(h) != 1 || h[0].Content != digest {
 		t.Errorf("hashes = %+v, want go.sum's in hexadecimal", h)
 	}
 }
@@ -182,7 +183,10 @@ func TestBadArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
 
 	good := func(changes ...string) []string {
-		return append([]string{"-version", "0.1.0", "-commit", "abc", "-epoch", "1", "-source", smallModule(t), "-out", filepath.Join(t.TempDir(), "out")}, changes...)
+		out := filepath.Join(t.TempDir(), "out")
+		args := []string{"-version", "0.1.0", "-commit", "abc", "-epoch", "1", "-source", smallModule(t), "-out", out}
+
+		return append(args, changes...)
 	}
 	full := t.TempDir()
 	if err := os.WriteFile(filepath.Join(full, "old.tar.gz"), nil, 0o600); err != nil {

@@ -87,7 +87,7 @@ func parseTolerances(text []byte) ([]tolerance, error) {
 		}
 
 		if t.Allowed < 0 || t.Floor < 0 {
-			return nil, fmt.Errorf("tolerance %d: allowed and floor must not be negative, got %g and %g", i+1, t.Allowed, t.Floor)
+			return nil, fmt.Errorf("tolerance %d: allowed (%g) and floor (%g) must not be negative", i+1, t.Allowed, t.Floor)
 		}
 	}
 
@@ -159,10 +159,11 @@ func printRows(w io.Writer, title string, rows []row) error {
 	_, _ = fmt.Fprintln(table, "figure\told\tnew\tdelta\tallowed\t\t") // Flush returns its errors
 	for _, r := range rows {
 		before, now, delta := number(r.old), number(r.new), percent(r.old, r.new)
-		switch r.verdict {
-		case added:
+		if r.verdict == added {
 			before, delta = "-", "-"
-		case gone:
+		}
+
+		if r.verdict == gone {
 			now, delta = "-", "-"
 		}
 
@@ -182,10 +183,10 @@ func number(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 
 // percent is a change as a share of the old value.
 func percent(before, now float64) string {
-	switch {
-	case before == now:
+	switch before {
+	case now:
 		return "0 %"
-	case before == 0:
+	case 0:
 		return "from 0"
 	default:
 		return fmt.Sprintf("%+.1f %%", 100*(now-before)/math.Abs(before))

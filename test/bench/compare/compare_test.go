@@ -162,7 +162,8 @@ func TestStoredFiguresComparedWithThemselvesAreEqual(t *testing.T) {
 		t.Errorf("error %v, want none", err)
 	}
 
-	if err := run(append(folders(t, nil, nil), "-store"), &bytes.Buffer{}, &bytes.Buffer{}); err == nil || errors.Is(err, errRegressed) {
+	err := run(append(folders(t, nil, nil), "-store"), &bytes.Buffer{}, &bytes.Buffer{})
+	if err == nil || errors.Is(err, errRegressed) {
 		t.Errorf("error %v, want one for an empty folder", err)
 	}
 }
