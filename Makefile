@@ -4,7 +4,10 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
+# The newest release of the changelog; what is built between releases is named by git.
+RELEASE := $(shell sed -nE 's/^\#\# \[([0-9]+\.[0-9]+\.[0-9]+[^]]*)\].*/\1/p' CHANGELOG.md | head -n 1)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 TAGS ?=
 comma := ,
 # The nvml tag calls NVIDIA's library through C; everything else is pure Go.
@@ -30,7 +33,11 @@ run: ## Start a yard on this machine, train an example on it, stay up until Ctrl
 .PHONY: build
 build: ## Build build/trainyard (TAGS=nvml to read GPUs through NVIDIA's library)
 	@mkdir -p build
-	CGO_ENABLED=$(CGO_ENABLED) go build -trimpath -tags '$(TAGS)' -ldflags '-s -w -X main.version=$(VERSION)' -o build/trainyard ./cmd/trainyard
+	CGO_ENABLED=$(CGO_ENABLED) go build -trimpath -tags '$(TAGS)' -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o build/trainyard ./cmd/trainyard
+
+.PHONY: quick
+quick: ## Answer in under two minutes: vet, house rules, and the fast packages without the race detector
+	@scripts/quick.sh
 
 .PHONY: test
 test: ## Run every test with the race detector: vet, packages, examples, end to end
@@ -38,13 +45,18 @@ test: ## Run every test with the race detector: vet, packages, examples, end to 
 	@scripts/test.sh
 
 .PHONY: check
-check: ## Format, vet, linters, modules, generated files, a brief fuzz of every target
+check: ## Format, vet, linters, modules, vulnerabilities, generated files, a brief fuzz of every target
 	@scripts/setup.sh check
 	@scripts/check.sh
 
 .PHONY: generate
-generate: ## Write what is generated from the code: API description, schema, reference, life cycles
+generate: ## Write what is generated from the code: API description, schema, reference, life cycles, package table
 	go run ./cmd/trainyard generate .
+	go test ./internal -run '^TestArchitectureListsEveryPackage$$' -count=1 -update
+
+.PHONY: golden
+golden: ## Write all golden files anew: review the diff as code
+	go test $$(git grep -l '"trainyard/test/golden"' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's|^|./|') -count=1 -update
 
 .PHONY: fuzz
 fuzz: ## Fuzz every target, each for FUZZTIME (30s)
@@ -80,6 +92,37 @@ bench-core: ## Measure the core, and Slurm beside it; figures in build/bench/ben
 	@scripts/setup-slurm.sh
 	@mkdir -p build/bench
 	go run ./test/bench -out build/bench/bench-core.json
+
+.PHONY: cover cover-baseline
+cover: ## Measure test coverage and compare it with docs/baseline (PACKAGES=./internal/queue for a part)
+	@mkdir -p build
+	go test -short -coverprofile=build/cover.out $(or $(PACKAGES),./internal/... ./cmd/...)
+	@go run ./tools/coverage
+
+cover-baseline: ## Store the coverage that make cover measured
+	@go run ./tools/coverage -store
+
+.PHONY: bench-compare bench-baseline
+bench-compare: ## Compare the figures in build/bench with the stored ones; fails where one got worse
+	@go run ./test/bench/compare
+
+bench-baseline: ## Store the figures in build/bench as those to compare with
+	@go run ./test/bench/compare -store
+
+# Releases. SOURCE_DATE_EPOCH is the date of everything in the archives.
+.PHONY: release release-check api-release
+release: ## Build the archives of a release into build/release: binaries, checksums, SBOM
+	rm -rf build/release
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} && \
+	  go run ./tools/release -version '$(RELEASE)' -commit '$(COMMIT)' -epoch "$$SOURCE_DATE_EPOCH" -out build/release \
+	  $(if $(PLATFORMS),-platforms '$(PLATFORMS)')
+
+release-check: ## Build the release twice, in two folders with two caches, and compare the digests
+	@PLATFORMS='$(PLATFORMS)' scripts/release-check.sh
+
+api-release: ## Store the API of the newest release of the changelog, to compare later ones with
+	@$(MAKE) --no-print-directory generate
+	cp api/openapi.yaml 'api/releases/$(RELEASE).yaml'
 
 # The policies and the simulator: each target prints its table and writes build/bench/<target>.json.
 # TRAINYARD_DATA names the folder with the public traces; without it what needs them is left out or generated.

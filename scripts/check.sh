@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks what tests do not: format, vet, linters, modules, generated files, the Python package, and a brief fuzz
-# of every target. Runs all of them and names those that failed.
+# Checks what tests do not: format, vet, linters, modules, known vulnerabilities, generated files, the Python package,
+# and a brief fuzz of every target. Runs all of them and names those that failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/tools.sh
@@ -50,9 +50,34 @@ check_modules() {
   return "$code"
 }
 
+# Known vulnerabilities in what we call. The database is a web site: where it cannot be reached nobody was
+# asked, which is said and is no failure, not even under CI=true. VULNDB names a mirror, also as file:///folder
+# with a copy of it (https://vuln.go.dev/vulndb.zip unpacked).
+check_vulnerabilities() {
+  local tool db=${VULNDB:-https://vuln.go.dev} code=0
+  tool=$(govulncheck)
+  [ -x "$tool" ] || { echo "govulncheck $GOVULNCHECK_VERSION is not built: run make setup"; return 1; }
+  if ! can_read "$db/index/db.json"; then
+    echo "NOT CHECKED: the vulnerability database $db cannot be reached from here, so nothing is known about vulnerabilities."
+    echo "Run make check where it can, or set VULNDB to a mirror."
+    return 0
+  fi
+  "$tool" -db "$db" ./... || code=$?
+  [ "$code" != 3 ] || echo "vulnerabilities were found in code that is called: update the modules named above"
+  return "$code"
+}
+
+# can_read URL: of a file or over the network.
+can_read() {
+  case $1 in
+    file://*) [ -r "${1#file://}" ] ;;
+    *) command -v curl >/dev/null && curl -fsS -m 20 -o /dev/null "$1" 2>/dev/null ;;
+  esac
+}
+
 # The generated files, compared by digest: in a clean clone they are as committed, in a
 # working tree they may be new and not committed yet.
-generated=(api/openapi.yaml api/jobfile.schema.json docs/reference docs/lifecycle.md)
+generated=(api/openapi.yaml api/jobfile.schema.json docs/reference docs/lifecycle.md ARCHITECTURE.md)
 fingerprint() { find "${generated[@]}" -type f -exec sha256sum {} + 2>/dev/null | sort -k 2; }
 
 check_generated() {
@@ -81,7 +106,7 @@ check_python() {
 check_fuzz() { scripts/fuzz.sh "${FUZZTIME:-1s}"; }
 
 failed=()
-for step in format vet vet_nvml modules generated python lint fuzz; do
+for step in format vet vet_nvml modules vulnerabilities generated python lint fuzz; do
   start=$SECONDS
   echo "== $step"
   if "check_$step" </dev/null; then

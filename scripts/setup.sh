@@ -5,7 +5,7 @@
 #   test   + PostgreSQL, a C compiler (the race detector needs one), the solvers CBC and
 #          GLPK, moto (an EC2 API server), promtool, PyTorch and others for real trainings,
 #          and in CI Slurm
-#   check  + golangci-lint, built once into the user's cache, ruff and mypy
+#   check  + golangci-lint and govulncheck, built once into the user's cache, ruff and mypy
 #
 # As root on Debian or Ubuntu it installs packages by name; elsewhere it says what to
 # install. Without CI=true a missing part is a warning where the rest still works: tests
@@ -92,6 +92,7 @@ need_test() {
 need_check() {
   need_go
   build_golangci_lint || missing golangci-lint "make check cannot run, make test can"
+  build_govulncheck || missing govulncheck "known vulnerabilities are not looked up"
   scripts/setup-pylint.sh >/dev/null || missing "ruff or mypy" "the Python package is not checked"
 }
 

@@ -2,6 +2,7 @@
 # Tools that are built or installed at a pinned version, once for each user. Sourced by other scripts.
 
 GOLANGCI_LINT_VERSION=v2.11.4
+GOVULNCHECK_VERSION=v1.8.0
 
 # tools_dir prints the folder for built tools. It is outside the clone, so that a fresh clone finds them.
 tools_dir() { printf '%s/trainyard/tools' "${XDG_CACHE_HOME:-${HOME:-$PWD/build}/.cache}"; }
@@ -10,23 +11,29 @@ tools_dir() { printf '%s/trainyard/tools' "${XDG_CACHE_HOME:-${HOME:-$PWD/build}
 # built with an older Go cannot read sources for a newer one.
 golangci_lint() { printf '%s/golangci-lint-%s-%s/golangci-lint' "$(tools_dir)" "$GOLANGCI_LINT_VERSION" "$(go env GOVERSION)"; }
 
-# build_golangci_lint builds the linter where it is absent. Two that run at once wait for
+# govulncheck prints where the vulnerability checker is; it too cannot read sources for a newer Go.
+govulncheck() { printf '%s/govulncheck-%s-%s/govulncheck' "$(tools_dir)" "$GOVULNCHECK_VERSION" "$(go env GOVERSION)"; }
+
+build_golangci_lint() { build_tool "$(golangci_lint)" github.com/golangci/golangci-lint/v2/cmd/golangci-lint "$GOLANGCI_LINT_VERSION"; }
+build_govulncheck() { build_tool "$(govulncheck)" golang.org/x/vuln/cmd/govulncheck "$GOVULNCHECK_VERSION"; }
+
+# build_tool TARGET PACKAGE VERSION builds a tool where it is absent. Two that run at once wait for
 # each other, and one that is killed half-way leaves nothing that looks finished.
-build_golangci_lint() {
-  local target dir staging
-  target=$(golangci_lint)
+build_tool() {
+  local target=$1 package=$2 version=$3 name dir staging
   [ -x "$target" ] && return 0
+  name=$(basename "$target")
   dir=$(dirname "$target")
   mkdir -p "$(tools_dir)"
   (
     flock 9
     [ -x "$target" ] && exit 0
-    printf 'setup: building golangci-lint %s, once: this takes some minutes\n' "$GOLANGCI_LINT_VERSION" >&2
+    printf 'setup: building %s %s, once: this can take some minutes\n' "$name" "$version" >&2
     staging=$(mktemp -d "$(tools_dir)/.building.XXXXXX")
     trap 'rm -rf "$staging"' EXIT
     cd "$staging" || exit 1 # outside the module: its versions must not mix with ours
-    CGO_ENABLED=0 GOBIN="$staging" go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$GOLANGCI_LINT_VERSION" </dev/null || exit 1
-    mkdir -p "$dir" && mv "$staging/golangci-lint" "$target"
+    CGO_ENABLED=0 GOBIN="$staging" go install "$package@$version" </dev/null || exit 1
+    mkdir -p "$dir" && mv "$staging/$name" "$target"
   ) 9>"$(tools_dir)/.lock"
 }
 

@@ -20,9 +20,6 @@ import (
 	"trainyard/internal/sim/simcli"
 )
 
-// version is set by the linker.
-var version = "dev"
-
 func main() {
 	// A supervisor is started for every run: nothing else may happen before it.
 	if len(os.Args) == 3 && os.Args[1] == rundir.Subcommand {
@@ -39,7 +36,7 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	env := cli.SystemEnv(version)
+	env := systemEnv()
 	return cli.Execute(ctx, env, rootCommand(env), os.Args[1:])
 }
 

@@ -5,29 +5,24 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"log"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"trainyard/internal/api"
 	"trainyard/internal/auth"
 	"trainyard/internal/cli/contexts"
 	"trainyard/internal/tenant"
+	goldenfile "trainyard/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // now is what the commands' clock says.
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -182,7 +177,7 @@ func newPerson(t *testing.T) *person {
 		Stdin: strings.NewReader(""), Stdout: p.stdout, Stderr: p.stderr,
 		LookupEnv: func(key string) (string, bool) { v, ok := p.vars[key]; return v, ok },
 		Clock:     still{now}, Entropy: rand.NewChaCha8([32]byte{1}),
-		Version: "1.2.3", ConfigDir: filepath.Join(t.TempDir(), "trainyard"),
+		Version: "1.2.3", Commit: "0123456789abcdef", GoVersion: "go1.26.0", ConfigDir: filepath.Join(t.TempDir(), "trainyard"),
 		IsTerminal: func(any) bool { return p.terminal }, Width: func() int { return 0 },
 	}
 	return p
@@ -224,22 +219,7 @@ func mint(t *testing.T, kind tenant.TokenKind, hash string) string {
 // golden compares a text with a file under testdata.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	path := filepath.Join("testdata", name+".golden")
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (-want +got):\n%s", path, diff)
-	}
+	goldenfile.Compare(t, filepath.Join("testdata", name+".golden"), got)
 }
 
 func ago(d time.Duration) time.Time { return now.Add(-d) }

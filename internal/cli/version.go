@@ -9,9 +9,11 @@ import (
 	"trainyard/internal/cli/exit"
 )
 
-// versions is what version tells.
+// versions is the output of the version command.
 type versions struct {
 	Version    string    `json:"version"`
+	Commit     string    `json:"commit,omitempty"`
+	GoVersion  string    `json:"go,omitempty"`
 	Capability int       `json:"capability"`
 	Server     *api.Info `json:"server,omitempty"`
 }
@@ -22,7 +24,7 @@ func (a *app) version() *cobra.Command {
 		Use: "version", Short: "Show the version, with --server also the server's", Args: exit.NoArgs,
 		Example: "  trainyard version\n  trainyard version --server -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := versions{Version: a.Version, Capability: api.Capability}
+			v := versions{Version: a.Version, Commit: a.Commit, GoVersion: a.GoVersion, Capability: api.Capability}
 			if server {
 				err := a.withClient(func(c *api.Client) error {
 					info, err := c.Info(cmd.Context())
@@ -34,12 +36,17 @@ func (a *app) version() *cobra.Command {
 				}
 			}
 			return a.Show(v, nil, func() error {
-				if v.Server == nil {
-					return a.Pairs("trainyard", v.Version, "protocol", fmt.Sprint(v.Capability))
+				pairs := []string{
+					"trainyard", v.Version, "commit", v.Commit, "go", v.GoVersion, "protocol", fmt.Sprint(v.Capability),
 				}
-				return a.Pairs("trainyard", v.Version, "protocol", fmt.Sprint(v.Capability), "server", v.Server.Version,
-					"server protocol", fmt.Sprint(v.Server.Capability), "store", v.Server.Store, "policy", v.Server.Policy,
-					"up since", stamp(&v.Server.Started, a.Clock.Now()), "CA", v.Server.CAHash)
+				if v.Server != nil {
+					pairs = append(pairs,
+						"server", v.Server.Version, "server protocol", fmt.Sprint(v.Server.Capability),
+						"store", v.Server.Store, "policy", v.Server.Policy,
+						"up since", stamp(&v.Server.Started, a.Clock.Now()), "CA", v.Server.CAHash)
+				}
+
+				return a.Pairs(pairs...)
 			})
 		},
 	}

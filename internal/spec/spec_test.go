@@ -2,7 +2,6 @@ package spec
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -13,9 +12,8 @@ import (
 
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
+	"trainyard/test/golden"
 )
-
-var rewrite = flag.Bool("rewrite", false, "renew the expected answers in testdata")
 
 // now is the time in all tests.
 var now = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
@@ -70,15 +68,13 @@ func TestBadFilesAreToldExactly(t *testing.T) {
 			continue
 		}
 		checkErrors(t, err)
-		if got := err.Error() + "\n"; got != c.want && !*rewrite {
+		if got := err.Error() + "\n"; got != c.want && !golden.Update() {
 			t.Errorf("%s: (-want +got)\n%s", c.name, cmp.Diff(c.want, got))
 		}
 		fmt.Fprintf(&renewed, "-- %s --\n%s==>\n%s\n", c.name, c.text, err)
 	}
-	if *rewrite {
-		if err := os.WriteFile("testdata/bad.txt", []byte(renewed.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+	if golden.Update() {
+		golden.Write(t, "testdata/bad.txt", renewed.String())
 	}
 }
 

@@ -32,6 +32,8 @@ type Env struct {
 	Clock          clock.Clock
 	Entropy        io.Reader // for idempotency keys
 	Version        string
+	Commit         string                // that this program was built from
+	GoVersion      string                // that it was built with
 	ConfigDir      string                // holds the file with the logins
 	CacheDir       string                // holds digests of files that were shipped before; "" keeps none
 	IsTerminal     func(stream any) bool // asked about Stdin, Stdout and Stderr

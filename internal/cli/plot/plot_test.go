@@ -1,9 +1,7 @@
 package plot
 
 import (
-	"flag"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,9 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
-)
 
-var update = flag.Bool("update", false, "write the golden files anew")
+	"trainyard/test/golden"
+)
 
 // falling is a loss that falls to a floor, of n points up to a step.
 func falling(n int, last, from, floor float64) (x, y []float64) {
@@ -101,22 +99,7 @@ func TestPlotsLookAsTheyAreDrawn(t *testing.T) {
 				p.Width = 80
 			}
 			got := strings.Join(p.Lines(), "\n") + "\n"
-			path := filepath.Join("testdata", name+".golden")
-			if *update {
-				if err := os.MkdirAll("testdata", 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("%s differs (-want +got):\n%s", path, diff)
-			}
+			golden.Compare(t, filepath.Join("testdata", name+".golden"), got)
 		})
 	}
 }

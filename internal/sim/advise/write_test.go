@@ -3,22 +3,17 @@ package advise_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/cli/table"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/sim/advise"
+	"trainyard/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // aMonth is four weeks of a small yard: two urgent jobs at once each day, one local
 // node, and a cloud for the other.
@@ -63,18 +58,6 @@ func TestRecommendationsAsPeopleAndProgramsReadThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, got := range map[string]string{"recommend.golden": text.String(), "recommend.json.golden": js.String()} {
-		path := filepath.Join("testdata", name)
-		if *update {
-			if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff(string(want), got); d != "" {
-			t.Errorf("%s (go test ./internal/sim/advise -run Recommend -update writes it anew):\n%s", path, d)
-		}
+		golden.Compare(t, filepath.Join("testdata", name), got)
 	}
 }

@@ -1,7 +1,6 @@
 package scenario_test
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,9 +12,8 @@ import (
 	"trainyard/internal/place"
 	"trainyard/internal/place/catalogue"
 	"trainyard/internal/sim/scenario"
+	"trainyard/test/golden"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write the decisions that were made into the scenarios as the expected ones")
 
 // folder holds the scenarios.
 const folder = "../../../scenarios"
@@ -73,14 +71,12 @@ func TestScenarios(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if *rewrite {
-				if err := os.WriteFile(name, []byte(s.With(log)), 0o600); err != nil {
-					t.Fatal(err)
-				}
+			if golden.Update() {
+				golden.Write(t, name, s.With(log))
 			} else if again, err := scenario.Parse(name, []byte(s.With(log))); err != nil {
 				t.Fatal(err)
 			} else if diff := cmp.Diff(strings.Split(s.Expect, "\n"), strings.Split(again.Expect, "\n")); diff != "" {
-				t.Errorf("other decisions (-expected +made); renew them with -rewrite if they are right:\n%s", diff)
+				t.Errorf("other decisions (-expected +made); renew them with -update if they are right:\n%s", diff)
 			}
 			moved, err := s.StillWater(newPolicy)
 			if err != nil {

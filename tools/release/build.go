@@ -1,0 +1,197 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// build builds everything into r.Out.
+func (r *release) build(ctx context.Context, stdout, stderr io.Writer) error {
+	if err := emptyFolder(r.Out); err != nil {
+		return err
+	}
+
+	var written []string
+	for _, p := range r.Platforms {
+		names, err := r.buildPlatform(ctx, p, stderr)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p, err)
+		}
+
+		written = append(written, names...)
+	}
+
+	sums, err := checksums(r.Out, written)
+	if err != nil {
+		return err
+	}
+
+	if err := publish(r.Out, "SHA256SUMS", []byte(sums)); err != nil {
+		return err
+	}
+
+	_, err = io.WriteString(stdout, sums)
+
+	return err
+}
+
+// publish writes a file that everybody may read.
+func publish(folder, name string, content []byte) error {
+	path := filepath.Join(folder, name)
+	if err := os.WriteFile(path, content, 0o644); err != nil { //nolint:gosec // published, in a folder the caller names
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+
+	return nil
+}
+
+// emptyFolder makes a folder and refuses one that has something in it: an old archive
+// must not slip into a new release.
+func emptyFolder(path string) error {
+	if err := os.MkdirAll(path, 0o755); err != nil { //nolint:gosec // published
+		return fmt.Errorf("make the folder for the archives: %w", err)
+	}
+
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return fmt.Errorf("read the folder for the archives: %w", err)
+	}
+
+	if len(entries) > 0 {
+		return fmt.Errorf("%s is not empty: remove it first", path)
+	}
+
+	return nil
+}
+
+// buildPlatform builds archive and SBOM of one platform and returns their names.
+func (r *release) buildPlatform(ctx context.Context, p platform, stderr io.Writer) ([]string, error) {
+	work, err := os.MkdirTemp("", "trainyard-release-")
+	if err != nil {
+		return nil, fmt.Errorf("make a folder to work in: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+
+	command := filepath.Base(r.Package)
+	binary := filepath.Join(work, command)
+	if err := r.compile(ctx, p, binary, stderr); err != nil {
+		return nil, err
+	}
+
+	base := fmt.Sprintf("%s-%s-%s-%s", command, r.Version, p.OS, p.Arch)
+	bill, err := sbomOf(binary, r)
+	if err != nil {
+		return nil, err
+	}
+
+	files := []file{{name: command, path: binary, mode: 0o755}}
+	for _, extra := range r.Extra {
+		files = append(files, file{name: extra, path: filepath.Join(r.Source, extra), mode: 0o644})
+	}
+
+	archive, err := r.pack(base, files)
+	if err != nil {
+		return nil, err
+	}
+
+	contents := map[string][]byte{base + ".tar.gz": archive, base + ".cdx.json": bill}
+	for name, content := range contents {
+		if err := publish(r.Out, name, content); err != nil {
+			return nil, err
+		}
+	}
+
+	return []string{base + ".tar.gz", base + ".cdx.json"}, nil
+}
+
+// compile builds the binary without anything of this machine in it: no paths (-trimpath), no state of the
+// checkout (-buildvcs), no C (CGO_ENABLED=0), no build id, which hashes what the toolchain was called with.
+func (r *release) compile(ctx context.Context, p platform, out string, stderr io.Writer) error {
+	link := fmt.Sprintf("-s -w -buildid= -X main.version=%s -X main.commit=%s", r.Version, r.Commit)
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", link, "-o", out, r.Package}
+	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // whoever calls it may run go build anyway
+	cmd.Dir = r.Source
+	cmd.Stderr = stderr
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch,
+		"GOFLAGS=", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=")
+
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("go build: %w", err)
+	}
+
+	return nil
+}
+
+// file is one file of an archive.
+type file struct {
+	name string
+	path string
+	mode int64
+}
+
+// pack makes a tar.gz below one folder, with a fixed order, date and owner.
+func (r *release) pack(folder string, files []file) ([]byte, error) {
+	var out bytes.Buffer
+	zipped, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+
+	sorted := slices.Clone(files)
+	slices.SortFunc(sorted, func(a, b file) int { return strings.Compare(a.name, b.name) })
+
+	archive := tar.NewWriter(zipped)
+	for _, f := range sorted {
+		content, err := os.ReadFile(f.path)
+		if err != nil {
+			return nil, fmt.Errorf("pack: %w", err)
+		}
+
+		header := &tar.Header{
+			Typeflag: tar.TypeReg, Name: folder + "/" + f.name, Mode: f.mode, Size: int64(len(content)),
+			ModTime: r.Time, Uname: "root", Gname: "root", Format: tar.FormatPAX,
+		}
+		if err := archive.WriteHeader(header); err != nil {
+			return nil, fmt.Errorf("pack %s: %w", f.name, err)
+		}
+
+		if _, err := archive.Write(content); err != nil {
+			return nil, fmt.Errorf("pack %s: %w", f.name, err)
+		}
+	}
+
+	if err := archive.Close(); err != nil {
+		return nil, fmt.Errorf("pack: %w", err)
+	}
+
+	if err := zipped.Close(); err != nil {
+		return nil, fmt.Errorf("pack: %w", err)
+	}
+
+	return out.Bytes(), nil
+}
+
+// checksums lists the digests of files as sha256sum -c reads them.
+func checksums(folder string, names []string) (string, error) {
+	var out strings.Builder
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		content, err := os.ReadFile(filepath.Join(folder, name)) //nolint:gosec // names are those that were written
+		if err != nil {
+			return "", fmt.Errorf("checksum: %w", err)
+		}
+
+		fmt.Fprintf(&out, "%x  %s\n", sha256.Sum256(content), name)
+	}
+
+	return out.String(), nil
+}
