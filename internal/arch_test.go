@@ -41,14 +41,14 @@ var layers = []struct {
 	}},
 	{"decisions", true, []string{
 		"internal/spec", "internal/quota", "internal/queue", "internal/place", "internal/place/*",
-		"internal/formula", "internal/forecast", "internal/forecast/*", "internal/hire", "internal/hire/*", "internal/ledger",
+		"internal/formula", "internal/forecast", "internal/forecast/*", "internal/provision", "internal/provision/*", "internal/ledger",
 	}},
 	{"yardmaster", true, []string{"internal/yardmaster", "internal/yardmaster/*"}},
 	{"ports and adapters", false, []string{
-		"internal/store", "internal/store/*", "internal/store/storetest/*", "internal/blob", "internal/runlog", "internal/engine", "internal/engine/*",
+		"internal/store", "internal/store/*", "internal/store/storetest/*", "internal/blob", "internal/logs", "internal/engine", "internal/engine/*",
 		"internal/cloud", "internal/cloud/*", "internal/solver",
 	}},
-	{"edges", false, []string{"internal/api", "internal/auth", "internal/workdir", "internal/logbook", "internal/server", "internal/server/*", "internal/agent", "internal/agent/*", "internal/agent/*/*", "internal/cli", "internal/cli/*", "sdk/python"}},
+	{"edges", false, []string{"internal/api", "internal/auth", "internal/workdir", "internal/logs/archive", "internal/server", "internal/server/*", "internal/agent", "internal/agent/*", "internal/agent/*/*", "internal/cli", "internal/cli/*", "sdk/python"}},
 	{"sim", false, []string{"internal/sim", "internal/sim/*", "internal/sim/*/*"}},
 	{"commands", false, []string{"cmd/*", "cmd/*/*"}},
 	{"tests and tools", false, []string{"test/*", "test/*/*", "tools/*"}},
@@ -86,7 +86,7 @@ var (
 	thirdParty = map[string][]string{
 		"internal/spec":              {"go.yaml.in/yaml/v3"},
 		"internal/yamlfile":          {"go.yaml.in/yaml/v3"},
-		"internal/hire":              {"go.yaml.in/yaml/v3"},
+		"internal/provision":         {"go.yaml.in/yaml/v3"},
 		"internal/forecast/duration": {"gonum.org/v1/gonum/mat", "gonum.org/v1/gonum/stat"},
 	}
 	// hooks are variables of libraries that the library wants to be set.

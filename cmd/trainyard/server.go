@@ -24,11 +24,11 @@ import (
 	"trainyard/internal/blob"
 	"trainyard/internal/cli"
 	"trainyard/internal/clock"
-	"trainyard/internal/cloud/desk"
+	"trainyard/internal/cloud/reconcile"
 	"trainyard/internal/engine/agents"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
-	"trainyard/internal/logbook"
+	"trainyard/internal/logs/archive"
 	"trainyard/internal/place"
 	"trainyard/internal/server"
 	"trainyard/internal/server/feed"
@@ -94,7 +94,7 @@ type running struct {
 	failed    chan error // gets why it ended by itself
 	done      chan struct{}
 	log       *slog.Logger
-	runner    *desk.Runner // calls the providers; nil if nothing can be provisioned
+	runner    *reconcile.Runner // calls the providers; nil if nothing can be provisioned
 }
 
 // startServer opens everything, takes up where the last server stopped, and serves.
@@ -214,7 +214,7 @@ func readInputs(c *config) (in inputs, err error) {
 type folders struct {
 	ca    *auth.CA
 	blobs *blob.Dir
-	logs  *logbook.Book
+	logs  *archive.Book
 }
 
 func openFolders(c *config, clk clock.Clock) (f folders, err error) {
@@ -228,7 +228,7 @@ func openFolders(c *config, clk clock.Clock) (f folders, err error) {
 		return f, err
 	}
 
-	f.logs, err = logbook.Open(filepath.Join(c.data, "logs"), f.blobs, clk)
+	f.logs, err = archive.Open(filepath.Join(c.data, "logs"), f.blobs, clk)
 
 	return f, err
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"trainyard/internal/hire"
+	"trainyard/internal/provision"
 	"trainyard/internal/job"
 	"trainyard/internal/spec"
 )
@@ -90,7 +90,7 @@ func TestEveryFileIsValid(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := hire.ParseOffers(path, text); err != nil || len(got) != offers {
+		if got, err := provision.ParseOffers(path, text); err != nil || len(got) != offers {
 			t.Errorf("%s has %d offers (%v), want %d", path, len(got), err, offers)
 		}
 	}

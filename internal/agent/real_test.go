@@ -22,7 +22,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/runlog"
+	"trainyard/internal/logs"
 )
 
 // TestMain lets the test binary be its own supervisor, as main does.
@@ -54,7 +54,7 @@ func realAssignment(run id.Run, command string) api.Assignment {
 func lines(t *testing.T, log []byte) []string {
 	t.Helper()
 	var all []string
-	for r := runlog.NewLines(runlog.NewDecoder(bytes.NewReader(log))); ; {
+	for r := logs.NewLines(logs.NewDecoder(bytes.NewReader(log))); ; {
 		line, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return all
@@ -62,7 +62,7 @@ func lines(t *testing.T, log []byte) []string {
 		if err != nil {
 			t.Fatalf("damaged log: %v", err)
 		}
-		if line.Stream == runlog.Stdout {
+		if line.Stream == logs.Stdout {
 			all = append(all, strings.TrimSuffix(string(line.Text), "\n"))
 		}
 	}

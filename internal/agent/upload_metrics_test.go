@@ -16,8 +16,8 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/logs"
 	"trainyard/internal/metric"
-	"trainyard/internal/runlog"
 )
 
 // measure takes what programs have measured.
@@ -82,7 +82,7 @@ func measuringConfig(t *testing.T, y *fakeYard, rt *fakeRuntime) agent.Config {
 func (f *fakeRuntime) say(t *testing.T, run id.Run, text string) {
 	t.Helper()
 	var frames bytes.Buffer
-	if err := runlog.NewWriter(&frames, 0).Write(runlog.Stdout, time.Now(), []byte(text)); err != nil {
+	if err := logs.NewWriter(&frames, 0).Write(logs.Stdout, time.Now(), []byte(text)); err != nil {
 		t.Fatal(err)
 	}
 	f.print(run, frames.String())

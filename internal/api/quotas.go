@@ -12,14 +12,14 @@ import (
 
 // QuotaRequest sets the quota and budget of a user or project. What is left out is not limited.
 type QuotaRequest struct {
-	GPUs       int            `json:"gpus,omitempty" minimum:"0" doc:"at once"`
-	Nodes      int            `json:"nodes,omitempty" minimum:"0" doc:"on-demand nodes at once"`
-	GPUHours   float64        `json:"gpu_hours,omitempty" minimum:"0" doc:"in a period"`
-	Budget     job.Money      `json:"budget,omitempty" doc:"in a period: cost of nodes and energy"`
-	Period     tenant.Period  `json:"period,omitempty" enum:"day,week,month" doc:"month if left out"`
+	GPUs       int               `json:"gpus,omitempty" minimum:"0" doc:"at once"`
+	Nodes      int               `json:"nodes,omitempty" minimum:"0" doc:"on-demand nodes at once"`
+	GPUHours   float64           `json:"gpu_hours,omitempty" minimum:"0" doc:"in a period"`
+	Budget     job.Money         `json:"budget,omitempty" doc:"in a period: cost of nodes and energy"`
+	Period     tenant.Period     `json:"period,omitempty" enum:"day,week,month" doc:"month if left out"`
 	OnExceeded tenant.OnExceeded `json:"on_exceeded,omitempty" enum:"warn,ask,downgrade,stop" doc:"what happens when the budget or the GPU-hours are used up; ask if left out"`
-	Borrow     bool           `json:"borrow,omitempty" doc:"allow more GPUs at once while no other job is queued for them"`
-	WarnAt     float64        `json:"warn_at,omitempty" minimum:"0" maximum:"1" doc:"share of the quota at which people are warned; 0.8 if left out"`
+	Borrow     bool              `json:"borrow,omitempty" doc:"allow more GPUs at once while no other job is queued for them"`
+	WarnAt     float64           `json:"warn_at,omitempty" minimum:"0" maximum:"1" doc:"share of the quota at which people are warned; 0.8 if left out"`
 }
 
 // Quota is the quota and budget of a user or project.

@@ -14,7 +14,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/runlog"
+	"trainyard/internal/logs"
 )
 
 // node is an agent that does what the test says.
@@ -148,9 +148,9 @@ func (n *node) started(c *api.Client) (id.Job, id.Run) {
 func output(t testing.TB, frames ...string) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	w := runlog.NewWriter(&out, 0)
+	w := logs.NewWriter(&out, 0)
 	for i, f := range frames {
-		if err := w.Write(runlog.Stream(f[0]), time.UnixMilli(int64(1000+i)), []byte(f[2:])); err != nil {
+		if err := w.Write(logs.Stream(f[0]), time.UnixMilli(int64(1000+i)), []byte(f[2:])); err != nil {
 			t.Fatal(err)
 		}
 	}

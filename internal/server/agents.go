@@ -22,7 +22,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/logbook"
+	"trainyard/internal/logs/archive"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -253,7 +253,7 @@ func (s *Server) putLog(w http.ResponseWriter, r *http.Request) error {
 // mayWriteLog lets a node write only the output of ranks that were placed on it.
 func (s *Server) mayWriteLog(ctx context.Context, run id.Run, rank int) error {
 	n := nodeOf(ctx)
-	key := logbook.Name(run, rank)
+	key := archive.Name(run, rank)
 	if s.writers.is(key, n) {
 		return nil
 	}

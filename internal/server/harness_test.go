@@ -26,7 +26,7 @@ import (
 	"trainyard/internal/engine/agents"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
-	"trainyard/internal/logbook"
+	"trainyard/internal/logs/archive"
 	"trainyard/internal/place/ordered"
 	"trainyard/internal/server/feed"
 	"trainyard/internal/server/metrics"
@@ -95,7 +95,7 @@ func startYard(t testing.TB, dir string, settings ...setting) *yard {
 	dirBlobs, err := blob.OpenDir(filepath.Join(dir, "blobs"))
 	y.must(err)
 	y.blobs = dirBlobs
-	book, err := logbook.Open(filepath.Join(dir, "logs"), y.blobs, y.clock)
+	book, err := archive.Open(filepath.Join(dir, "logs"), y.blobs, y.clock)
 	y.must(err)
 	st, err := sqlstore.Open(ctx, filepath.Join(dir, "yard.db"), sqlstore.Options{Clock: y.clock})
 	y.must(err)

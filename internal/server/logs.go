@@ -13,7 +13,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/logbook"
+	"trainyard/internal/logs/archive"
 )
 
 func (s *Server) logRoutes() {
@@ -42,8 +42,8 @@ type logReader struct {
 	run    job.Run
 	only   bool // one run only
 	rank   int  // -1 for all
-	filter logbook.Filter
-	at     logbook.Cursor
+	filter archive.Filter
+	at     archive.Cursor
 
 	marking bool     // keep marks
 	marks   []string // the cursor after each line of the last call of next
@@ -54,7 +54,7 @@ func (s *Server) openLogs(ctx context.Context, in *logInput) (*logReader, error)
 	if err != nil {
 		return nil, err
 	}
-	r := &logReader{s: s, job: j, rank: in.Rank, filter: logbook.Filter{Stream: in.Stream}, at: logbook.Cursor{Epoch: 1}}
+	r := &logReader{s: s, job: j, rank: in.Rank, filter: archive.Filter{Stream: in.Stream}, at: archive.Cursor{Epoch: 1}}
 	if in.Grep != "" {
 		r.filter.Grep, err = regexp.Compile(in.Grep)
 		if err != nil {
@@ -71,7 +71,7 @@ func (s *Server) openLogs(ctx context.Context, in *logInput) (*logReader, error)
 		r.at.Epoch = max(j.Epoch, 1)
 	}
 	if in.Cursor != "" {
-		at, err := logbook.ParseCursor(in.Cursor)
+		at, err := archive.ParseCursor(in.Cursor)
 		if err != nil || r.only && at.Epoch != r.at.Epoch {
 			return nil, badCursor(in.Cursor)
 		}
@@ -94,7 +94,7 @@ func (r *logReader) load(ctx context.Context) error {
 	}
 	r.run = run
 	for len(r.at.Ranks) < len(run.Ranks) {
-		r.at.Ranks = append(r.at.Ranks, logbook.Mark{})
+		r.at.Ranks = append(r.at.Ranks, archive.Mark{})
 	}
 	r.at.Ranks = r.at.Ranks[:len(run.Ranks)]
 	return nil
@@ -142,8 +142,8 @@ func (r *logReader) next(ctx context.Context, most int) (lines []api.LogLine, wa
 			}
 			for more := true; more && len(lines) < most; {
 				var got []api.LogLine
-				var after []logbook.Mark
-				var next logbook.Mark
+				var after []archive.Mark
+				var next archive.Mark
 				got, after, next, more, err = r.s.Logbook.ReadLines(ctx, r.run.ID, rank, r.at.Ranks[rank], &r.filter, most-len(lines))
 				if err != nil {
 					return nil, nil, false, err
@@ -164,14 +164,14 @@ func (r *logReader) next(ctx context.Context, most int) (lines []api.LogLine, wa
 		if r.only || r.at.Epoch >= r.job.Epoch {
 			return lines, wait, r.only || r.job.State.Final(), nil
 		}
-		r.at = logbook.Cursor{Epoch: r.at.Epoch + 1}
+		r.at = archive.Cursor{Epoch: r.at.Epoch + 1}
 		r.run = job.Run{}
 	}
 }
 
 // mark keeps the cursor after each line that was just read, so that a follower
 // whose feed breaks off goes on after the last line it got.
-func (r *logReader) mark(rank int, after []logbook.Mark) {
+func (r *logReader) mark(rank int, after []archive.Mark) {
 	if !r.marking {
 		return
 	}
@@ -184,7 +184,7 @@ func (r *logReader) mark(rank int, after []logbook.Mark) {
 // complete reports whether all that a rank will ever print is here, as far as
 // can be known: the log of a node that is lost stays open, because its agent
 // may come back with the rest, but nobody waits for that.
-func (r *logReader) complete(rank int, st logbook.State) bool {
+func (r *logReader) complete(rank int, st archive.State) bool {
 	k := &r.run.Ranks[rank]
 	if st.Ended || k.State != job.RunEnded {
 		return st.Ended

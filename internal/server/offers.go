@@ -10,8 +10,8 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
-	"trainyard/internal/hire"
 	"trainyard/internal/job"
+	"trainyard/internal/provision"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -40,7 +40,7 @@ func (s *Server) listOffers(ctx context.Context, in *offersInput) (*body[api.Off
 		}
 	}
 	var offers []fleet.Offer
-	var closed []hire.Closing
+	var closed []provision.Closing
 	if err := s.query(ctx, func(y *yardmaster.Yard) { offers, closed = y.Offers(s.Clock.Now()) }); err != nil {
 		return nil, s.fail(ctx, err)
 	}

@@ -7,10 +7,10 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"trainyard/internal/quota"
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
+	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )

@@ -25,7 +25,7 @@ import (
 	"trainyard/internal/blob"
 	"trainyard/internal/clock"
 	"trainyard/internal/id"
-	"trainyard/internal/logbook"
+	"trainyard/internal/logs/archive"
 	"trainyard/internal/server/feed"
 	"trainyard/internal/server/forecaster"
 	"trainyard/internal/server/metrics"
@@ -58,7 +58,7 @@ type Deps struct {
 	Loop        *Loop
 	Store       store.Store
 	Blobs       blob.Store
-	Logbook     *logbook.Book
+	Logbook     *archive.Book
 	Assignments Assignments
 	CA          *auth.CA
 	Directory   *auth.Directory

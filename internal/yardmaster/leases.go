@@ -5,11 +5,11 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
-	"trainyard/internal/hire"
-	lifecycle "trainyard/internal/hire/leases"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/provision"
+	lifecycle "trainyard/internal/provision/leases"
 	"trainyard/internal/yardmaster/nodes"
 )
 
@@ -140,7 +140,7 @@ func (y *Yard) checkIdle(name id.Node) {
 		y.recheckIdle(n, at)
 		return
 	}
-	for _, k := range hire.Keep(y.idleNodes(), y.now, y.cfg.Keep) {
+	for _, k := range provision.Keep(y.idleNodes(), y.now, y.cfg.Keep) {
 		switch {
 		case k.Lease != l.ID:
 		case k.Return:
@@ -158,11 +158,11 @@ func (y *Yard) recheckIdle(n *nodes.Node, at time.Time) {
 }
 
 // idleNodes lists the hired nodes on which nothing runs.
-func (y *Yard) idleNodes() []hire.Idle {
-	var list []hire.Idle
+func (y *Yard) idleNodes() []provision.Idle {
+	var list []provision.Idle
 	for _, l := range y.leases.Live() {
 		if n, ok := y.nodes.Get(l.Node); ok && l.State == fleet.LeaseActive && len(n.Runs) == 0 && !n.Drained {
-			list = append(list, hire.Idle{Lease: l, Since: n.Idle})
+			list = append(list, provision.Idle{Lease: l, Since: n.Idle})
 		}
 	}
 	return list

@@ -7,12 +7,12 @@ import (
 
 	"trainyard/internal/dataset"
 	"trainyard/internal/fleet"
-	"trainyard/internal/hire"
 	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
 	"trainyard/internal/place"
+	"trainyard/internal/provision"
 	"trainyard/internal/queue"
 	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
@@ -281,7 +281,7 @@ func (y *Yard) Usage(now time.Time, u id.User) float64 {
 }
 
 // Offers returns what can be hired now, the cheapest first, and what is not asked for and why.
-func (y *Yard) Offers(now time.Time) ([]fleet.Offer, []hire.Closing) {
+func (y *Yard) Offers(now time.Time) ([]fleet.Offer, []provision.Closing) {
 	return slices.Clone(y.leases.Market.Open(now)), y.leases.Market.Closed(now)
 }
 

@@ -6,11 +6,11 @@ import (
 
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
-	"trainyard/internal/hire"
 	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/provision"
 )
 
 // Submit hands in the jobs of one file. The answer is a Submitted.
@@ -115,7 +115,7 @@ func (y *Yard) possible(r *jobRecord) error {
 		return nil
 	}
 	need := y.need(r)
-	if y.nodes.Fits(need) || fleet.OnDemand.Allows(need.Place) && len(hire.Best(y.cfg.Offers, need, hire.Query{Now: y.now})) > 0 {
+	if y.nodes.Fits(need) || fleet.OnDemand.Allows(need.Place) && len(provision.Best(y.cfg.Offers, need, provision.Query{Now: y.now})) > 0 {
 		return nil
 	}
 	v := y.glance(y.now)

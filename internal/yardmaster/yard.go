@@ -20,12 +20,12 @@ import (
 
 	"trainyard/internal/dataset"
 	"trainyard/internal/fleet"
-	"trainyard/internal/hire"
-	lifecycle "trainyard/internal/hire/leases"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
 	"trainyard/internal/place"
+	"trainyard/internal/provision"
+	lifecycle "trainyard/internal/provision/leases"
 	"trainyard/internal/queue"
 	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
@@ -50,7 +50,7 @@ type Config struct {
 	Tariff       *fleet.Tariff // what nodes cost; nil if nobody told
 	Offers       []fleet.Offer // what can be hired
 	Hire         lifecycle.Config
-	Keep         hire.KeepConfig
+	Keep         provision.KeepConfig
 	Roads        dataset.Roads // by which data travels
 	Refuse       bool          // jobs that no node and no offer could ever run are refused
 	Unmetered    bool          // the use of nodes is not metered
@@ -71,7 +71,7 @@ func Defaults(p place.Policy) Config {
 		MaxJobs:      200_000,
 		LogLimit:     1 << 30,
 		Hire:         lifecycle.Defaults(),
-		Keep:         hire.KeepConfig{Idle: 5 * time.Minute, Margin: time.Minute},
+		Keep:         provision.KeepConfig{Idle: 5 * time.Minute, Margin: time.Minute},
 		Roads:        dataset.DefaultRoads(),
 	}
 }

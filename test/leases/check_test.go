@@ -8,9 +8,9 @@ import (
 
 	"trainyard/internal/cloud"
 	"trainyard/internal/fleet"
-	"trainyard/internal/hire/leases"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/provision/leases"
 	"trainyard/internal/yardmaster"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"trainyard/internal/cloud/desk"
+	"trainyard/internal/cloud/reconcile"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
@@ -147,7 +147,7 @@ func (p *provider) create(l *fleet.Lease, answer func(fleet.Instance, error)) {
 		w.after(p.travel(), func() { answer(fleet.Instance{}, err) })
 		return
 	}
-	p.carry(desk.DefaultTimeouts().Create, func() func() {
+	p.carry(reconcile.DefaultTimeouts().Create, func() func() {
 		m := p.build(l)
 		return func() { answer(m.shown(w.now), nil) }
 	}, func(err error) { answer(fleet.Instance{}, err) })
@@ -170,7 +170,7 @@ func (p *provider) build(l *fleet.Lease) *machine {
 // terminate asks to end a machine.
 func (p *provider) terminate(instance string, answer func(error)) {
 	w := p.w
-	p.carry(desk.DefaultTimeouts().Terminate, func() func() {
+	p.carry(reconcile.DefaultTimeouts().Terminate, func() func() {
 		at := slices.IndexFunc(p.machines, func(m *machine) bool { return m.id == instance })
 		unknown := at < 0 || w.chance(4) && w.now.Sub(p.machines[at].created) < lagMost // it has not caught up
 		if unknown || !p.machines[at].ended.IsZero() && w.now.Sub(p.machines[at].ended) > p.shows {
@@ -185,7 +185,7 @@ func (p *provider) terminate(instance string, answer func(error)) {
 // list shows the machines as they were a while ago.
 func (p *provider) list(answer func([]fleet.Instance, error)) {
 	w := p.w
-	p.carry(desk.DefaultTimeouts().List, func() func() {
+	p.carry(reconcile.DefaultTimeouts().List, func() func() {
 		asOf := w.now
 		if w.chance(3) {
 			asOf = asOf.Add(-w.upTo(lagMost))

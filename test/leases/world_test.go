@@ -7,11 +7,11 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"trainyard/internal/cloud/desk"
+	"trainyard/internal/cloud/reconcile"
 	"trainyard/internal/fleet"
-	"trainyard/internal/hire"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/provision"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -74,7 +74,7 @@ type world struct {
 	life      int // of the server; counts its starts
 	started   time.Time
 	yard      *yardmaster.Yard
-	desk      *desk.Desk
+	desk      *reconcile.Desk
 	inbox     []fleet.Lease   // stored, and not yet told to the desk
 	heard     answers         // what this life of the server has heard
 	bare      map[string]bool // machines that some life of it saw in a list without their lease
@@ -123,7 +123,7 @@ func newWorld(seed uint64, t trouble) *world {
 func (w *world) config() yardmaster.Config {
 	cfg := yardmaster.Defaults(greedy{})
 	cfg.SuspectAfter = time.Minute
-	cfg.Keep = hire.KeepConfig{Idle: 5 * time.Minute, Margin: time.Minute}
+	cfg.Keep = provision.KeepConfig{Idle: 5 * time.Minute, Margin: time.Minute}
 	cfg.Offers = offers()
 	return cfg
 }
@@ -210,7 +210,7 @@ func (w *world) boot() {
 	}
 	w.yard = yardmaster.New(w.config())
 	w.yard.Load(w.now, state)
-	w.desk = desk.NewDesk(desk.DefaultTiming(), "once", "twice")
+	w.desk = reconcile.NewDesk(reconcile.DefaultTiming(), "once", "twice")
 	w.inbox, w.heard, w.started = nil, newAnswers(), w.now
 	if n := len(w.outages); n > 0 {
 		w.outages[n-1].to = w.now
@@ -363,7 +363,7 @@ func (w *world) tell(messages []yardmaster.Message, known []fleet.Instance, prov
 }
 
 // call makes one call of the desk.
-func (w *world) call(c desk.Call) {
+func (w *world) call(c reconcile.Call) {
 	p := w.provider(c.Provider)
 	life := w.life
 	answered := func(do func()) {
@@ -372,7 +372,7 @@ func (w *world) call(c desk.Call) {
 		}
 	}
 	switch c.Kind {
-	case desk.CallList:
+	case reconcile.CallList:
 		p.list(func(machines []fleet.Instance, err error) {
 			answered(func() {
 				if err == nil {
@@ -382,7 +382,7 @@ func (w *world) call(c desk.Call) {
 				w.tell(w.desk.Listed(w.now, c, machines, err), machines, p.name)
 			})
 		})
-	case desk.CallCreate:
+	case reconcile.CallCreate:
 		if !w.prepare(&c.Lease) {
 			return
 		}
@@ -390,7 +390,7 @@ func (w *world) call(c desk.Call) {
 		p.create(&c.Lease, func(m fleet.Instance, err error) {
 			answered(func() {
 				var known []fleet.Instance
-				if _, certain := desk.Refusal(err); err == nil {
+				if _, certain := reconcile.Refusal(err); err == nil {
 					known, w.heard.granted[c.Lease.ID] = append(known, m), true
 				} else if !certain {
 					w.heard.unclear[c.Lease.ID] = w.now
@@ -398,7 +398,7 @@ func (w *world) call(c desk.Call) {
 				w.tell(w.desk.Created(w.now, c, m, err), known, p.name)
 			})
 		})
-	case desk.CallTerminate:
+	case reconcile.CallTerminate:
 		p.terminate(c.Lease.Instance, func(err error) {
 			answered(func() { w.tell(w.desk.Terminated(w.now, c, err), nil, p.name) })
 		})

@@ -24,16 +24,16 @@ import (
 	"trainyard/internal/clock"
 	"trainyard/internal/cloud"
 	"trainyard/internal/cloud/aws"
-	"trainyard/internal/cloud/desk"
 	"trainyard/internal/cloud/openstack"
 	"trainyard/internal/cloud/process"
+	"trainyard/internal/cloud/reconcile"
 	"trainyard/internal/dataset"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/gpuspec"
-	"trainyard/internal/hire"
-	"trainyard/internal/hire/leases"
 	"trainyard/internal/job"
+	"trainyard/internal/provision"
+	"trainyard/internal/provision/leases"
 	"trainyard/internal/server"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yamlfile"
@@ -161,7 +161,7 @@ func (c *Clouds) offers(p *cloudProvider) ([]fleet.Offer, error) {
 	if err != nil {
 		return nil, badClouds(path, "%v", err)
 	}
-	list, err := hire.ParseOffers(path, text)
+	list, err := provision.ParseOffers(path, text)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +204,7 @@ func (c *Clouds) Terms(y *yardmaster.Config) error {
 	}
 	y.Hire.Most = h.Most
 	for _, w := range h.Warm {
-		line := hire.Warm{Offer: w.Offer, Nodes: w.Nodes}
+		line := provision.Warm{Offer: w.Offer, Nodes: w.Nodes}
 		if err := line.GPU.UnmarshalText([]byte(w.GPU)); err != nil {
 			return badClouds("warm", "%v", err)
 		}
@@ -291,7 +291,7 @@ type Provisioner struct {
 }
 
 // NewRunner makes what calls the providers, nil if there are none.
-func NewRunner(ctx context.Context, o Options) (*desk.Runner, *Provisioner, error) {
+func NewRunner(ctx context.Context, o Options) (*reconcile.Runner, *Provisioner, error) {
 	c := o.Clouds
 	if c == nil {
 		return nil, nil, nil
@@ -315,8 +315,8 @@ func NewRunner(ctx context.Context, o Options) (*desk.Runner, *Provisioner, erro
 		return nil, nil, err
 	}
 
-	r := &desk.Runner{
-		Timing: desk.DefaultTiming(), Timeouts: desk.DefaultTimeouts(), Prepare: p.prepare, Clock: o.Clock, Log: o.Log,
+	r := &reconcile.Runner{
+		Timing: reconcile.DefaultTiming(), Timeouts: reconcile.DefaultTimeouts(), Prepare: p.prepare, Clock: o.Clock, Log: o.Log,
 	}
 	if c.Hire.List > 0 {
 		r.Timing.List = time.Duration(c.Hire.List)

@@ -18,8 +18,8 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/gpuspec"
-	"trainyard/internal/hire"
 	"trainyard/internal/job"
+	"trainyard/internal/provision"
 )
 
 // ImportCommand makes a price file of what others list.
@@ -45,7 +45,7 @@ Review the file before you use it: every offer in it may be provisioned.`,
 					return err
 				}
 			}
-			_, err = env.Stdout.Write(hire.WriteOffers(offers))
+			_, err = env.Stdout.Write(provision.WriteOffers(offers))
 			return err
 		},
 	}
@@ -146,7 +146,7 @@ func (f *imports) parse(boot job.Duration) (offers []fleet.Offer, note string, e
 			return nil, "", fault.New(fault.Invalid, "no_catalogue", "%s cannot be unpacked: %v", f.catalogue, err).WithField("--skypilot")
 		}
 	}
-	offers, skipped, err := hire.SkyPilot(name, text, hire.Import{
+	offers, skipped, err := provision.SkyPilot(name, text, provision.Import{
 		Regions: f.regions, GPUs: f.kinds(), Boot: boot, Memory: func(model string) job.Bytes { s, _ := gpuspec.Find(model, 0); return s.Memory },
 	})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"trainyard/internal/job"
-	"trainyard/internal/runlog"
+	"trainyard/internal/logs"
 )
 
 // begun is when the programs of the tests start: shortly before the files in testdata were written.
@@ -22,7 +22,7 @@ type program struct {
 	t      testing.TB
 	work   string
 	output bytes.Buffer
-	log    *runlog.Writer
+	log    *logs.Writer
 	now    time.Time
 	g      *Gatherer
 }
@@ -30,7 +30,7 @@ type program struct {
 func start(t testing.TB, rules ...job.MetricRule) *program {
 	t.Helper()
 	p := &program{t: t, work: t.TempDir(), now: begun}
-	p.log = runlog.NewWriter(&p.output, 0)
+	p.log = logs.NewWriter(&p.output, 0)
 	p.follow(rules...)
 	return p
 }
@@ -53,9 +53,9 @@ func (p *program) open(offset int64) (io.ReadCloser, int64, error) {
 }
 
 // print prints, to the standard error output if told so.
-func (p *program) print(text string) { p.printTo(runlog.Stdout, text) }
+func (p *program) print(text string) { p.printTo(logs.Stdout, text) }
 
-func (p *program) printTo(stream runlog.Stream, text string) {
+func (p *program) printTo(stream logs.Stream, text string) {
 	p.t.Helper()
 	if err := p.log.Write(stream, p.now, []byte(text)); err != nil {
 		p.t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/job"
+	"trainyard/internal/logs"
 	"trainyard/internal/metric"
-	"trainyard/internal/runlog"
 )
 
 func TestWhatIsPrinted(t *testing.T) {
@@ -24,7 +24,7 @@ func TestWhatIsPrinted(t *testing.T) {
 	p.poll()
 	p.expect("loss", "1=5 from output (lines)")
 	p.print("ss=4\n")
-	p.printTo(runlog.Stderr, "step 3/10 loss=3\n")
+	p.printTo(logs.Stderr, "step 3/10 loss=3\n")
 	p.poll()
 	p.expect("loss", "1=5 2=4 3=3 from output (lines)")
 	if got := p.progress(); got != "3 of 10" {

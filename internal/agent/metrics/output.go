@@ -6,7 +6,7 @@ import (
 
 	"trainyard/internal/agent/metrics/lines"
 	"trainyard/internal/agent/metrics/reading"
-	"trainyard/internal/runlog"
+	"trainyard/internal/logs"
 )
 
 // Limits on what one poll does with the output. All of it is read, since its frames lie one after the
@@ -47,7 +47,7 @@ func (o *output) poll(g *Gatherer, ended bool) (more bool, err error) {
 	defer func() { err = errors.Join(err, log.Close()) }()
 	emit := func(kind lines.Kind, r reading.Reading) { g.take(outputs[kind], r, o.at) }
 	begun := o.offset
-	decoder := runlog.NewDecoder(io.LimitReader(log, outputRead))
+	decoder := logs.NewDecoder(io.LimitReader(log, outputRead))
 	share := o.share(size - begun)
 	looked := 0
 	for {
@@ -58,11 +58,11 @@ func (o *output) poll(g *Gatherer, ended bool) (more bool, err error) {
 		}
 		o.at = seconds(frame.At)
 		o.parser.At = o.at
-		if frame.Stream == runlog.Yard {
+		if frame.Stream == logs.Yard {
 			continue
 		}
 		s := &o.streams[0]
-		if frame.Stream == runlog.Stderr {
+		if frame.Stream == logs.Stderr {
 			s = &o.streams[1]
 		}
 		if float64(looked) > share*float64(decoder.Offset()) {

@@ -19,7 +19,7 @@ import (
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
-	"trainyard/internal/runlog"
+	"trainyard/internal/logs"
 )
 
 func TestARunSurvivesItsAgent(t *testing.T) {
@@ -35,7 +35,7 @@ func TestARunSurvivesItsAgent(t *testing.T) {
 	}
 	release(t, hold)
 	check(t, y.end(run), 7, "", job.CauseUserCode, false, "")
-	if got := y.output(run)[runlog.Stdout]; got != "one\ntwo\n" {
+	if got := y.output(run)[logs.Stdout]; got != "one\ntwo\n" {
 		t.Errorf("output = %q", got)
 	}
 }
@@ -127,7 +127,7 @@ func TestAKilledSupervisorLeavesNothingBehind(t *testing.T) {
 				}
 			}
 			got := y.output(run)
-			if !strings.HasPrefix(got[runlog.Stdout], "hello\n") || !strings.Contains(got[runlog.Yard], "supervisor of this run was killed") {
+			if !strings.HasPrefix(got[logs.Stdout], "hello\n") || !strings.Contains(got[logs.Yard], "supervisor of this run was killed") {
 				t.Errorf("output = %q", got)
 			}
 			if s.Started.IsZero() {
@@ -169,7 +169,7 @@ func TestAnUnpreparedRunIsTakenUpAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(t, y.end(s.Run), 0, "", "", false, "")
-	if got := y.output(s.Run)[runlog.Stdout]; got != "whole\n" {
+	if got := y.output(s.Run)[logs.Stdout]; got != "whole\n" {
 		t.Errorf("files = %q", got)
 	}
 	if err := y.Stop(other.Run, 0, job.StopTerm); err != nil {

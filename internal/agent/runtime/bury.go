@@ -13,7 +13,7 @@ import (
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/clock"
 	"trainyard/internal/job"
-	"trainyard/internal/runlog"
+	"trainyard/internal/logs"
 )
 
 // bury ends a rank whose supervisor was killed. The caller holds the rank's lock.
@@ -66,17 +66,17 @@ func mendLog(path string, clk clock.Clock) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Sync(), f.Close()) }()
-	d := runlog.NewDecoder(f)
+	d := logs.NewDecoder(f)
 	var derr error
 	for derr == nil {
 		_, derr = d.Next()
 	}
 	if errors.Is(derr, io.ErrUnexpectedEOF) {
-		torn, rerr := io.ReadAll(io.NewSectionReader(f, d.Offset(), 2*runlog.MaxFrame))
+		torn, rerr := io.ReadAll(io.NewSectionReader(f, d.Offset(), 2*logs.MaxFrame))
 		if rerr != nil {
 			return rerr
 		}
-		_, derr = io.Copy(f, bytes.NewReader(runlog.Mend(torn)))
+		_, derr = io.Copy(f, bytes.NewReader(logs.Mend(torn)))
 		if derr == nil {
 			derr = io.EOF
 		}
@@ -84,7 +84,7 @@ func mendLog(path string, clk clock.Clock) (err error) {
 	if !errors.Is(derr, io.EOF) {
 		return derr
 	}
-	return runlog.NewWriter(f, 0).Remark(clk.Now(), "the supervisor of this run was killed; output may be missing")
+	return logs.NewWriter(f, 0).Remark(clk.Now(), "the supervisor of this run was killed; output may be missing")
 }
 
 // supervisorLogTail is the end of what a supervisor wrote to its own log.

@@ -13,7 +13,7 @@ import (
 	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/api"
 	"trainyard/internal/job"
-	"trainyard/internal/runlog"
+	"trainyard/internal/logs"
 )
 
 // play is a program that has processes of its own. It writes to $READY when it may be stopped.
@@ -111,8 +111,8 @@ func TestAStopLeavesAProgramItsOwnProcesses(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := y.end(run)
-			if got := y.output(run)[runlog.Stdout]; got != test.output {
-				t.Errorf("it wrote %q, want %q (%s; %q)", got, test.output, s.Reason, y.output(run)[runlog.Stderr])
+			if got := y.output(run)[logs.Stdout]; got != test.output {
+				t.Errorf("it wrote %q, want %q (%s; %q)", got, test.output, s.Reason, y.output(run)[logs.Stderr])
 			}
 			if s.ExitCode != test.code || !s.Signalled {
 				t.Errorf("it ended with %d: %s", s.ExitCode, s.Reason)

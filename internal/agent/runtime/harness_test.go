@@ -23,7 +23,7 @@ import (
 	"trainyard/internal/clock"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/runlog"
+	"trainyard/internal/logs"
 )
 
 // TestMain lets the test binary be its own supervisor, as main does, and the programs of some tests.
@@ -154,15 +154,15 @@ func (y *yard) end(run id.Run) rundir.Status {
 }
 
 // output returns what a run has written, by stream. The log must be whole.
-func (y *yard) output(run id.Run) map[runlog.Stream]string {
+func (y *yard) output(run id.Run) map[logs.Stream]string {
 	y.t.Helper()
 	f, _, err := y.OpenLog(run, 0, 0)
 	if err != nil {
 		y.t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
-	out := map[runlog.Stream]string{}
-	d := runlog.NewDecoder(f)
+	out := map[logs.Stream]string{}
+	d := logs.NewDecoder(f)
 	for {
 		fr, err := d.Next()
 		if errors.Is(err, io.EOF) {
@@ -181,7 +181,7 @@ func (y *yard) output(run id.Run) map[runlog.Stream]string {
 // follow waits until a running program's standard output begins with want.
 func (y *yard) follow(run id.Run, want string) {
 	y.t.Helper()
-	for !strings.HasPrefix(y.output(run)[runlog.Stdout], want) {
+	for !strings.HasPrefix(y.output(run)[logs.Stdout], want) {
 		if s, _ := y.Status(run, 0); s.State == job.RunEnded {
 			y.t.Fatalf("run %s ended without writing %q: %+v", run, want, s)
 		}

@@ -17,7 +17,7 @@ import (
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
 	"trainyard/internal/job"
-	"trainyard/internal/runlog"
+	"trainyard/internal/logs"
 )
 
 func TestTooMuchMemoryIsNamedAsTheCause(t *testing.T) {
@@ -189,7 +189,7 @@ func TestAFullDiskDoesNotEndTheRun(t *testing.T) {
 	release(t, hold)
 	check(t, y.end(run), 5, "", job.CauseUserCode, false, "exit code 5")
 	got := y.output(run)
-	if !strings.HasSuffix(got[runlog.Stdout], "xafter\n") || !strings.Contains(got[runlog.Yard], "bytes of output are missing here") {
-		t.Errorf("%d bytes of output, remarks %q", len(got[runlog.Stdout]), got[runlog.Yard])
+	if !strings.HasSuffix(got[logs.Stdout], "xafter\n") || !strings.Contains(got[logs.Yard], "bytes of output are missing here") {
+		t.Errorf("%d bytes of output, remarks %q", len(got[logs.Stdout]), got[logs.Yard])
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"trainyard/internal/fault"
-	"trainyard/internal/runlog"
+	"trainyard/internal/logs"
 )
 
 func TestARunIsToldWhereToTellItsProgress(t *testing.T) {
@@ -17,7 +17,7 @@ func TestARunIsToldWhereToTellItsProgress(t *testing.T) {
 	if err != nil || path != y.runDir(run)+"/progress.json" {
 		t.Errorf("the file is %s, %v", path, err)
 	}
-	if got := y.output(run)[runlog.Stdout]; got != path+"\n" {
+	if got := y.output(run)[logs.Stdout]; got != path+"\n" {
 		t.Errorf("the program was told %q, want %q", got, path)
 	}
 	if text, err := os.ReadFile(path); err != nil || string(text) != "{\"done\": 12}\n" {

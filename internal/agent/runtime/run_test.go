@@ -10,7 +10,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/runlog"
+	"trainyard/internal/logs"
 )
 
 func TestAProgramEndsByItself(t *testing.T) {
@@ -47,7 +47,7 @@ func TestAProgramEndsByItself(t *testing.T) {
 			if s.Started.IsZero() || s.Started.After(s.Ended) {
 				t.Errorf("started %v, ended %v", s.Started, s.Ended)
 			}
-			if strings.Contains(y.output(run)[runlog.Stdout], "never") {
+			if strings.Contains(y.output(run)[logs.Stdout], "never") {
 				t.Error("the script went on after a line that failed")
 			}
 		})
@@ -67,8 +67,8 @@ func TestOutputIsKeptAsItIs(t *testing.T) {
 		run := y.script(tt.command)
 		y.end(run)
 		got := y.output(run)
-		if got[runlog.Stdout] != tt.stdout || got[runlog.Stderr] != tt.stderr {
-			t.Errorf("%s: the output changed: %.60q and %.60q", tt.name, got[runlog.Stdout], got[runlog.Stderr])
+		if got[logs.Stdout] != tt.stdout || got[logs.Stderr] != tt.stderr {
+			t.Errorf("%s: the output changed: %.60q and %.60q", tt.name, got[logs.Stdout], got[logs.Stderr])
 		}
 	}
 }
@@ -80,12 +80,12 @@ func TestOutputPastTheLimitIsCut(t *testing.T) {
 	s := y.end(run)
 	check(t, s, 0, "", "", false, "")
 	got := y.output(run)
-	if n := len(got[runlog.Stdout]); n != 1000 {
+	if n := len(got[logs.Stdout]); n != 1000 {
 		t.Errorf("%d bytes of output are kept, want 1000", n)
 	}
 	for _, want := range []string{"output is cut here: the limit of 1000 bytes is reached", "4000 bytes of output were dropped"} {
-		if !strings.Contains(got[runlog.Yard], want) {
-			t.Errorf("remarks %q do not say %q", got[runlog.Yard], want)
+		if !strings.Contains(got[logs.Yard], want) {
+			t.Errorf("remarks %q do not say %q", got[logs.Yard], want)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func TestOutputIsThereWhileTheProgramRuns(t *testing.T) {
 	y.follow(run, "first\n")
 	release(t, hold)
 	y.end(run)
-	if got := y.output(run)[runlog.Stdout]; got != "first\nsecond\n" {
+	if got := y.output(run)[logs.Stdout]; got != "first\nsecond\n" {
 		t.Errorf("output = %q", got)
 	}
 }
@@ -174,7 +174,7 @@ func TestManyRunsAtOnce(t *testing.T) {
 		if s.ExitCode != i {
 			t.Errorf("exit code of run %d = %d", i, s.ExitCode)
 		}
-		if got := y.output(run)[runlog.Stdout]; got != fmt.Sprintf("run %d\n", i) {
+		if got := y.output(run)[logs.Stdout]; got != fmt.Sprintf("run %d\n", i) {
 			t.Errorf("output of run %d = %q", i, got)
 		}
 	}
@@ -192,7 +192,7 @@ func TestTheEnvironmentReachesTheProgram(t *testing.T) {
 	})
 	y.end(run)
 	want := "train|hello world||unset|" + y.runDir(run) + "/work\n"
-	if got := y.output(run)[runlog.Stdout]; got != want {
+	if got := y.output(run)[logs.Stdout]; got != want {
 		t.Errorf("output = %q, want %q", got, want)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/runlog"
+	"trainyard/internal/logs"
 )
 
 // files is a store whose every manifest holds one file.
@@ -49,10 +49,10 @@ func TestSetupIsMadeOnce(t *testing.T) {
 			again = run
 		}
 	}
-	if got := y.output(first)[runlog.Stdout]; got != "setting up\n"+want {
+	if got := y.output(first)[logs.Stdout]; got != "setting up\n"+want {
 		t.Errorf("output of the run that made it = %q", got)
 	}
-	if got := y.output(again)[runlog.Stdout]; got != want {
+	if got := y.output(again)[logs.Stdout]; got != want {
 		t.Errorf("output of a run that found it = %q", got)
 	}
 	if n := count(t, marks); n != 1 {
@@ -80,7 +80,7 @@ func TestSetupThatChangesNoFilesKeepsNoTree(t *testing.T) {
 	for range 2 {
 		run := y.start(l)
 		check(t, y.end(run), 0, "", "", false, "")
-		if got := y.output(run)[runlog.Stdout]; got != "sha256:1\nv\n" {
+		if got := y.output(run)[logs.Stdout]; got != "sha256:1\nv\n" {
 			t.Errorf("output = %q", got)
 		}
 	}
@@ -105,7 +105,7 @@ func TestSetupIsMadeOnceByRunsAtTheSameTime(t *testing.T) {
 	release(t, hold)
 	for _, run := range runs {
 		check(t, y.end(run), 0, "", "", false, "")
-		if got := y.output(run)[runlog.Stdout]; got != "done\n" {
+		if got := y.output(run)[logs.Stdout]; got != "done\n" {
 			t.Errorf("output = %q", got)
 		}
 	}
@@ -123,7 +123,7 @@ func TestSetupThatFails(t *testing.T) {
 		run := y.start(l)
 		s := y.end(run)
 		check(t, s, 3, "", job.CauseSetupFailed, false, "set-up failed with exit code 3; last line of output: no wheel")
-		if !s.Started.IsZero() || y.output(run)[runlog.Stdout] != "" {
+		if !s.Started.IsZero() || y.output(run)[logs.Stdout] != "" {
 			t.Errorf("the command was started: %+v", s)
 		}
 		if n := count(t, marks); n != i+1 {
@@ -270,7 +270,7 @@ func TestCheckpointsLastFromRunToRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		check(t, y.end(s.Run), 0, "", "", false, "")
-		if got := y.output(s.Run)[runlog.Stdout]; got != want {
+		if got := y.output(s.Run)[logs.Stdout]; got != want {
 			t.Errorf("run %s reads %q, want %q", s.Run, got, want)
 		}
 		if err := y.Forget(s.Run, 0); err != nil {

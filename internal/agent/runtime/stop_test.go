@@ -11,7 +11,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/runlog"
+	"trainyard/internal/logs"
 )
 
 func TestStop(t *testing.T) {
@@ -58,8 +58,8 @@ func TestStop(t *testing.T) {
 			}
 			s := y.end(run)
 			check(t, s, tt.code, tt.signal, job.CauseCancelled, true, tt.reason)
-			if strings.Contains(tt.script, "saved") && y.output(run)[runlog.Stdout] != "saved\n" {
-				t.Errorf("output = %q: what the program wrote after SIGTERM is missing", y.output(run)[runlog.Stdout])
+			if strings.Contains(tt.script, "saved") && y.output(run)[logs.Stdout] != "saved\n" {
+				t.Errorf("output = %q: what the program wrote after SIGTERM is missing", y.output(run)[logs.Stdout])
 			}
 		})
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
-	"trainyard/internal/hire"
 	"trainyard/internal/job"
+	"trainyard/internal/provision"
 )
 
 // catalogue is what can be provisioned, ready to be compared with many jobs. Which offer is
@@ -15,10 +15,10 @@ import (
 type catalogue struct {
 	of      []fleet.Offer // as they were given
 	list    []fleet.Offer
-	all     *hire.Catalogue
-	fits    map[fleet.Need]*hire.Fit
+	all     *provision.Catalogue
+	fits    map[fleet.Need]*provision.Fit
 	choices map[choiceKey]int // index of the best offer, -1 if there is none
-	single  map[offerKey]*hire.Fit
+	single  map[offerKey]*provision.Fit
 }
 
 // choiceKey is what the best offer for a job depends on. Jobs that last about as long have
@@ -42,12 +42,12 @@ const maxChoices = 1 << 16
 
 // newCatalogue returns the catalogue of offers, which must not be changed after that.
 func newCatalogue(list []fleet.Offer) *catalogue {
-	o := &catalogue{of: list, list: slices.Clone(list), fits: map[fleet.Need]*hire.Fit{},
-		choices: map[choiceKey]int{}, single: map[offerKey]*hire.Fit{}}
+	o := &catalogue{of: list, list: slices.Clone(list), fits: map[fleet.Need]*provision.Fit{},
+		choices: map[choiceKey]int{}, single: map[offerKey]*provision.Fit{}}
 	for i := range o.list {
 		o.list[i].TFLOPS = o.list[i].Speed() // what is reached, as of the yard's own nodes
 	}
-	o.all = hire.NewCatalogue(o.list, nil)
+	o.all = provision.NewCatalogue(o.list, nil)
 	return o
 }
 
@@ -58,7 +58,7 @@ func (o *catalogue) isOf(list []fleet.Offer) bool {
 }
 
 // fit compares a need with all offers.
-func (o *catalogue) fit(need *fleet.Need) *hire.Fit {
+func (o *catalogue) fit(need *fleet.Need) *provision.Fit {
 	plain := *need
 	plain.Avoid = "" // nobody has failed there yet
 	f, ok := o.fits[plain]
@@ -71,7 +71,7 @@ func (o *catalogue) fit(need *fleet.Need) *hire.Fit {
 
 // first returns the best way to provision nodes for a job. Which offer that is, is looked up
 // for jobs that are much alike; what it costs is computed for each.
-func (o *catalogue) first(need *fleet.Need, q *hire.Query) (hire.Option, bool) {
+func (o *catalogue) first(need *fleet.Need, q *provision.Query) (provision.Option, bool) {
 	if q.Takes != nil || q.Stage != nil {
 		return o.fit(need).First(*q)
 	}
@@ -90,12 +90,12 @@ func (o *catalogue) first(need *fleet.Need, q *hire.Query) (hire.Option, bool) {
 		o.choices[key] = at
 	}
 	if at < 0 {
-		return hire.Option{}, false
+		return provision.Option{}, false
 	}
 	one := offerKey{plain, at}
 	f, ok := o.single[one]
 	if !ok {
-		f = hire.NewCatalogue(o.list[at:at+1], nil).Fit(plain)
+		f = provision.NewCatalogue(o.list[at:at+1], nil).Fit(plain)
 		o.single[one] = f
 	}
 	return f.First(*q)

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"trainyard/internal/fleet"
-	"trainyard/internal/hire"
 	"trainyard/internal/job"
+	"trainyard/internal/provision"
 )
 
 func drawOffers(t *rapid.T) []fleet.Offer {
@@ -29,9 +29,9 @@ func drawOffers(t *rapid.T) []fleet.Offer {
 	return list
 }
 
-func drawQuery(t *rapid.T) (fleet.Need, hire.Query) {
+func drawQuery(t *rapid.T) (fleet.Need, provision.Query) {
 	gpus := rapid.SampledFrom([]int{1, 2, 8}).Draw(t, "need")
-	return fleet.Need{Nodes: 1, MaxNodes: 1, GPUs: gpus, MaxGPUs: gpus, Place: job.PlaceAny}, hire.Query{
+	return fleet.Need{Nodes: 1, MaxNodes: 1, GPUs: gpus, MaxGPUs: gpus, Place: job.PlaceAny}, provision.Query{
 		Now: time.Unix(0, 0), Objective: job.ObjectiveBalanced, Value: rapid.SampledFrom([]float64{2, 50}).Draw(t, "value"),
 		Run: time.Duration(rapid.IntRange(1, 20000).Draw(t, "seconds")) * time.Second, Base: 100, Every: 10 * time.Minute,
 	}

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
-	"trainyard/internal/hire"
 	"trainyard/internal/job"
+	"trainyard/internal/provision"
 	"trainyard/internal/tenant"
 )
 
@@ -33,7 +33,7 @@ func (e *engine) provisionOption(j *queuedJob, s *shape) (option, bool) {
 }
 
 // asOption returns a way to provision nodes as an option.
-func (e *engine) asOption(h *hire.Option) option {
+func (e *engine) asOption(h *provision.Option) option {
 	return option{
 		offer: h, nodes: h.Nodes, gpus: h.GPUs, readyIn: h.Start.Sub(e.view.Now), runs: h.Finish.Sub(h.Start),
 		marginalCost: h.Money, ledgerCost: h.Money,
@@ -50,8 +50,8 @@ func (e *engine) updateOffers() {
 }
 
 // query describes a job to package hire.
-func (e *engine) query(j *queuedJob, s *shape) hire.Query {
-	q := hire.Query{
+func (e *engine) query(j *queuedJob, s *shape) provision.Query {
+	q := provision.Query{
 		Now: e.view.Now, Objective: job.ObjectiveBalanced, Value: j.value, Setup: e.cfg.Setup,
 		Run: j.lasts, Base: e.reference(s) * float64(max(s.Match.Need.GPUs, 1)*s.Match.Need.Nodes),
 	}

@@ -16,7 +16,7 @@ import (
 
 	"trainyard/internal/clock"
 	"trainyard/internal/cloud"
-	"trainyard/internal/cloud/desk"
+	"trainyard/internal/cloud/reconcile"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
@@ -123,7 +123,7 @@ func TestLifeOfHiredNodes(t *testing.T) {
 	want(t, y.scrape(), map[string]float64{
 		`trainyard_provision_requests_total{provider="testcloud"}`:                    0,
 		`trainyard_provision_refusals_total{code="no_capacity",provider="testcloud"}`: 0,
-		`trainyard_leases{provider="testcloud",state="requested"}`:                        0,
+		`trainyard_leases{provider="testcloud",state="requested"}`:                    0,
 	})
 	y.submit("ann", 2)
 	y.ok(yardmaster.Unclear{Lease: "l1", Why: "timeout"})
@@ -408,9 +408,9 @@ func TestCallsToProvidersAreWatched(t *testing.T) {
 	y := newYard(t, metrics.Options{Providers: []string{"testcloud"}})
 	p := &someCloud{lists: make(chan error), created: make(chan error)}
 	told := make(chan yardmaster.Message, 100)
-	r := &desk.Runner{
-		Providers: []cloud.Provider{p}, Timing: desk.Timing{List: time.Hour, Idle: time.Hour, Retry: time.Millisecond, Most: time.Millisecond},
-		Timeouts: desk.DefaultTimeouts(), Clock: clock.Wall{}, Log: slog.New(slog.DiscardHandler), Watch: y.board,
+	r := &reconcile.Runner{
+		Providers: []cloud.Provider{p}, Timing: reconcile.Timing{List: time.Hour, Idle: time.Hour, Retry: time.Millisecond, Most: time.Millisecond},
+		Timeouts: reconcile.DefaultTimeouts(), Clock: clock.Wall{}, Log: slog.New(slog.DiscardHandler), Watch: y.board,
 		Tell:    func(_ context.Context, m yardmaster.Message) error { told <- m; return nil },
 		Prepare: func(_ context.Context, l *fleet.Lease) (cloud.Request, error) { return cloud.Request{Lease: l.ID}, nil },
 	}

@@ -11,10 +11,10 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/gpuspec"
-	"trainyard/internal/hire"
 	"trainyard/internal/humanize"
 	"trainyard/internal/job"
 	"trainyard/internal/place/rules"
+	"trainyard/internal/provision"
 )
 
 // Kind is what sort of change an advice is about.
@@ -63,7 +63,7 @@ func asItWas(h *History) *variant {
 
 // told returns offers with how often their nodes are taken back, where that was left out.
 func told(offers []fleet.Offer, now time.Time) []fleet.Offer {
-	return slices.Clone(hire.NewMarket(offers).Open(now))
+	return slices.Clone(provision.NewMarket(offers).Open(now))
 }
 
 // with returns a copy to be changed.

@@ -13,9 +13,9 @@ import (
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
-	"trainyard/internal/hire"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/provision"
 	"trainyard/internal/sim/advise"
 	"trainyard/internal/sim/whatif"
 )
@@ -151,7 +151,7 @@ func readOffers(path string) ([]fleet.Offer, error) {
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "bad_offers", "the price file %s cannot be read: %v", path, err).WithField("offers")
 	}
-	return hire.ParseOffers(path, text)
+	return provision.ParseOffers(path, text)
 }
 
 // dayOrTime reads a day or a time in UTC; none if the text is empty.

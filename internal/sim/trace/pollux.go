@@ -7,7 +7,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
 	"trainyard/internal/sim"
-	"trainyard/internal/sim/trace/goodput"
+	"trainyard/internal/sim/trace/pollux"
 	"trainyard/internal/sim/trace/rows"
 )
 
@@ -21,15 +21,15 @@ const (
 	ModeElastic  Mode = "elastic"  // any number of GPUs with the owner's batch size: what Optimus schedules
 )
 
-// pollux reads a workload of the Pollux and Sia simulators. Its rows only name
+// polluxReader reads a workload of the Pollux and Sia simulators. Its rows only name
 // applications; how fast these are comes from profiles that were measured.
-type pollux struct {
+type polluxReader struct {
 	*rows.Table
 	opts Options
 	apps *applications
 }
 
-func openPollux(f *rows.File, opts Options) (*pollux, error) {
+func openPollux(f *rows.File, opts Options) (*polluxReader, error) {
 	switch opts.Mode {
 	case "", ModeAdaptive, ModeRigid, ModeElastic:
 	default:
@@ -43,10 +43,10 @@ func openPollux(f *rows.File, opts Options) (*pollux, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pollux{Table: t, opts: opts, apps: newApplications(filepath.SplitList(opts.Tables), opts)}, nil
+	return &polluxReader{Table: t, opts: opts, apps: newApplications(filepath.SplitList(opts.Tables), opts)}, nil
 }
 
-func (p *pollux) job() (*sim.Job, error) {
+func (p *polluxReader) job() (*sim.Job, error) {
 	if err := p.Read(); err != nil {
 		return nil, err
 	}
@@ -89,12 +89,12 @@ type planKey struct {
 type applications struct {
 	folders  []string
 	opts     Options
-	profiles map[string]*goodput.Profile
+	profiles map[string]*pollux.Profile
 	plans    map[planKey]*plan
 }
 
 func newApplications(folders []string, opts Options) *applications {
-	return &applications{folders: folders, opts: opts, profiles: map[string]*goodput.Profile{}, plans: map[planKey]*plan{}}
+	return &applications{folders: folders, opts: opts, profiles: map[string]*pollux.Profile{}, plans: map[planKey]*plan{}}
 }
 
 // plan returns the plan of a job, nil if nothing was measured that it could do.
@@ -122,11 +122,11 @@ func (a *applications) plan(app string, replicas, batch int) (*plan, error) {
 	return a.plans[key], nil
 }
 
-func (a *applications) profile(app string) (*goodput.Profile, error) {
+func (a *applications) profile(app string) (*pollux.Profile, error) {
 	if p, ok := a.profiles[app]; ok {
 		return p, nil
 	}
-	p, err := goodput.Read(app, a.folders)
+	p, err := pollux.Read(app, a.folders)
 	if err == nil {
 		a.profiles[app] = p
 	}
@@ -135,14 +135,14 @@ func (a *applications) profile(app string) (*goodput.Profile, error) {
 
 // make draws up the speeds of each epoch: its gradient noise makes large batches
 // worth more or less, and so the same GPUs faster or slower.
-func (a *applications) make(p *goodput.Profile, key planKey) *plan {
+func (a *applications) make(p *pollux.Profile, key planKey) *plan {
 	start := a.opts.start(p.Restart)
 	made := &plan{}
 	var first *job.Speed
 	for epoch := range p.Epochs {
 		rates := p.Rates(epoch, key.batch)
 		if key.replicas > 0 {
-			rates = goodput.Exactly(rates, key.replicas)
+			rates = pollux.Exactly(rates, key.replicas)
 		}
 		if len(rates) == 0 {
 			return nil
@@ -156,7 +156,7 @@ func (a *applications) make(p *goodput.Profile, key planKey) *plan {
 	}
 	made.spec = &job.Spec{
 		Name: key.app, Run: command, Place: job.PlaceAny, Objective: job.ObjectiveTime,
-		Resources:  job.Resources{Nodes: job.Range{Min: 1, Max: goodput.MaxNodes}, GPUs: job.Range{Min: 1, Max: a.perNode(p)}, GPU: kinds(first)},
+		Resources:  job.Resources{Nodes: job.Range{Min: 1, Max: pollux.MaxNodes}, GPUs: job.Range{Min: 1, Max: a.perNode(p)}, GPU: kinds(first)},
 		Speed:      first,
 		Checkpoint: &job.Checkpoint{Dir: "checkpoint"},
 	}
@@ -169,7 +169,7 @@ func (a *applications) make(p *goodput.Profile, key planKey) *plan {
 
 // perNode is how many GPUs a job may have on one node: as the options say, or else
 // what was measured, the least of the kinds for a job that cannot change.
-func (a *applications) perNode(p *goodput.Profile) int {
+func (a *applications) perNode(p *pollux.Profile) int {
 	if a.opts.PerNode > 0 {
 		return a.opts.PerNode
 	}

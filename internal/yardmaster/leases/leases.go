@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
-	"trainyard/internal/hire"
-	lifecycle "trainyard/internal/hire/leases"
 	"trainyard/internal/id"
+	"trainyard/internal/provision"
+	lifecycle "trainyard/internal/provision/leases"
 	"trainyard/internal/quota"
 	"trainyard/internal/yardmaster/batch"
 	"trainyard/internal/yardmaster/timers"
@@ -26,7 +26,7 @@ import (
 // Leases holds the leases and what they are for. It is not safe for concurrent use.
 type Leases struct {
 	*lifecycle.Leases
-	Market *hire.Market
+	Market *provision.Market
 
 	sweepInterval time.Duration
 	quotas        *quota.Tracker
@@ -44,7 +44,7 @@ type Leases struct {
 // reported recently: only then its lease is renewed.
 func New(cfg lifecycle.Config, offers []fleet.Offer, limits *quota.Tracker, feed *batch.Feed, timers *timers.Timers, heard func(id.Node) bool) *Leases {
 	return &Leases{
-		Leases: lifecycle.New(cfg), Market: hire.NewMarket(offers), sweepInterval: cfg.Every(), quotas: limits, recentlySeen: heard, feed: feed, timers: timers,
+		Leases: lifecycle.New(cfg), Market: provision.NewMarket(offers), sweepInterval: cfg.Every(), quotas: limits, recentlySeen: heard, feed: feed, timers: timers,
 		byJob: map[id.Job][]id.Lease{}, pendingHourly: map[id.Lease]float64{}, outages: map[string]*outage{},
 	}
 }

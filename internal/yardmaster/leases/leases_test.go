@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/fleet"
-	lifecycle "trainyard/internal/hire/leases"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	lifecycle "trainyard/internal/provision/leases"
 	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster/batch"

@@ -11,7 +11,7 @@ import (
 
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/clock"
-	"trainyard/internal/runlog"
+	"trainyard/internal/logs"
 )
 
 // tailSize is how much of the output's end is kept to read the cause of a failure from.
@@ -21,7 +21,7 @@ const tailSize = 16 << 10
 type output struct {
 	clk    clock.Clock
 	file   *os.File
-	log    *runlog.Writer
+	log    *logs.Writer
 	failed func(error)
 
 	mu   sync.Mutex
@@ -34,13 +34,13 @@ func openOutput(path string, limit int64, clk clock.Clock, failed func(error)) (
 	if err != nil {
 		return nil, err
 	}
-	return &output{clk: clk, file: f, log: runlog.NewWriter(f, limit), failed: failed}, nil
+	return &output{clk: clk, file: f, log: logs.NewWriter(f, limit), failed: failed}, nil
 }
 
 // pump copies a pipe to the log until all its writers are gone. Every read
 // goes to the file at once, so that others see it without delay.
-func (o *output) pump(r *os.File, stream runlog.Stream) {
-	buf := make([]byte, runlog.MaxFrame)
+func (o *output) pump(r *os.File, stream logs.Stream) {
+	buf := make([]byte, logs.MaxFrame)
 	for {
 		n, err := r.Read(buf)
 		if n > 0 {

@@ -15,7 +15,7 @@ import (
 	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/job"
-	"trainyard/internal/runlog"
+	"trainyard/internal/logs"
 )
 
 // drainTime is how long output is waited for when somebody outside the run
@@ -123,8 +123,8 @@ func (s *supervisor) launch(text string) (*script, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s in %s: %w", shell, attr.Dir, err), outR.Close(), errR.Close())
 	}
-	p.pumping.Go(func() { s.out.pump(outR, runlog.Stdout) })
-	p.pumping.Go(func() { s.out.pump(errR, runlog.Stderr) })
+	p.pumping.Go(func() { s.out.pump(outR, logs.Stdout) })
+	p.pumping.Go(func() { s.out.pump(errR, logs.Stderr) })
 	return p, nil
 }
 

@@ -1,0 +1,177 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"trainyard/internal/clock"
+	"trainyard/internal/cloud"
+	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
+	"trainyard/internal/yardmaster"
+)
+
+// Runner makes the calls that the leases want, and tells the yardmaster the answers.
+type Runner struct {
+	Providers []cloud.Provider
+	Timing    Timing
+	Timeouts  Timeouts
+	// Tell hands a message to the yardmaster and returns when what it changed is stored.
+	Tell func(context.Context, yardmaster.Message) error
+	// Prepare returns the request for a lease, with what lets its machine join. It must
+	// return the same request for the same lease, so that asking again is the same call.
+	Prepare func(context.Context, *fleet.Lease) (cloud.Request, error)
+	Clock   clock.Clock
+	Log     *slog.Logger
+	Watch   Watcher // nil if nobody watches
+
+	once   sync.Once
+	mu     sync.Mutex
+	inbox  []fleet.Lease
+	desk   *Desk
+	byName map[string]cloud.Provider
+	wake   chan struct{}
+	calls  sync.WaitGroup
+}
+
+// Watcher is told of every call: what was asked of whom, how long that took, and how it
+// ended. It must not block.
+type Watcher interface {
+	Called(provider, call string, took time.Duration, err error)
+}
+
+// Timeouts bound the calls.
+type Timeouts struct{ List, Create, Terminate time.Duration }
+
+// DefaultTimeouts bound the calls where nothing is set.
+func DefaultTimeouts() Timeouts {
+	return Timeouts{List: time.Minute, Create: 2 * time.Minute, Terminate: time.Minute}
+}
+
+func (r *Runner) init() {
+	r.once.Do(func() {
+		names := make([]string, len(r.Providers))
+		r.byName = map[string]cloud.Provider{}
+		for i, p := range r.Providers {
+			names[i] = p.Name()
+			r.byName[p.Name()] = p
+		}
+		r.desk = NewDesk(r.Timing, names...)
+		r.wake = make(chan struct{}, 1)
+	})
+}
+
+// Take tells of leases that are new or have changed and are stored. It does not block.
+func (r *Runner) Take(leases []fleet.Lease) {
+	if len(leases) == 0 {
+		return
+	}
+	r.init()
+	r.mu.Lock()
+	r.inbox = append(r.inbox, leases...)
+	r.mu.Unlock()
+	r.nudge()
+}
+
+func (r *Runner) nudge() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run makes calls until ctx ends, and then waits for those that are under way.
+func (r *Runner) Run(ctx context.Context) {
+	r.init()
+	defer r.calls.Wait()
+	for {
+		calls, next := r.due()
+		for _, c := range calls {
+			r.calls.Go(func() { r.call(ctx, c) })
+		}
+		if clock.Wait(ctx, max(next.Sub(r.Clock.Now()), time.Millisecond), r.wake) == clock.Ended {
+			return
+		}
+	}
+}
+
+func (r *Runner) due() ([]Call, time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.Clock.Now()
+	r.desk.Take(now, r.inbox)
+	r.inbox = nil
+	return r.desk.Due(now)
+}
+
+// call makes one call and tells the answer.
+func (r *Runner) call(ctx context.Context, c Call) {
+	messages := r.make(ctx, c)
+	if ctx.Err() != nil {
+		return // the next server asks again
+	}
+	for _, m := range messages {
+		if err := r.Tell(ctx, m); err != nil {
+			// What was said is not lost: leases are compared with the next list.
+			r.Log.WarnContext(ctx, "an answer of a provider was not taken", "provider", c.Provider, "call", c.Kind, "lease", c.Lease.ID, "error", err)
+		}
+	}
+	r.nudge()
+}
+
+func (r *Runner) make(ctx context.Context, c Call) []yardmaster.Message {
+	p := r.byName[c.Provider]
+	log := r.Log.With("provider", c.Provider, "call", c.Kind, "lease", c.Lease.ID)
+	began := r.Clock.Now()
+	answer := func(take func(now time.Time) []yardmaster.Message, err error) []yardmaster.Message {
+		if unknown(c, err) {
+			log.InfoContext(ctx, "the provider does not know the machine that is given back", "machine", c.Lease.Instance)
+			err = nil
+		}
+		if r.Watch != nil {
+			r.Watch.Called(c.Provider, string(c.Kind), r.Clock.Now().Sub(began), err)
+		}
+		if err != nil {
+			log.WarnContext(ctx, "a call to a provider failed", "error", err)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return take(r.Clock.Now())
+	}
+	switch c.Kind {
+	case CallList:
+		bounded, cancel := context.WithTimeout(ctx, r.Timeouts.List)
+		defer cancel()
+		machines, err := p.List(bounded)
+		return answer(func(now time.Time) []yardmaster.Message { return r.desk.Listed(now, c, machines, err) }, err)
+	case CallCreate:
+		bounded, cancel := context.WithTimeout(ctx, r.Timeouts.Create)
+		defer cancel()
+		m, err := r.create(bounded, p, &c.Lease)
+		if err == nil {
+			log.InfoContext(ctx, "hired", "machine", m.ID, "offer", c.Lease.Offer.Name)
+		}
+		return answer(func(now time.Time) []yardmaster.Message { return r.desk.Created(now, c, m, err) }, err)
+	case CallTerminate:
+		bounded, cancel := context.WithTimeout(ctx, r.Timeouts.Terminate)
+		defer cancel()
+		err := p.Terminate(bounded, c.Lease.Offer.Region, c.Lease.Instance)
+		return answer(func(now time.Time) []yardmaster.Message { return r.desk.Terminated(now, c, err) }, err)
+	}
+	return nil
+}
+
+func (r *Runner) create(ctx context.Context, p cloud.Provider, l *fleet.Lease) (fleet.Instance, error) {
+	request, err := r.Prepare(ctx, l)
+	if err != nil {
+		return fleet.Instance{}, fault.New(fault.Unavailable, "not_prepared", "the machine's boot could not be prepared: %v", err).WithCause(err)
+	}
+	m, err := p.Create(ctx, request)
+	if err != nil {
+		return fleet.Instance{}, fmt.Errorf("create for lease %s: %w", l.ID, err)
+	}
+	return m, nil
+}

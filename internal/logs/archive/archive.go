@@ -1,0 +1,131 @@
+package archive
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+)
+
+// segmentSize is how much output is compressed into one blob.
+const segmentSize = 4 << 20
+
+// blobPrefix begins the names of a log's segments.
+func blobPrefix(run id.Run, rank int) string {
+	j, _, _ := run.Split()
+	return fmt.Sprintf("logs/%s/%s/%d/", j, run, rank)
+}
+
+// archive compresses a whole log into the blob store and removes the file.
+func (b *Book) archive(ctx context.Context, f *logFile, run id.Run, rank int) error {
+	if f.size == 0 { // it printed nothing, and a blob must say so
+		if err := b.blobs.Put(ctx, segmentName(run, rank, 0, 0), bytes.NewReader(nil)); err != nil {
+			return err
+		}
+	}
+	for at := int64(0); at < f.size; at += segmentSize {
+		if err := b.pack(ctx, f, run, rank, at, min(at+segmentSize, f.size)); err != nil {
+			return err
+		}
+	}
+	if f.file == nil {
+		f.ended = true
+		return nil
+	}
+	if err := os.Remove(f.file.Name()); err != nil {
+		return fmt.Errorf("remove log file of %s: %w", run, err)
+	}
+	err := f.file.Close()
+	f.file, f.ended = nil, true
+	return err
+}
+
+// pack puts one piece of a log into the blob store. One that an earlier try
+// brought there is left alone, so that a long log gets on with each try.
+func (b *Book) pack(ctx context.Context, f *logFile, run id.Run, rank int, start, end int64) error {
+	name := segmentName(run, rank, start, end)
+	if done, err := b.blobs.Has(ctx, name); done || err != nil {
+		return err
+	}
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	if _, err := io.Copy(z, io.NewSectionReader(f.file, start, end-start)); err != nil {
+		return fault.New(fault.Unavailable, "log_store", "cannot read the log of %s", run).WithCause(err)
+	}
+	if err := z.Close(); err != nil {
+		return fmt.Errorf("compress log of %s: %w", run, err)
+	}
+	return b.blobs.Put(ctx, name, &packed)
+}
+
+func segmentName(run id.Run, rank int, start, end int64) string {
+	return fmt.Sprintf("%s%015d-%015d.gz", blobPrefix(run, rank), start, end)
+}
+
+// segment is one compressed piece of an archived log.
+type segment struct {
+	name       string
+	start, end int64
+}
+
+func (b *Book) segments(ctx context.Context, run id.Run, rank int) ([]segment, error) {
+	names, err := b.blobs.List(ctx, blobPrefix(run, rank))
+	if err != nil {
+		return nil, err
+	}
+	list := make([]segment, 0, len(names))
+	for _, name := range names {
+		text := strings.TrimSuffix(name[strings.LastIndexByte(name, '/')+1:], ".gz")
+		first, last, _ := strings.Cut(text, "-")
+		start, err1 := strconv.ParseInt(first, 10, 64)
+		end, err2 := strconv.ParseInt(last, 10, 64)
+		if err1 != nil || err2 != nil {
+			return nil, fmt.Errorf("blob %s is no log segment", name)
+		}
+		list = append(list, segment{name, start, end})
+	}
+	return list, nil
+}
+
+func (b *Book) readArchived(ctx context.Context, run id.Run, rank int, offset, limit int64) ([]byte, error) {
+	segments, err := b.segments(ctx, run, rank)
+	if err != nil {
+		return nil, err
+	}
+	var out []byte
+	for _, s := range segments {
+		if s.end <= offset || s.end == 0 || int64(len(out)) >= limit {
+			continue
+		}
+		raw, err := b.unpack(ctx, s.name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, raw[max(0, offset-s.start):]...)
+	}
+	return out[:min(int64(len(out)), limit)], nil
+}
+
+func (b *Book) unpack(ctx context.Context, name string) ([]byte, error) {
+	r, err := b.blobs.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = r.Close() }()
+	z, err := gzip.NewReader(r)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	raw, err := io.ReadAll(io.LimitReader(z, segmentSize))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return raw, nil
+}

@@ -1,0 +1,245 @@
+package archive
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"trainyard/internal/api"
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/logs"
+)
+
+// Cursor is how far someone has read a job's output: the run, and for each
+// rank the offset of a frame and how many lines from there on were seen.
+type Cursor struct {
+	Epoch int
+	Ranks []Mark
+}
+
+// Mark is how far someone has read one rank.
+type Mark struct {
+	Offset int64
+	Skip   int
+}
+
+// String writes the cursor for the wire: "2/100+3/0+0".
+func (c Cursor) String() string {
+	var out strings.Builder
+	out.WriteString(strconv.Itoa(c.Epoch))
+	for _, r := range c.Ranks {
+		fmt.Fprintf(&out, "/%d+%d", r.Offset, r.Skip)
+	}
+	return out.String()
+}
+
+// maxRanks is more than any run has.
+const maxRanks = 4096
+
+// ParseCursor reads what String wrote.
+func ParseCursor(s string) (Cursor, error) {
+	bad := badCursor(s)
+	parts := strings.Split(s, "/")
+	epoch, err := strconv.Atoi(parts[0])
+	if err != nil || epoch < 1 || len(parts) > maxRanks {
+		return Cursor{}, bad
+	}
+	c := Cursor{Epoch: epoch}
+	for _, p := range parts[1:] {
+		left, right, ok := strings.Cut(p, "+")
+		offset, err1 := strconv.ParseInt(left, 10, 64)
+		skip, err2 := strconv.Atoi(right)
+		if !ok || err1 != nil || err2 != nil || offset < 0 || skip < 0 {
+			return Cursor{}, bad
+		}
+		c.Ranks = append(c.Ranks, Mark{offset, skip})
+	}
+	return c, nil
+}
+
+func badCursor(s string) error {
+	return fault.New(fault.Invalid, "bad_cursor", "%q is no cursor of this list", s).WithField("cursor").
+		WithRemedy("use the value that an earlier answer gave, or leave it out")
+}
+
+// Filter chooses lines.
+type Filter struct {
+	Stream string         // "" for all
+	Grep   *regexp.Regexp // nil for all
+}
+
+func (f *Filter) lets(l *logs.Line) bool {
+	return (f.Stream == "" || l.Stream.String() == f.Stream) && (f.Grep == nil || f.Grep.Match(l.Text))
+}
+
+// chunk is how much of a log is looked at in one go.
+const chunk = 1 << 20
+
+// ReadLines returns up to most lines of one rank from a cursor on, the cursor
+// after each, and the cursor after all. more is false when all that is here has been read. A line
+// that has no end yet is returned as partial when nothing follows it; if both
+// streams have one, they come together, though that be one line too many.
+func (b *Book) ReadLines(ctx context.Context, run id.Run, rank int, at Mark, f *Filter, most int) (lines []api.LogLine, after []Mark, next Mark, more bool, err error) {
+	raw, err := b.Read(ctx, run, rank, at.Offset, chunk)
+	if err != nil || len(raw) == 0 {
+		return nil, nil, at, false, err
+	}
+	full := false
+	var last Mark // before the last line
+	end, err := eachLine(raw, at.Offset, func(before Mark, l *logs.Line) bool {
+		if before.Offset == at.Offset && before.Skip < at.Skip || !f.lets(l) {
+			return true
+		}
+		if full = len(lines) >= most && before != last; full {
+			return false
+		}
+		if len(lines) > 0 {
+			after = append(after, before) // after the line before
+		}
+		last = before
+		lines = append(lines, toLogLine(run, rank, l))
+		return true
+	})
+	if err != nil {
+		return nil, nil, at, false, damaged(err, run, rank, at)
+	}
+	if end.Offset == at.Offset && !full {
+		end, more = at, false // the first frame is not whole yet
+	} else {
+		more = full || len(raw) == chunk
+	}
+	if len(lines) > 0 {
+		after = append(after, end)
+	}
+	return lines, after, end, more, nil
+}
+
+// eachLine calls fn for the lines of a piece of a log that begins with a frame
+// at base, until fn returns false, and returns the cursor to go on from. A line
+// that goes on after a full piece is left for the next one. Lines that have no
+// end yet share one cursor: which of them comes first may change as they grow.
+func eachLine(raw []byte, base int64, fn func(before Mark, l *logs.Line) bool) (Mark, error) {
+	dec := logs.NewDecoder(bytes.NewReader(raw))
+	var asm logs.Assembler
+	at := Mark{Offset: base} // before the next line
+	give := func(lines []logs.Line) bool {
+		for i := range lines {
+			if !fn(at, &lines[i]) {
+				return false
+			}
+			at.Skip++
+		}
+		return true
+	}
+	for {
+		frame, err := dec.Next()
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			if len(raw) == chunk && at.Offset > base {
+				return at, nil
+			}
+			open := asm.Flush()
+			for i := range open {
+				if !fn(at, &open[i]) {
+					return at, nil
+				}
+			}
+			return Mark{Offset: base + dec.Offset()}, nil
+		}
+		if err != nil {
+			return at, err
+		}
+		if !give(asm.Add(frame)) {
+			return at, nil
+		}
+		if asm.Empty() {
+			at = Mark{Offset: base + dec.Offset()}
+		}
+	}
+}
+
+// damaged says that a log cannot be read on from a cursor. If not even the
+// first frame there makes sense, the cursor is not one that we gave.
+func damaged(err error, run id.Run, rank int, at Mark) error {
+	var d *logs.DamageError
+	if errors.As(err, &d) && d.Offset == 0 && at.Offset > 0 {
+		return badCursor(fmt.Sprintf("%d+%d", at.Offset, at.Skip))
+	}
+	return fmt.Errorf("log of %s rank %d: %w", run, rank, err)
+}
+
+func toLogLine(run id.Run, rank int, l *logs.Line) api.LogLine {
+	out := api.LogLine{At: l.At.UTC(), Run: run, Rank: rank, Stream: l.Stream.String(), Partial: l.Partial}
+	if utf8.Valid(l.Text) {
+		out.Text = string(l.Text)
+	} else {
+		out.Raw = l.Text
+		out.Text = strings.ToValidUTF8(string(l.Text), "\uFFFD")
+	}
+	return out
+}
+
+// Tail returns a cursor after which the last n lines of a rank that the filter
+// lets through follow. It looks back in growing steps.
+func (b *Book) Tail(ctx context.Context, run id.Run, rank int, f *Filter, n int) (Mark, error) {
+	starts, err := b.frameStarts(ctx, run, rank)
+	if err != nil {
+		return Mark{}, err
+	}
+	for back := 1; ; back *= 4 {
+		first := max(0, len(starts)-back)
+		var before []Mark
+		at := Mark{Offset: starts[first]}
+		for more := true; more; {
+			raw, err := b.Read(ctx, run, rank, at.Offset, chunk)
+			if err != nil {
+				return Mark{}, err
+			}
+			skip := at
+			end, err := eachLine(raw, at.Offset, func(c Mark, l *logs.Line) bool {
+				if (c.Offset != skip.Offset || c.Skip >= skip.Skip) && f.lets(l) {
+					before = append(before, c)
+				}
+				return true
+			})
+			if err != nil {
+				return Mark{}, fmt.Errorf("log of %s rank %d: %w", run, rank, err)
+			}
+			more = len(raw) == chunk && end != at
+			at = end
+		}
+		// The first one may be the end of a line that began further back.
+		if len(before) > n || first == 0 && len(before) == n {
+			return before[len(before)-n], nil
+		}
+		if first == 0 {
+			return Mark{}, nil
+		}
+	}
+}
+
+// frameStarts returns offsets at which frames begin, about a chunk apart. The first is 0.
+func (b *Book) frameStarts(ctx context.Context, run id.Run, rank int) ([]int64, error) {
+	starts := []int64{0}
+	for {
+		at := starts[len(starts)-1]
+		raw, err := b.Read(ctx, run, rank, at, chunk)
+		if err != nil || len(raw) < chunk {
+			return starts, err
+		}
+		dec := logs.NewDecoder(bytes.NewReader(raw))
+		for err == nil {
+			_, err = dec.Next()
+		}
+		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, fmt.Errorf("log of %s rank %d: %w", run, rank, err)
+		}
+		starts = append(starts, at+dec.Offset())
+	}
+}

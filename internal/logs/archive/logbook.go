@@ -1,0 +1,221 @@
+// Package archive keeps the output of runs and finds lines in it.
+//
+// server appends what agents ship and reads pages for people; nothing here
+// knows who may see what. The format is that of package runlog. Output that is
+// still written is a plain file; what is complete is compressed into the blob
+// store. It never alters what it acknowledged.
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"trainyard/internal/blob"
+	"trainyard/internal/clock"
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+)
+
+// Book keeps the output of runs, one stream of bytes for each rank in the
+// format of package runlog. While a rank runs its output is a plain file, to
+// which an upload is appended before it is acknowledged: the file's length is
+// at any time exactly what the agent need not send again. When the agent has
+// sent all, the file is compressed piece by piece into the blob store.
+type Book struct {
+	dir   string
+	blobs blob.Store
+	clock clock.Clock
+	mu    sync.Mutex // taken before a logFile's own
+	open  map[string]*logFile
+}
+
+// logFile is the output of one rank while it is written or followed.
+type logFile struct {
+	mu      sync.Mutex
+	file    *os.File // nil when archived or not there yet
+	size    int64
+	ended   bool // all of it is here
+	changed chan struct{}
+	used    time.Time
+	gone    bool // dropped from memory; look it up again
+}
+
+// Open opens the logbook in a folder.
+func Open(dir string, blobs blob.Store, clk clock.Clock) (*Book, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make log folder: %w", err)
+	}
+	return &Book{dir: dir, blobs: blobs, clock: clk, open: map[string]*logFile{}}, nil
+}
+
+// Name names the output of a rank.
+func Name(run id.Run, rank int) string { return string(run) + "-" + strconv.Itoa(rank) }
+
+// lock returns the log of a rank, locked, with its file open if it is still written.
+func (b *Book) lock(ctx context.Context, run id.Run, rank int) (*logFile, error) {
+	for {
+		f, err := b.get(ctx, run, rank)
+		if err != nil {
+			return nil, err
+		}
+		f.mu.Lock()
+		if !f.gone {
+			f.used = b.clock.Now()
+			return f, nil
+		}
+		f.mu.Unlock()
+	}
+}
+
+func (b *Book) get(ctx context.Context, run id.Run, rank int) (*logFile, error) {
+	name := Name(run, rank)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if f, ok := b.open[name]; ok {
+		return f, nil
+	}
+	f := &logFile{changed: make(chan struct{})}
+	file, err := os.OpenFile(filepath.Join(b.dir, name), os.O_RDWR, 0o600)
+	switch {
+	case err == nil:
+		info, err := file.Stat()
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("look at log %s: %w", name, err), file.Close())
+		}
+		f.file, f.size = file, info.Size()
+	case errors.Is(err, fs.ErrNotExist):
+		segments, err := b.segments(ctx, run, rank)
+		if err != nil {
+			return nil, err
+		}
+		if n := len(segments); n > 0 { // archived: nothing will change, so nobody need share it
+			f.size, f.ended = segments[n-1].end, true
+			return f, nil
+		}
+	default:
+		return nil, fault.New(fault.Unavailable, "log_store", "cannot open the log of %s", run).WithCause(err)
+	}
+	b.open[name] = f
+	return f, nil
+}
+
+// Append adds output at an offset and returns how much of the log is here now.
+// What is here already is passed over; what would leave a gap is not taken.
+func (b *Book) Append(ctx context.Context, run id.Run, rank int, offset int64, data []byte, final bool) (int64, error) {
+	f, err := b.lock(ctx, run, rank)
+	if err != nil {
+		return 0, err
+	}
+	defer f.mu.Unlock()
+	if f.ended || offset > f.size {
+		return f.size, nil
+	}
+	defer f.wake() // also when archiving fails: what came is there to be read
+	if known := f.size - offset; known < int64(len(data)) {
+		if err := b.write(f, run, rank, data[known:]); err != nil {
+			return f.size, err
+		}
+	}
+	if final && offset+int64(len(data)) == f.size {
+		if err := b.archive(ctx, f, run, rank); err != nil {
+			return f.size, err
+		}
+	}
+	return f.size, nil
+}
+
+// wake tells those who follow the log to look again.
+func (f *logFile) wake() {
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+func (b *Book) write(f *logFile, run id.Run, rank int, data []byte) error {
+	if f.file == nil {
+		file, err := os.OpenFile(filepath.Join(b.dir, Name(run, rank)), os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return fault.New(fault.Unavailable, "log_store", "cannot make the log of %s", run).WithCause(err)
+		}
+		f.file = file
+	}
+	// A disk that is full may take a part. What it took is not counted and is
+	// written over when the agent sends it again.
+	if _, err := f.file.WriteAt(data, f.size); err != nil {
+		return fault.New(fault.Unavailable, "log_store", "cannot write the log of %s", run).WithCause(err)
+	}
+	f.size += int64(len(data))
+	return nil
+}
+
+// State is how much of a log is here.
+type State struct {
+	Size    int64
+	Ended   bool
+	Changed <-chan struct{} // closed when there is more, or it has ended
+}
+
+// State says how much of a log is here.
+func (b *Book) State(ctx context.Context, run id.Run, rank int) (State, error) {
+	f, err := b.lock(ctx, run, rank)
+	if err != nil {
+		return State{}, err
+	}
+	defer f.mu.Unlock()
+	return State{f.size, f.ended, f.changed}, nil
+}
+
+// Read returns the bytes of a log from an offset on, at most limit of them.
+func (b *Book) Read(ctx context.Context, run id.Run, rank int, offset, limit int64) ([]byte, error) {
+	f, err := b.lock(ctx, run, rank)
+	if err != nil {
+		return nil, err
+	}
+	defer f.mu.Unlock()
+	limit = min(limit, f.size-offset)
+	if limit <= 0 {
+		return nil, nil
+	}
+	if f.file == nil {
+		return b.readArchived(ctx, run, rank, offset, limit)
+	}
+	out := make([]byte, limit)
+	n, err := f.file.ReadAt(out, offset)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fault.New(fault.Unavailable, "log_store", "cannot read the log of %s", run).WithCause(err)
+	}
+	return out[:n], nil
+}
+
+// keepOpen is how long a log that nobody uses stays open.
+const keepOpen = 10 * time.Minute
+
+// Sweep drops logs that nobody has used lately from memory and closes their
+// files. Those who follow one are woken and look it up again.
+func (b *Book) Sweep() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var errs []error
+	for name, f := range b.open {
+		if !f.mu.TryLock() {
+			continue
+		}
+		if f.ended || b.clock.Now().Sub(f.used) > keepOpen {
+			delete(b.open, name)
+			f.gone = true
+			f.wake()
+			if f.file != nil {
+				errs = append(errs, f.file.Close())
+			}
+		}
+		f.mu.Unlock()
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,75 @@
+package archive
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"trainyard/internal/blob"
+	"trainyard/internal/fault"
+	"trainyard/internal/logs"
+)
+
+// handClock is a clock that tests can put forward.
+type handClock struct{ ahead atomic.Int64 }
+
+func (c *handClock) Now() time.Time          { return time.Now().UTC().Add(time.Duration(c.ahead.Load())) }
+func (c *handClock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
+
+// testBlobs is a blob store that fails when it is told to.
+type testBlobs struct {
+	blob.Store
+	mu   sync.Mutex
+	left int // puts that still succeed, if limited
+	err  error
+	puts atomic.Int64
+}
+
+// failAfter lets so many puts through and fails the others; nil for all.
+func (b *testBlobs) failAfter(n int, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.left, b.err = n, err
+}
+
+func (b *testBlobs) Put(ctx context.Context, name string, r io.Reader) error {
+	b.mu.Lock()
+	b.left--
+	err := b.err
+	if b.left >= 0 {
+		err = nil
+	}
+	b.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	b.puts.Add(1)
+	return b.Store.Put(ctx, name, r)
+}
+
+// wantFault checks the kind and code of an error that a client got.
+func wantFault(t *testing.T, err error, kind fault.Kind, code string) {
+	t.Helper()
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Kind != kind || f.Code != code {
+		t.Fatalf("got the error %v, want one of kind %s with the code %s", err, kind, code)
+	}
+}
+
+// output is a log with these frames: "o:text", "e:text" or "y:text".
+func output(t testing.TB, frames ...string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := logs.NewWriter(&out, 0)
+	for i, f := range frames {
+		if err := w.Write(logs.Stream(f[0]), time.UnixMilli(int64(1000+i)), []byte(f[2:])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out.Bytes()
+}

@@ -1,0 +1,363 @@
+package provision
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/job"
+)
+
+// Query is what is asked about a job: how long it runs where, what comes before
+// that, and what matters.
+type Query struct {
+	Now       time.Time
+	Objective job.Objective
+	Value     float64 // what an hour of the job's time is worth in money; counts for balanced alone
+
+	// Takes returns how long the job would run undisturbed on so many nodes of an
+	// offer with so many GPUs in use on each, and false if it cannot run there. It
+	// is the same for offers whose nodes are alike. Nil means that the work scales
+	// with the TFLOPS in use.
+	Takes func(o *fleet.Offer, nodes, gpus int) (time.Duration, bool)
+	// Run is how long it runs on Base TFLOPS in all, where Takes is nil. Without Run
+	// an hour is reckoned with, and the options are guessed; without Base it is
+	// meant on the slowest GPUs that would do. GPUs whose speed is unknown are taken
+	// to be as fast as Base says.
+	Run  time.Duration
+	Base float64
+
+	Setup time.Duration // of the environment, on each new node
+	// Stage returns how long it takes to bring the data to a node of an offer, and
+	// what that costs for each node. Nil means nothing.
+	Stage func(o *fleet.Offer) (time.Duration, float64)
+
+	Every   time.Duration // between checkpoints; 0 if what is done is lost with a node
+	Restore time.Duration // from a checkpoint
+	NoSpot  bool          // nodes that may be taken back do not come into question
+}
+
+// Option is one way to hire for a job.
+type Option struct {
+	Offer  *fleet.Offer
+	Nodes  int
+	GPUs   int           // in use on each node
+	Start  time.Time     // when it would begin to work
+	Finish time.Time     // when it is expected to be done
+	Run    time.Duration // undisturbed
+	Money  float64       // expected
+	Losses float64       // times that nodes are expected to be taken back meanwhile
+	Score  float64       // by which options are compared, less is better
+	// Guessed says that nothing is known of how long the job runs: only the order of
+	// options means something, and the start.
+	Guessed bool
+}
+
+// String says it in a sentence.
+func (o *Option) String() string {
+	s := fmt.Sprintf("%d × %s", o.Nodes, o.Offer.Name)
+	if o.Guessed {
+		return fmt.Sprintf("%s: starts %s, costs $%.2f an hour", s, o.Start.UTC().Format("Jan 2 15:04"), float64(o.Nodes)*float64(o.Offer.Hourly)/1e6)
+	}
+	s = fmt.Sprintf("%s: starts %s, done %s, costs $%.2f", s, o.Start.UTC().Format("Jan 2 15:04"), o.Finish.UTC().Format("Jan 2 15:04"), o.Money)
+	if o.Losses > 0.005 {
+		s += fmt.Sprintf(", with %.2f take-backs expected", o.Losses)
+	}
+	return s
+}
+
+// Best lists the ways to hire for a need, the best first. Those who ask often use a
+// Catalogue.
+func Best(offers []fleet.Offer, need fleet.Need, q Query) []Option {
+	return NewCatalogue(offers, nil).Fit(need).Best(q)
+}
+
+// Catalogue is offers made ready to be asked about for many jobs: offers whose
+// nodes are alike are compared with a need once.
+type Catalogue struct{ shapes []shape }
+
+// shape is a kind of node and the offers of it.
+type shape struct {
+	room   fleet.Room
+	tflops float64 // of one GPU, 0 if unknown
+	offers []*fleet.Offer
+	front  []*fleet.Offer // without those that another is better than in everything
+}
+
+// shapeKey is what nodes that are alike have in common.
+type shapeKey struct {
+	gpu    string
+	gpus   int
+	size   job.Bytes
+	tflops float64
+	cpus   job.CPUs
+	memory job.Bytes
+	fake   bool
+}
+
+// NewCatalogue makes offers ready. They must not be changed after that. peak returns
+// the TFLOPS of a GPU for offers that do not say, 0 if unknown; it may be nil.
+func NewCatalogue(offers []fleet.Offer, peak func(gpu string, memory job.Bytes) float64) *Catalogue {
+	type gpu struct {
+		model string
+		size  job.Bytes
+	}
+	c := &Catalogue{}
+	index, kinds := map[shapeKey]int{}, map[gpu]int32{}
+	for i := range offers {
+		o := &offers[i]
+		key := shapeKey{o.GPU, o.GPUs, o.GPUMemory, o.TFLOPS, o.CPUs, o.Memory, o.Fake}
+		at, ok := index[key]
+		if !ok {
+			at = len(c.shapes)
+			index[key] = at
+			kind, known := kinds[gpu{o.GPU, o.GPUMemory}]
+			if !known {
+				kind = int32(len(kinds))
+				kinds[gpu{o.GPU, o.GPUMemory}] = kind
+			}
+			s := shape{room: roomOf(o, kind), tflops: o.TFLOPS}
+			if s.tflops == 0 && o.GPUs > 0 && peak != nil {
+				s.tflops = peak(o.GPU, o.GPUMemory)
+			}
+			c.shapes = append(c.shapes, s)
+		}
+		c.shapes[at].offers = append(c.shapes[at].offers, o)
+	}
+	for i := range c.shapes {
+		c.shapes[i].front = front(c.shapes[i].offers)
+	}
+	return c
+}
+
+// roomOf returns an empty node of an offer as matchers see it.
+func roomOf(o *fleet.Offer, kind int32) fleet.Room {
+	n := o.Node()
+	r := fleet.Room{Node: n, Open: true, Kind: -1, CPUs: n.Inventory.CPUs, Memory: n.Inventory.Memory}
+	if o.GPUs > 0 {
+		r.Kind = kind
+	}
+	r.Sound = ^uint64(0) >> (fleet.MaxGPUs - min(max(o.GPUs, 0), fleet.MaxGPUs))
+	r.Free = r.Sound
+	return r
+}
+
+// front returns the offers that no other is better than in everything, wherever the
+// data are. The others cannot be the best for any job.
+func front(offers []*fleet.Offer) []*fleet.Offer {
+	var best []*fleet.Offer
+	for _, o := range offers {
+		if slices.ContainsFunc(best, func(b *fleet.Offer) bool { return atLeastAsGood(b, o) }) {
+			continue
+		}
+		best = slices.DeleteFunc(best, func(b *fleet.Offer) bool { return atLeastAsGood(o, b) })
+		best = append(best, o)
+	}
+	return best
+}
+
+// atLeastAsGood reports whether nothing speaks for b against a, whose nodes are alike.
+func atLeastAsGood(a, b *fleet.Offer) bool {
+	return a.Hourly <= b.Hourly && a.Boot <= b.Boot && a.Bills == b.Bills && a.Least <= b.Least &&
+		(!a.Spot || b.Spot && a.Losses <= b.Losses) && (a.Most == 0 || b.Most != 0 && a.Most >= b.Most)
+}
+
+// Fit is what of a catalogue a need fits on.
+type Fit struct {
+	need  fleet.Need
+	hosts []host
+}
+
+// host is a shape that a need fits on.
+type host struct {
+	shape *shape
+	gpus  int     // in use
+	speed float64 // TFLOPS of those, 0 if unknown
+}
+
+// Fit compares a need with all offers. Jobs with the same need share the answer.
+func (c *Catalogue) Fit(need fleet.Need) *Fit {
+	match := fleet.NewMatcher(need)
+	f := &Fit{need: need}
+	for i := range c.shapes {
+		s := &c.shapes[i]
+		if gpus, ok := match.Fits(&s.room); ok {
+			used := min(bits.OnesCount64(gpus), need.MaxGPUs)
+			f.hosts = append(f.hosts, host{shape: s, gpus: used, speed: s.tflops * float64(used)})
+		}
+	}
+	return f
+}
+
+// Best lists the ways to hire, the best first. A need for a range of nodes is tried
+// with the least number and with its doublings, as far as the offer goes and as
+// long as more nodes are faster.
+func (f *Fit) Best(q Query) []Option {
+	q.settle(f)
+	var list []Option
+	for i := range f.hosts {
+		for _, o := range f.hosts[i].shape.offers {
+			q.options(o, &f.hosts[i], &f.need, func(opt Option) { list = append(list, opt) })
+		}
+	}
+	slices.SortFunc(list, func(a, b Option) int { return q.compare(&a, &b) })
+	return list
+}
+
+// First returns the best way to hire, the first of those that Best lists or one as
+// good, and false if there is none. It is faster: offers that cannot be the best are
+// not looked at.
+func (f *Fit) First(q Query) (Option, bool) {
+	q.settle(f)
+	var best Option
+	found := false
+	for i := range f.hosts {
+		offers := f.hosts[i].shape.front
+		if q.Stage != nil { // which knows where the data are
+			offers = f.hosts[i].shape.offers
+		}
+		for _, o := range offers {
+			q.options(o, &f.hosts[i], &f.need, func(opt Option) {
+				if !found || q.compare(&opt, &best) < 0 {
+					best, found = opt, true
+				}
+			})
+		}
+	}
+	return best, found
+}
+
+// compare orders options: by the objective, and where that says nothing the cheaper
+// and the sooner first.
+func (q *Query) compare(a, b *Option) int {
+	if c := cmp.Compare(a.Score, b.Score); c != 0 {
+		return c
+	}
+	first, second := cmp.Compare(a.Money, b.Money), a.Finish.Compare(b.Finish)
+	if q.Objective == job.ObjectiveTime {
+		first, second = second, first
+	}
+	return cmp.Or(first, second, strings.Compare(a.Offer.Name, b.Offer.Name), a.Nodes-b.Nodes)
+}
+
+// settle fills in what was not told: an hour, on the slowest that would do.
+func (q *Query) settle(f *Fit) {
+	if q.Takes != nil || q.Base > 0 && q.Run > 0 {
+		return
+	}
+	q.Base = f.Slowest() * float64(max(f.need.Nodes, 1))
+}
+
+// runs returns how long the job runs undisturbed, and whether that is a guess.
+func (q *Query) runs(o *fleet.Offer, h *host, nodes int) (run time.Duration, guessed, ok bool) {
+	if q.Takes != nil {
+		run, ok = q.Takes(o, nodes, h.gpus)
+		return run, false, ok
+	}
+	run, guessed = q.Run, q.Run <= 0
+	if guessed {
+		run = time.Hour
+	}
+	if h.speed > 0 && q.Base > 0 {
+		run = job.Seconds(run.Seconds() * q.Base / (h.speed * float64(nodes)))
+	}
+	return run, guessed, true
+}
+
+// options tells the ways to hire one offer.
+func (q *Query) options(o *fleet.Offer, h *host, need *fleet.Need, tell func(Option)) {
+	if o.Spot && q.NoSpot {
+		return
+	}
+	most := max(need.MaxNodes, need.Nodes, 1)
+	if o.Most > 0 {
+		most = min(most, o.Most)
+	}
+	var last time.Duration
+	for n := max(need.Nodes, 1); n <= most; n *= 2 {
+		run, guessed, ok := q.runs(o, h, n)
+		if !ok || last > 0 && run >= last {
+			return
+		}
+		last = run
+		if opt, ok := q.price(o, h, n, run); ok {
+			opt.Guessed = guessed
+			tell(opt)
+		}
+		if guessed {
+			return // more nodes are worth their money only if that is known
+		}
+	}
+}
+
+// price works out when an option is done and what it costs.
+//
+// Rent is paid from the order on, so boot, set-up and staging are paid for too. Spot
+// nodes are taken back at random, each with the rate L of its offer, and a job on n
+// nodes loses all of them with the first, so at the rate n·L. Work that was done since the
+// last checkpoint is lost, and then come boot, set-up, staging and restoring again,
+// in all R. (An offer that tells no losses is taken to have none; those of a Market
+// always tell.) A stretch of work w between two checkpoints is then expected to take
+//
+//	(1/(n·L) + R) · (exp(n·L·w) − 1)
+//
+// with exp(n·L·w) − 1 take-backs, and the stretches add up. A replacement begins a
+// paid stretch of its own, of which half is lost on average.
+func (q *Query) price(o *fleet.Offer, h *host, nodes int, run time.Duration) (Option, bool) {
+	var stage time.Duration
+	var transfer float64
+	if q.Stage != nil {
+		stage, transfer = q.Stage(o)
+	}
+	ready := time.Duration(o.Boot) + q.Setup + stage
+	opt := Option{Offer: o, Nodes: nodes, GPUs: h.gpus, Run: run, Start: q.Now.Add(ready)}
+	works := run.Seconds()
+	if o.Spot && o.Losses > 0 {
+		var ok bool
+		works, opt.Losses, ok = disturbed(run.Seconds(), q.Every.Seconds(), (ready + q.Restore).Seconds(), o.Losses*float64(nodes)/3600)
+		if !ok {
+			return Option{}, false
+		}
+	}
+	held := ready + job.Seconds(works)
+	if held < ready || held > longest {
+		return Option{}, false
+	}
+	opt.Finish = q.Now.Add(held)
+	hourly := float64(o.Hourly) / 1e6
+	opt.Money = float64(nodes)*(o.Rent(job.Duration(held))+transfer) + opt.Losses*(hourly*time.Duration(o.Bills).Hours()/2+transfer)
+	switch q.Objective {
+	case job.ObjectiveTime:
+		opt.Score = held.Seconds()
+	case job.ObjectiveCost:
+		opt.Score = opt.Money
+	case job.ObjectiveBalanced:
+		opt.Score = opt.Money + q.Value*held.Hours()
+	}
+	return opt, true
+}
+
+// longest is more than any job takes: an option that takes longer is none.
+const longest = 10 * 365 * 24 * time.Hour
+
+// disturbed returns how long work takes that is disturbed at a rate, and how often
+// that happens; all in seconds. It is not ok if it would hardly ever get done.
+func disturbed(work, every, again, rate float64) (takes, losses float64, ok bool) {
+	if every <= 0 || every > work {
+		every = work
+	}
+	if rate*every > 10 {
+		return 0, 0, false
+	}
+	whole := 0.0
+	if every > 0 {
+		whole = math.Floor(work / every)
+	}
+	losses = whole*math.Expm1(rate*every) + math.Expm1(rate*(work-whole*every))
+	return losses * (1/rate + again), losses, true
+}

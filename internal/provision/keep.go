@@ -1,0 +1,155 @@
+package provision
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// KeepConfig says how long hired nodes that nothing uses are kept.
+type KeepConfig struct {
+	Idle   time.Duration // a node may be idle for this long at the yard's expense
+	Margin time.Duration // so long before a paid stretch ends a node must be told to go to be gone in time
+	Warm   []Warm        // nodes to keep ready; the first line that matches a node counts
+}
+
+// Warm is how many idle nodes of a kind are kept ready, whatever that costs.
+type Warm struct {
+	Offer string      // by its name; "" for any
+	GPU   job.GPUKind // of the node; no model for any
+	Nodes int
+}
+
+// Idle is a hired node that nothing uses.
+type Idle struct {
+	Lease *fleet.Lease
+	Since time.Time
+}
+
+// Verdict is what becomes of an idle node.
+type Verdict struct {
+	Lease  id.Lease
+	Return bool
+	Again  time.Time // when to look again if nothing has changed; zero if only a change matters
+	Why    string
+}
+
+// Keep says which idle nodes are given back now and when to look at the others
+// again, in the order of the list.
+//
+// Of each warm line the newest nodes are kept. Any other node is given back when it
+// has been idle for Idle, or later if it is paid for until later anyway, because a
+// least time was agreed or rent is paid by whole stretches. No stretch is begun for
+// an idle node that would not end within Idle: a node that is paid by the hour and
+// becomes idle in its fiftieth minute goes back before the hour is full.
+func Keep(idle []Idle, now time.Time, cfg KeepConfig) []Verdict {
+	warm := warmOnes(idle, cfg.Warm)
+	verdicts := make([]Verdict, len(idle))
+	for i := range idle {
+		if line := warm[i]; line >= 0 {
+			verdicts[i] = Verdict{Lease: idle[i].Lease.ID, Why: "kept ready: " + cfg.Warm[line].words()}
+			continue
+		}
+		verdicts[i] = judge(&idle[i], now, cfg)
+	}
+	return verdicts
+}
+
+// judge decides about a node that is not kept warm.
+func judge(n *Idle, now time.Time, cfg KeepConfig) Verdict {
+	v := Verdict{Lease: n.Lease.ID}
+	since := n.Since
+	if since.After(now) { // of a clock that was set back
+		since = now
+	}
+	goes := since.Add(cfg.Idle)
+	paid := paidUntil(n.Lease, since, cfg)
+	if !paid.IsZero() {
+		goes = paid.Add(-cfg.Margin)
+	}
+	was := job.Duration(now.Sub(since).Truncate(time.Second))
+	switch {
+	case !now.Before(goes) && !paid.IsZero():
+		v.Return, v.Why = true, fmt.Sprintf("idle for %s and paid until %s: given back", was, paid.UTC().Format("15:04:05"))
+	case !now.Before(goes):
+		v.Return, v.Why = true, fmt.Sprintf("idle for %s: given back", was)
+	case !paid.IsZero():
+		v.Again, v.Why = goes, fmt.Sprintf("idle for %s; it is paid until %s anyway and is given back just before that if nothing needs it", was, paid.UTC().Format("15:04:05"))
+	default:
+		v.Again, v.Why = goes, fmt.Sprintf("idle for %s; it is given back at %s if nothing needs it", was, goes.UTC().Format("15:04:05"))
+	}
+	return v
+}
+
+// paidUntil returns until when rent is paid for a node that became idle at a moment
+// and may be idle for a while. It is zero if the node may go when that while is over:
+// because rent is paid by the second or by stretches too short to be caught, or
+// because nothing is known of it.
+func paidUntil(l *fleet.Lease, since time.Time, cfg KeepConfig) time.Time {
+	o := &l.Offer
+	if l.Granted.IsZero() {
+		return time.Time{}
+	}
+	held, bills := max(since.Sub(l.Granted), 0), time.Duration(o.Bills)
+	if bills <= cfg.Margin {
+		least := l.Granted.Add(time.Duration(o.Billed(0)))
+		if least.Add(-cfg.Margin).After(since.Add(cfg.Idle)) {
+			return least
+		}
+		return time.Time{}
+	}
+	paid := time.Duration(o.Billed(job.Duration(held)))
+	if more := (held + cfg.Idle) / bills * bills; more > paid { // stretches that end within the idle time
+		paid = more
+	}
+	return l.Granted.Add(paid)
+}
+
+// warmOnes returns for each idle node the warm line that keeps it, -1 if none does.
+func warmOnes(idle []Idle, lines []Warm) []int {
+	keeps := make([]int, len(idle))
+	order := make([]int, len(idle))
+	for i := range idle {
+		keeps[i], order[i] = -1, i
+	}
+	if len(lines) == 0 {
+		return keeps
+	}
+	slices.SortStableFunc(order, func(a, b int) int { // newest first
+		return cmp.Or(idle[b].Lease.Granted.Compare(idle[a].Lease.Granted), strings.Compare(string(idle[b].Lease.ID), string(idle[a].Lease.ID)))
+	})
+	kept := make([]int, len(lines))
+	for _, i := range order {
+		line := slices.IndexFunc(lines, func(w Warm) bool { return w.matches(&idle[i].Lease.Offer) })
+		if line >= 0 && kept[line] < lines[line].Nodes {
+			kept[line]++
+			keeps[i] = line
+		}
+	}
+	return keeps
+}
+
+func (w *Warm) matches(o *fleet.Offer) bool {
+	return (w.Offer == "" || w.Offer == o.Name) && (w.GPU == job.GPUKind{} || o.GPUs > 0 && w.GPU.Matches(o.GPU, o.GPUMemory))
+}
+
+// words says what a line keeps.
+func (w *Warm) words() string {
+	what := "nodes"
+	if w.Nodes == 1 {
+		what = "node"
+	}
+	if w.GPU != (job.GPUKind{}) {
+		what += " with " + w.GPU.String()
+	}
+	if w.Offer != "" {
+		what += " of " + w.Offer
+	}
+	return fmt.Sprintf("%d idle %s shall be there", w.Nodes, what)
+}

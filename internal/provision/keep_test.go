@@ -1,0 +1,133 @@
+package provision_test
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/provision"
+)
+
+// hired is a lease whose machine was given at noon.
+func hired(number uint64, o fleet.Offer) *fleet.Lease {
+	return &fleet.Lease{ID: id.NewLease(number), Offer: o, State: fleet.LeaseActive, Granted: noon}
+}
+
+func TestWhenAnIdleNodeIsGivenBack(t *testing.T) {
+	t.Parallel()
+	const m, h = time.Minute, time.Hour
+	byHour := fleet.Offer{Bills: job.Duration(h)}
+	for name, c := range map[string]struct {
+		offer     fleet.Offer
+		since     time.Duration // after noon
+		now       time.Duration
+		gone      bool
+		again     time.Duration
+		says      string
+		ungranted bool
+	}{
+		"not idle long": {now: 35 * m, since: 30 * m, again: 40 * m, says: "idle for 5m; it is given back at 12:40:00 if nothing needs it"},
+		"idle long":     {now: 40 * m, since: 30 * m, gone: true, says: "idle for 10m: given back"},
+		"the hour is paid anyway": {offer: byHour, since: 20 * m, now: 45 * m, again: 58 * m,
+			says: "idle for 25m; it is paid until 13:00:00 anyway and is given back just before that if nothing needs it"},
+		"the hour is over soon":                                 {offer: byHour, since: 20 * m, now: 58 * m, gone: true, says: "idle for 38m and paid until 13:00:00: given back"},
+		"no new hour for a node that is idle for a short while": {offer: byHour, since: 55 * m, now: 58 * m, gone: true, says: "idle for 3m and paid until 13:00:00: given back"},
+		"too late for this hour, so it goes at once":            {offer: byHour, since: 59 * m, now: 59 * m, gone: true, says: "idle for 0s and paid until 13:00:00: given back"},
+		"seen late, in an hour that has begun":                  {offer: byHour, since: 30 * m, now: 70 * m, gone: true, says: "idle for 40m and paid until 13:00:00: given back"},
+		"idle from the first second of an hour":                 {offer: byHour, since: 61 * m, now: 62 * m, again: 118 * m, says: "idle for 1m; it is paid until 14:00:00 anyway and is given back just before that if nothing needs it"},
+		"stretches that fit into the idle time":                 {offer: fleet.Offer{Bills: job.Duration(4 * m)}, since: 1 * m, now: 5 * m, again: 6 * m, says: "idle for 4m; it is paid until 12:08:00 anyway and is given back just before that if nothing needs it"},
+		"stretches too short to be caught":                      {offer: fleet.Offer{Bills: job.Duration(m)}, since: 1 * m, now: 5 * m, again: 11 * m, says: "idle for 4m; it is given back at 12:11:00 if nothing needs it"},
+		"a least time that is paid anyway":                      {offer: fleet.Offer{Least: job.Duration(h)}, since: 5 * m, now: 20 * m, again: 58 * m, says: "idle for 15m; it is paid until 13:00:00 anyway and is given back just before that if nothing needs it"},
+		"a least time that is over":                             {offer: fleet.Offer{Least: job.Duration(5 * m)}, since: 30 * m, now: 40 * m, gone: true, says: "idle for 10m: given back"},
+		"a least time of several stretches":                     {offer: fleet.Offer{Least: job.Duration(90 * m), Bills: job.Duration(h)}, since: 5 * m, now: 80 * m, again: 118 * m, says: "idle for 1h15m; it is paid until 14:00:00 anyway and is given back just before that if nothing needs it"},
+		"nothing is known of when it was given":                 {offer: byHour, since: 0, now: 10 * m, gone: true, says: "idle for 10m: given back", ungranted: true},
+		"a clock that was set back":                             {since: 30 * m, now: 10 * m, again: 20 * m, says: "idle for 0s; it is given back at 12:20:00 if nothing needs it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := hired(7, c.offer)
+			if c.ungranted {
+				l.Granted = time.Time{}
+			}
+			got := provision.Keep([]provision.Idle{{Lease: l, Since: noon.Add(c.since)}}, noon.Add(c.now), provision.KeepConfig{Idle: 10 * m, Margin: 2 * m})
+			want := provision.Verdict{Lease: l.ID, Return: c.gone, Why: c.says}
+			if !c.gone {
+				want.Again = noon.Add(c.again)
+			}
+			if len(got) != 1 || got[0] != want {
+				t.Errorf("got  %+v\nwant %+v", got, want)
+			}
+		})
+	}
+}
+
+func TestTheNewestNodesAreKeptWarm(t *testing.T) {
+	t.Parallel()
+	h100, t4 := offer("aws", "big", "east", "", 8, 50e6, false), fleet.Offer{Name: "aws/t4", GPU: "T4", GPUs: 1, GPUMemory: 16 * gib}
+	cpu := fleet.Offer{Name: "aws/cpu"}
+	var idle []provision.Idle
+	for i, o := range []fleet.Offer{h100, h100, h100, t4, t4, cpu} {
+		l := hired(uint64(i+1), o)
+		l.Granted = noon.Add(time.Duration(i) * time.Minute)
+		idle = append(idle, provision.Idle{Lease: l, Since: noon.Add(10 * time.Minute)})
+	}
+	idle[4].Lease.Granted = idle[3].Lease.Granted // told apart by number
+	cfg := provision.KeepConfig{Idle: time.Minute, Warm: []provision.Warm{
+		{GPU: job.GPUKind{Model: "H100", Memory: 80 * gib}, Nodes: 2}, {Offer: "aws/t4", Nodes: 1}, {Nodes: 0}, {Nodes: 5},
+	}}
+	want := []string{"", "kept ready: 2 idle nodes with H100:80GB shall be there", "kept ready: 2 idle nodes with H100:80GB shall be there",
+		"", "kept ready: 1 idle node of aws/t4 shall be there", ""}
+	for i, v := range provision.Keep(idle, noon.Add(time.Hour), cfg) {
+		if v.Return != (want[i] == "") || !v.Return && (v.Why != want[i] || !v.Again.IsZero()) {
+			t.Errorf("node %d: %+v, want %q", i+1, v, want[i])
+		}
+	}
+}
+
+// TestNoStretchIsPaidForAnIdleNode looks at a node whenever Keep asks for it, until it
+// goes, and reckons what is paid for it.
+func TestNoStretchIsPaidForAnIdleNode(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		seconds := func(name string, lo, hi int) time.Duration {
+			return time.Duration(rapid.IntRange(lo, hi).Draw(t, name)) * time.Second
+		}
+		o := fleet.Offer{Bills: job.Duration(seconds("bills", 0, 7200)), Least: job.Duration(seconds("least", 0, 7200))}
+		cfg := provision.KeepConfig{Idle: seconds("idle", 0, 7200), Margin: seconds("margin", 0, 300)}
+		node := provision.Idle{Lease: hired(1, o), Since: noon.Add(seconds("since", 0, 20_000))}
+		now := node.Since
+		var v provision.Verdict
+		for looks := 0; ; looks++ {
+			if v = provision.Keep([]provision.Idle{node}, now, cfg)[0]; v.Return {
+				break
+			}
+			if looks > 2 || !v.Again.After(now) {
+				t.Fatalf("looked %d times, at %s again at %s", looks, now, v.Again)
+			}
+			now = v.Again
+		}
+		held := func(at time.Time) time.Duration { return time.Duration(o.Billed(job.Duration(at.Sub(noon)))) }
+		paidAnyway := held(node.Since)
+		tolerated := max(paidAnyway, node.Since.Add(cfg.Idle).Sub(noon))
+		gone := now.Add(cfg.Margin)
+		caught := time.Duration(o.Bills) > cfg.Margin
+		switch {
+		case now.Equal(node.Since): // there was no time to lose
+		case caught && held(gone) > tolerated:
+			t.Fatalf("given back at %s, it is paid for %s and only %s was due", now, held(gone), tolerated)
+		case !caught && now.After(node.Since.Add(cfg.Idle)) && gone.Sub(noon) > paidAnyway:
+			t.Fatalf("given back at %s, later than need be", now)
+		}
+		// And nothing that is paid is thrown away: it goes no earlier than it must.
+		if caught && gone.Add(time.Duration(o.Bills)).Sub(noon) <= paidAnyway {
+			t.Fatalf("given back at %s, though it is paid until %s", now, noon.Add(paidAnyway))
+		}
+		if !caught && now.Before(node.Since.Add(cfg.Idle)) {
+			t.Fatalf("given back at %s, before it was idle for %s", now, cfg.Idle)
+		}
+	})
+}
