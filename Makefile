@@ -81,7 +81,7 @@ test-openstack: ## Test the OpenStack provider against real Keystone and Nova (h
 	go test -tags openstack ./internal/cloud/openstack -count=1 -timeout 60m -v $(if $(RECORD),-record)
 
 .PHONY: demo-hybrid
-demo-hybrid: ## Show local, reserved and hired nodes in one queue on this machine (PROVIDER=ec2 against an EC2 API server)
+demo-hybrid: ## Show local, reserved and provisioned nodes in one queue on this machine (PROVIDER=ec2 against an EC2 API server)
 	@scripts/setup.sh run
 	@$(MAKE) --no-print-directory build
 	@scripts/demo-hybrid.sh
@@ -138,7 +138,7 @@ bench-elastic: ## Measure elastic and preemptive policies on public workloads, b
 bench-swf: ## Check the orders of waiting jobs against an independent computation
 bench-place: ## Measure how long the policy rules takes to decide
 bench-sim: ## Measure the simulator: jobs and events a second, memory
-bench-burst: ## Measure how much cloud the yard hires for how short waits, beside Starburst's rule and a lower bound
+bench-burst: ## Measure how much cloud the yard provisions for how short waits, beside Starburst's rule and a lower bound
 $(policy_benches):
 	@mkdir -p build/bench
 	go run ./test/bench/policies -target $(@:bench-%=%) -out build/bench/$@.json $(if $(QUICK),-quick)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Shows a hybrid yard on this machine, in about a minute and a half: two local nodes, a reserved one and
-# a cloud from which nodes are hired, with a stream of small training jobs that want different
+# a cloud from which nodes are provisioned, with a stream of small training jobs that want different
 # things. It tells what is decided and why, and ends with who used what and what it cost.
 #
-#	scripts/demo-hybrid.sh                machines are hired from a cloud of local processes
+#	scripts/demo-hybrid.sh                machines are provisioned from a cloud of local processes
 #	PROVIDER=ec2 scripts/demo-hybrid.sh   from a server of the EC2 API (moto)
 #	KEEP=1                                leaves the folder with all logs behind
 #
@@ -125,11 +125,11 @@ title "The yard"
 if [ "$provider" = ec2 ]; then
   note "Simulated: moto answers the EC2 API but starts no machines. For each instance that it shows, its user data is run on this machine, below a folder, with declared GPUs."
 else
-  note "Simulated: GPUs are declared, and hired machines are processes on this machine. The training programs, the agents and the books are real."
+  note "Simulated: GPUs are declared, and provisioned machines are processes on this machine. The training programs, the agents and the books are real."
 fi
 note "A second stands for a minute: prices, the cost of energy and the worth of time are sixty times what they would be."
 as admin nodes
-title "What could be hired"
+title "What could be provisioned"
 as admin offers
 title "Data"
 as admin data
@@ -180,7 +180,7 @@ sleep 1 # for what is still being told
 
 title "Jobs"
 as admin jobs --limit 50
-title "Leases: every machine that was hired, why, and what it cost"
+title "Leases: every machine that was provisioned, why, and what it cost"
 as admin leases --all
 as admin leases report
 title "Usage"

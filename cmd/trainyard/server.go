@@ -152,7 +152,7 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 	}()
 
 	runner, provisioner, err := clouds.NewRunner(ctx, clouds.Options{
-		Clouds: in.clouds, Data: c.data, URL: urlOf(listener.Addr()), CA: f.ca, Config: cfg.Hire, Clock: clk, Log: log,
+		Clouds: in.clouds, Data: c.data, URL: urlOf(listener.Addr()), CA: f.ca, Config: cfg.Provision, Clock: clk, Log: log,
 	})
 	if err != nil {
 		return nil, err

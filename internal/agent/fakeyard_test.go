@@ -62,7 +62,7 @@ type fakeYard struct {
 	files    map[string][]byte
 	fetches  map[string]int
 	lease    time.Duration
-	left     *int64           // seconds that the machine's lease still holds, nil if it is not hired
+	left     *int64           // seconds that the machine's lease still holds, nil if it is not provisioned
 	release  []api.GPURelease // what operators have let out of quarantine
 	purge    []job.DataCopy   // what the node may not keep
 	measured []api.MetricsReport

@@ -137,19 +137,19 @@ func (h *nodeLease) remaining() (time.Duration, bool, error) {
 
 // expired reports whether the lease has expired.
 func (h *nodeLease) expired() bool {
-	left, hired, err := h.remaining()
-	return hired && err == nil && left <= 0
+	left, provisioned, err := h.remaining()
+	return provisioned && err == nil && left <= 0
 }
 
 // awaitExpiry waits until the lease has expired; it returns false if ctx ends first.
 func (h *nodeLease) awaitExpiry(ctx context.Context, failed func(error)) bool {
 	for {
-		left, hired, err := h.remaining()
+		left, provisioned, err := h.remaining()
 		failed(err)
 		switch {
-		case hired && err == nil && left <= 0:
+		case provisioned && err == nil && left <= 0:
 			return true
-		case !hired || err != nil:
+		case !provisioned || err != nil:
 			left = nodeLeaseCheck
 		}
 		if clock.Wait(ctx, min(left, nodeLeaseCheck), h.changed) == clock.Ended {
@@ -199,8 +199,8 @@ func (a *Agent) shutDownMachine(ctx context.Context) {
 
 // nodeLeaseLeft is the time in seconds until the lease expires, -1 if there is none.
 func (a *Agent) nodeLeaseLeft() float64 {
-	left, hired, err := a.nodeLease.remaining()
-	if !hired || err != nil {
+	left, provisioned, err := a.nodeLease.remaining()
+	if !provisioned || err != nil {
 		return -1
 	}
 	return max(left.Seconds(), 0)

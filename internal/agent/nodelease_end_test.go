@@ -73,7 +73,7 @@ func (c *aheadClock) Now() time.Time {
 	return clock.Wall{}.Now().Add(time.Duration(c.ahead.Load()))
 }
 
-func TestAHiredMachineThatHearsNothingStopsItsRunsAndEnds(t *testing.T) {
+func TestAProvisionedMachineThatHearsNothingStopsItsRunsAndEnds(t *testing.T) {
 	t.Parallel()
 	y, rt := newYard(t), newFakeRuntime()
 	y.left = new(int64(3600))
@@ -97,7 +97,7 @@ func TestAHiredMachineThatHearsNothingStopsItsRunsAndEnds(t *testing.T) {
 	}
 }
 
-func TestAHiredMachineWhoseAgentStartsAnewStillEnds(t *testing.T) {
+func TestAProvisionedMachineWhoseAgentStartsAnewStillEnds(t *testing.T) {
 	t.Parallel()
 	y, rt := newYard(t), newFakeRuntime()
 	y.left = new(int64(2))
@@ -152,7 +152,7 @@ func TestAJoinThatFailsAfterTheEndOfTheLeaseEndsTheMachine(t *testing.T) {
 	}
 }
 
-func TestAHiredMachineThatIsNotWantedAnyMoreEnds(t *testing.T) {
+func TestAProvisionedMachineThatIsNotWantedAnyMoreEnds(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{"lease_over", "node_removed"} {
 		t.Run(code, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestAHiredMachineThatIsNotWantedAnyMoreEnds(t *testing.T) {
 	}
 }
 
-func TestANodeThatWasNotHiredStaysWhenItIsRemoved(t *testing.T) {
+func TestANodeThatWasNotProvisionedStaysWhenItIsRemoved(t *testing.T) {
 	t.Parallel()
 	y, rt := newYard(t), newFakeRuntime()
 	cfg := config(t, y, rt)

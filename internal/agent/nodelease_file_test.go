@@ -111,7 +111,7 @@ func TestAShorterLeaseAndAnEndAreHeardAtOnce(t *testing.T) {
 	}
 }
 
-func TestAMachineThatWasNotHiredNeverEndsItself(t *testing.T) {
+func TestAMachineThatWasNotProvisionedNeverEndsItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &handClock{boot: "b1", began: time.Now()}
@@ -121,7 +121,7 @@ func TestAMachineThatWasNotHiredNeverEndsItself(t *testing.T) {
 			t.Fatal(err)
 		}
 		answer(t, h, 3600)
-		if err := h.clear(); err != nil { // it has joined anew and was not hired
+		if err := h.clear(); err != nil { // it has joined anew and was not provisioned
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(path); !os.IsNotExist(err) {
@@ -135,7 +135,7 @@ func TestAMachineThatWasNotHiredNeverEndsItself(t *testing.T) {
 	})
 }
 
-func TestAnAnswerThatSaysNothingDoesNotReleaseAHiredMachine(t *testing.T) {
+func TestAnAnswerThatSaysNothingDoesNotReleaseAProvisionedMachine(t *testing.T) {
 	t.Parallel()
 	c := &handClock{boot: "b1"}
 	h := newHold(t, filepath.Join(t.TempDir(), cloud.DeadlineFile), c)
@@ -158,8 +158,8 @@ func TestTheTimeOfALeaseCountsFromTheQuestion(t *testing.T) {
 	if err := renew(&sixty); err != nil {
 		t.Fatal(err)
 	}
-	if left, hired, err := h.remaining(); left != 51*time.Second || !hired || err != nil {
-		t.Errorf("%s left, hired %v, error %v; want 51 seconds", left, hired, err)
+	if left, provisioned, err := h.remaining(); left != 51*time.Second || !provisioned || err != nil {
+		t.Errorf("%s left, provisioned %v, error %v; want 51 seconds", left, provisioned, err)
 	}
 }
 
@@ -178,8 +178,8 @@ func TestADamagedLeaseFileStopsNobody(t *testing.T) {
 		t.Error("the lease is over")
 	}
 	answer(t, h, 60)
-	if left, hired, err := newHold(t, path, c).remaining(); left != time.Minute || !hired || err != nil {
-		t.Errorf("%s left, hired %v, error %v; want what the newest answer said", left, hired, err)
+	if left, provisioned, err := newHold(t, path, c).remaining(); left != time.Minute || !provisioned || err != nil {
+		t.Errorf("%s left, provisioned %v, error %v; want what the newest answer said", left, provisioned, err)
 	}
 }
 
@@ -196,14 +196,14 @@ func TestAMachineEndsWhenTheYardSaidLast(t *testing.T) {
 		}
 		c := &handClock{boot: "b1", since: time.Hour, wall: time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)}
 		h := newHold(t, path, c)
-		hired, until := false, time.Duration(0)
+		provisioned, until := false, time.Duration(0)
 		check := func() {
 			now, _ := c.moment()
 			over := h.expired()
-			if over && (!hired || now.Since < until-time.Second) {
+			if over && (!provisioned || now.Since < until-time.Second) {
 				t.Fatalf("over at %s, before %s", now.Since, until)
 			}
-			if !over && hired && now.Since >= until {
+			if !over && provisioned && now.Since >= until {
 				t.Fatalf("not over at %s, after %s", now.Since, until)
 			}
 		}
@@ -214,7 +214,7 @@ func TestAMachineEndsWhenTheYardSaidLast(t *testing.T) {
 			"the yard answers": func(t *rapid.T) {
 				left := rapid.Int64Range(0, 7200).Draw(t, "left")
 				renew := h.renewal()
-				until, hired = c.since+time.Duration(left)*time.Second, true
+				until, provisioned = c.since+time.Duration(left)*time.Second, true
 				c.since += time.Duration(rapid.Int64Range(0, int64(10*time.Second)).Draw(t, "latency"))
 				if err := renew(&left); err != nil {
 					t.Fatal(err)

@@ -37,7 +37,7 @@ type JoinReply struct {
 	CA          string    `json:"ca" doc:"PEM"`
 	Expires     time.Time `json:"expires"`
 	// LeaseLeft is that of ReportReply.
-	LeaseLeft *int64 `json:"lease_left,omitempty" doc:"seconds that the lease of a hired machine still holds"`
+	LeaseLeft *int64 `json:"lease_left,omitempty" doc:"seconds that the lease of a provisioned machine still holds"`
 }
 
 // RenewRequest asks for a new certificate over a connection that the old one made.
@@ -159,16 +159,16 @@ type ReportReply struct {
 	// as soon as no run uses it. An agent that still has it is told again.
 	Purge []job.DataCopy `json:"purge,omitempty"`
 	// LeaseLeft is for how many seconds more the yard holds this machine, left out for
-	// one that was not hired. A machine that hears nothing newer for that long ends
+	// one that was not provisioned. A machine that hears nothing newer for that long ends
 	// itself: nobody may be left who would. Seconds, not a time, because
-	// the clocks of hired machines cannot be trusted.
-	LeaseLeft *int64 `json:"lease_left,omitempty" doc:"seconds that the lease of a hired machine still holds"`
+	// the clocks of provisioned machines cannot be trusted.
+	LeaseLeft *int64 `json:"lease_left,omitempty" doc:"seconds that the lease of a provisioned machine still holds"`
 }
 
-// Codes of errors upon which a hired machine ends itself, when it joins or reports.
+// Codes of errors upon which a provisioned machine ends itself, when it joins or reports.
 const (
 	CodeLeaseOver   = "lease_over"   // the yard does not hold the machine any more
-	CodeNodeRemoved = "node_removed" // the node was taken out of the yard; one that is not hired stays as it is
+	CodeNodeRemoved = "node_removed" // the node was taken out of the yard; one that is not provisioned stays as it is
 )
 
 // LogReply answers an upload of output: how many bytes the server holds now.

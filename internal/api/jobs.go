@@ -111,7 +111,7 @@ type Rank struct {
 
 // Why says why a job waits, or that it would start now.
 type Why struct {
-	Blocker  string     `json:"blocker" enum:"none,needs,backoff,paused,resources,reserved,closed,no_node,no_fit,hiring,limit,data" doc:"what it waits for, as one word for programs"`
+	Blocker  string     `json:"blocker" enum:"none,needs,backoff,paused,resources,reserved,closed,no_node,no_fit,provisioning,limit,data" doc:"what it waits for, as one word for programs"`
 	Sentence string     `json:"sentence" doc:"for people"`
 	Position int        `json:"position,omitempty" doc:"place in the queue, from 1"`
 	Holders  []Holder   `json:"holders,omitempty" doc:"who holds what it waits for; at most 20"`

@@ -45,7 +45,7 @@ type Node struct {
 	Watts    float64     `json:"power_limit_w,omitempty" doc:"of all of its GPUs together"`
 	Draw     float64     `json:"draw_w,omitempty" doc:"that its GPUs draw with as many in use as now, as measured"`
 	Price    *Price      `json:"price,omitempty" doc:"left out if nobody told what it costs"`
-	Lease    *NodeLease  `json:"lease,omitempty" doc:"by which it was hired"`
+	Lease    *NodeLease  `json:"lease,omitempty" doc:"by which it was provisioned"`
 }
 
 // NodeRun is a run on a node.
@@ -60,12 +60,12 @@ type NodeRun struct {
 // Price is what a node costs in an hour.
 type Price struct {
 	Rent   float64 `json:"rent_usd" doc:"with all GPUs in use: to a provider, or what it was bought for, spread over its life"`
-	Energy float64 `json:"energy_usd" doc:"with all GPUs in use; 0 for a hired node, whose rent has that in it"`
+	Energy float64 `json:"energy_usd" doc:"with all GPUs in use; 0 for a provisioned node, whose rent has that in it"`
 	Hourly float64 `json:"hourly_usd" doc:"both"`
 	Unused float64 `json:"unused_usd" doc:"both, while nothing uses it"`
 }
 
-// NodeLease is by what a node was hired.
+// NodeLease is by what a node was provisioned.
 type NodeLease struct {
 	ID    id.Lease         `json:"id"`
 	Offer string           `json:"offer"`

@@ -11,7 +11,7 @@ type Option struct {
 	What     string     `json:"what" doc:"what it would run on, in words"`
 	Class    string     `json:"class" enum:"local,reserved,ondemand"`
 	Nodes    []id.Node  `json:"nodes,omitempty"`
-	Offer    string     `json:"offer,omitempty" doc:"that would be hired"`
+	Offer    string     `json:"offer,omitempty" doc:"that would be provisioned"`
 	Count    int        `json:"count" doc:"of nodes"`
 	Start    *time.Time `json:"start,omitempty" doc:"when it would begin to work"`
 	Finish   *time.Time `json:"finish,omitempty" doc:"expected"`

@@ -52,7 +52,7 @@ func withBooks(t *testing.T) *yard {
 	y.answer("GET /api/v1/leases/l7", someLeases()[2])
 	y.answer("GET /api/v1/reaper", api.ReaperReport{
 		At: now, Live: 3, States: map[string]int{"active": 2, "returning": 1}, Overdue: someLeases()[:1],
-		Strays:   []api.Event{{Seq: 7, At: ago(time.Hour), Kind: "lease.stray", Lease: "l7", Reason: "a machine that the yard has not hired is given back"}},
+		Strays:   []api.Event{{Seq: 7, At: ago(time.Hour), Kind: "lease.stray", Lease: "l7", Reason: "a machine that the yard has not provisioned is given back"}},
 		Unclear:  []api.Event{{Seq: 5, At: ago(2 * time.Hour), Kind: "lease.unclear", Lease: "l5", Reason: "timed out"}},
 		Failures: []api.Event{{Seq: 6, At: ago(90 * time.Minute), Kind: "provider.failed", Reason: "aws does not answer"}},
 		Failing:  []api.FailingProvider{{Provider: "aws", Why: "503 Service Unavailable"}},

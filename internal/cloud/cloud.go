@@ -1,8 +1,8 @@
-// Package cloud is the port through which nodes are hired and given back.
+// Package cloud is the port through which nodes are provisioned and given back.
 //
 // A provider is thin: it creates a machine for a lease, ends one, and lists those
 // that carry the yard's name. It decides nothing, remembers nothing and retries
-// nothing that changes something. What to hire and what to give back is decided by
+// nothing that changes something. What to provision and what to give back is decided by
 // the yardmaster, whose leases are the desired state; Desk carries them out.
 // Adapters are the folders below; the contract is written as tests in cloudtest.
 package cloud
@@ -15,7 +15,7 @@ import (
 	"trainyard/internal/id"
 )
 
-// Provider hires and returns machines. Its methods may be called at once by many,
+// Provider provisions and returns machines. Its methods may be called at once by many,
 // and each call ends when its context does.
 type Provider interface {
 	Name() string

@@ -11,7 +11,7 @@ import (
 	"trainyard/internal/clock"
 )
 
-// DeadlineFile is the name of the file, in the data folder of a hired machine's agent,
+// DeadlineFile is the name of the file, in the data folder of a provisioned machine's agent,
 // that says when the machine must end itself. The boot script writes the first one,
 // the agent replaces it whenever the yard renews the lease, and both the agent
 // and the dead man's switch obey it.

@@ -13,7 +13,7 @@ import (
 	"trainyard/internal/job"
 )
 
-// Spot is a place where data may be wanted: a node, or what a hired one would be.
+// Spot is a place where data may be wanted: a node, or what a provisioned one would be.
 type Spot struct {
 	Node  id.Node
 	Pool  string

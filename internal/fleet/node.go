@@ -21,7 +21,7 @@ type Class string
 const (
 	Local    Class = "local"    // the team's own machine
 	Reserved Class = "reserved" // a cloud machine paid for anyway
-	OnDemand Class = "ondemand" // a cloud machine hired by the hour
+	OnDemand Class = "ondemand" // a cloud machine provisioned by the hour
 )
 
 // Classes lists every class, the one to fill first in front.

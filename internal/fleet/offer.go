@@ -7,7 +7,7 @@ import (
 	"trainyard/internal/job"
 )
 
-// Offer is a kind of on-demand node that could be hired.
+// Offer is a kind of on-demand node that could be provisioned.
 type Offer struct {
 	Name      string       `json:"name"` // PROVIDER/TYPE/REGION, with /ZONE and /spot where they apply: names it to people and in plans
 	Provider  string       `json:"provider"`
@@ -62,7 +62,7 @@ func (o *Offer) Speed() float64 {
 	return speed
 }
 
-// Rent returns what hiring a node of this offer for so long costs, in money.
+// Rent returns what provisioning a node of this offer for so long costs, in money.
 func (o *Offer) Rent(d job.Duration) float64 {
 	return float64(o.Hourly) / 1e6 * time.Duration(o.Billed(d)).Hours()
 }

@@ -20,14 +20,14 @@ func lease(state fleet.LeaseState) *fleet.Lease {
 	l := &fleet.Lease{ID: "l1", State: state, Owner: "ann", Job: "j1", Asked: noon, Granted: noon, Instance: "i-1",
 		Offer: fleet.Offer{Name: "aws/g", Provider: "aws", Type: "g", GPU: "A10G", GPUs: 1, GPUMemory: 24 << 30, CPUs: 4000, Hourly: 6_000_000}}
 	if state == fleet.LeaseActive || state == fleet.LeaseReleasing || state == fleet.LeaseEnded {
-		l.Node, l.Joined = "hired", after(10)
+		l.Node, l.Joined = "provisioned", after(10)
 	}
 	return l
 }
 
-func hiredNode() *fleet.Node {
+func provisionedNode() *fleet.Node {
 	n := lease(fleet.LeaseActive).Offer.Node()
-	n.ID, n.Lease, n.State = "hired", "l1", fleet.Ready
+	n.ID, n.Lease, n.State = "provisioned", "l1", fleet.Ready
 	return n
 }
 
@@ -40,15 +40,15 @@ func cents(t *testing.T, postings []ledger.Posting) map[ledger.Account]int {
 	return sum
 }
 
-func TestAHiredMachineIsPaidForFromWhenItWasGivenUntilItIsGone(t *testing.T) {
+func TestAProvisionedMachineIsPaidForFromWhenItWasGivenUntilItIsGone(t *testing.T) {
 	t.Parallel()
 	charged := 0.0
 	b := ledger.New(nil, func(p *ledger.Posting) { charged += p.Cost().Dollars() })
 	run := ledger.Holder{Run: "j1.1", Job: "j1", Owner: "ann", GPUs: 1}
 	b.Lease(noon, lease(fleet.LeaseBooting))
-	b.Node(after(10), hiredNode(), 0, nil, lease(fleet.LeaseActive))
-	b.Node(after(20), hiredNode(), 0, []ledger.Holder{run}, lease(fleet.LeaseActive))
-	b.Node(after(50), hiredNode(), 0, nil, lease(fleet.LeaseActive))
+	b.Node(after(10), provisionedNode(), 0, nil, lease(fleet.LeaseActive))
+	b.Node(after(20), provisionedNode(), 0, []ledger.Holder{run}, lease(fleet.LeaseActive))
+	b.Node(after(50), provisionedNode(), 0, nil, lease(fleet.LeaseActive))
 	gone := lease(fleet.LeaseEnded)
 	gone.Ended = after(60)
 	b.Lease(after(75), gone) // the yard hears of it later
@@ -74,7 +74,7 @@ func TestAHiredMachineIsPaidForFromWhenItWasGivenUntilItIsGone(t *testing.T) {
 	for _, n := range out.Closed {
 		closed[n] = true
 	}
-	if !closed["hired"] || !closed["machine-l1"] || len(out.Meters) != 0 {
+	if !closed["provisioned"] || !closed["machine-l1"] || len(out.Meters) != 0 {
 		t.Errorf("closed %v with %d meters left, want both names of the machine closed and none left", out.Closed, len(out.Meters))
 	}
 }
@@ -87,9 +87,9 @@ func TestLedgerGoesOnAfterARestartAsIfNothingHadHappened(t *testing.T) {
 		b := ledger.New(nil, func(*ledger.Posting) {})
 		steps := []func(){
 			func() { b.Lease(noon, lease(fleet.LeaseBooting)) },
-			func() { b.Node(after(10), hiredNode(), 0, []ledger.Holder{run}, lease(fleet.LeaseActive)) },
+			func() { b.Node(after(10), provisionedNode(), 0, []ledger.Holder{run}, lease(fleet.LeaseActive)) },
 			func() { b.Roll(after(65)) },
-			func() { b.Node(after(70), hiredNode(), 0, nil, lease(fleet.LeaseActive)) },
+			func() { b.Node(after(70), provisionedNode(), 0, nil, lease(fleet.LeaseActive)) },
 			func() { l := lease(fleet.LeaseEnded); l.Ended = after(80); b.Lease(after(80), l) },
 		}
 		kept := map[id.Node]ledger.State{}

@@ -145,8 +145,8 @@ func TestANodeIsSharedOutByItsSeats(t *testing.T) {
 	}
 }
 
-// TestAHiredNodeIsPaidForByThoseItWasHiredFor follows a lease from its grant to its end.
-func TestAHiredNodeIsPaidForByThoseItWasHiredFor(t *testing.T) {
+// TestAProvisionedNodeIsPaidForByThoseItWasProvisionedFor follows a lease from its grant to its end.
+func TestAProvisionedNodeIsPaidForByThoseItWasProvisionedFor(t *testing.T) {
 	t.Parallel()
 	l := newLease()
 	m := ledger.NewMeter(l.Offer.Node(), nil, l, monday)
@@ -193,10 +193,10 @@ func TestForecastsAgreeWithTheBooks(t *testing.T) {
 		who   ledger.Holder
 		want  float64
 	}{
-		"a seat of a reserved node":        {newNode("n", fleet.Reserved, 8), nil, gpus(1, "ann", 1), 1.1875},
-		"all of it":                        {newNode("n", fleet.Reserved, 8), nil, gpus(1, "ann", 0xff), 9.5},
-		"one GPU of a node hired for that": {newNode("n", fleet.OnDemand, 4), newLease(), gpus(1, "ann", 1), 12},
-		"a node of which nothing is known": {&fleet.Node{ID: "n", Class: fleet.OnDemand}, nil, gpus(1, "ann", 0), 1.6},
+		"a seat of a reserved node":              {newNode("n", fleet.Reserved, 8), nil, gpus(1, "ann", 1), 1.1875},
+		"all of it":                              {newNode("n", fleet.Reserved, 8), nil, gpus(1, "ann", 0xff), 9.5},
+		"one GPU of a node provisioned for that": {newNode("n", fleet.OnDemand, 4), newLease(), gpus(1, "ann", 1), 12},
+		"a node of which nothing is known":       {&fleet.Node{ID: "n", Class: fleet.OnDemand}, nil, gpus(1, "ann", 0), 1.6},
 	} {
 		if got := ledger.Hourly(tc.node, tariff(), tc.lease, tc.who); got != ledger.NanosOf(tc.want) {
 			t.Errorf("%s: %s an hour, want %g", name, got, tc.want)
@@ -258,8 +258,8 @@ func TestStatusOfANode(t *testing.T) {
 		"lost":                     {func(n *fleet.Node) { n.State = fleet.Lost }, nil, ledger.Status{Rest: ledger.Error, Foreign: 4, PowerOff: true}},
 		"a broken GPU":             {func(n *fleet.Node) { n.Inventory.GPUs[1].Error = "Xid 79" }, nil, ledger.Status{Rest: ledger.Idle, Error: 2, Foreign: 4}},
 		"booting":                  {func(*fleet.Node) {}, lease(fleet.LeaseBooting), ledger.Status{Rest: ledger.Boot, Foreign: 4}},
-		"hired and joined":         {func(*fleet.Node) {}, lease(fleet.LeaseActive), ledger.Status{Rest: ledger.Idle, Foreign: 4}},
-		"hired and drained":        {func(n *fleet.Node) { n.Drained = true }, lease(fleet.LeaseActive), ledger.Status{Rest: ledger.Cordoned, Foreign: 4}},
+		"provisioned and joined":   {func(*fleet.Node) {}, lease(fleet.LeaseActive), ledger.Status{Rest: ledger.Idle, Foreign: 4}},
+		"provisioned and drained":  {func(n *fleet.Node) { n.Drained = true }, lease(fleet.LeaseActive), ledger.Status{Rest: ledger.Cordoned, Foreign: 4}},
 		"given back":               {func(n *fleet.Node) { n.Drained = true }, lease(fleet.LeaseReleasing), ledger.Status{Rest: ledger.Releasing, Foreign: 4}},
 		"ended and not yet closed": {func(*fleet.Node) {}, lease(fleet.LeaseEnded), ledger.Status{Rest: ledger.Releasing, Foreign: 4}},
 	} {

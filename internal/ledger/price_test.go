@@ -54,7 +54,7 @@ func TestThePriceOfANode(t *testing.T) {
 		want  *ledger.Price
 	}{
 		"by the tariff": {node("box1"), nil, &ledger.Price{NodeCost: 1, EnergyCost: 0.7, IdleCost: 1.1, Watts: 1400}},
-		"hired":         {node("box1"), &fleet.Lease{Offer: fleet.Offer{Hourly: 3_000_000}}, &ledger.Price{NodeCost: 3, IdleCost: 3}},
+		"provisioned":   {node("box1"), &fleet.Lease{Offer: fleet.Offer{Hourly: 3_000_000}}, &ledger.Price{NodeCost: 3, IdleCost: 3}},
 		"nobody told":   {other, nil, nil},
 	} {
 		if diff := cmp.Diff(tt.want, b.Price(tt.node, tt.lease)); diff != "" {

@@ -89,11 +89,11 @@ func (h *history) prices() *fleet.Tariff {
 	return t
 }
 
-// open brings a node into a slot, hired or not. A name may come again.
+// open brings a node into a slot, provisioned or not. A name may come again.
 func (h *history) open(s *slot) {
 	class := rapid.SampledFrom(fleet.Classes()).Draw(h.t, "class")
 	*s = slot{since: h.now, counted: h.now, rent: new(big.Int), power: new(big.Int), energy: new(big.Int)}
-	if class == fleet.OnDemand && h.flip("hired") {
+	if class == fleet.OnDemand && h.flip("provisioned") {
 		s.lease = &fleet.Lease{
 			ID: id.NewLease(uint64(len(h.leases) + 1)), State: fleet.LeaseBooting, Granted: h.now, Billed: -1,
 			Owner: id.User(h.person()), Job: "j1", Project: "vision",
@@ -428,7 +428,7 @@ func (h *history) moment(label string) time.Time {
 }
 
 // TestTheBooksBalance is the double-entry check over random histories: joins, losses,
-// runs that overlap, shares, drains, hires, jumps of the clock, changes of prices, hours
+// runs that overlap, shares, drains, provisions, jumps of the clock, changes of prices, hours
 // that roll over, restarts. What was posted to people and to the yard is what the nodes
 // took, by time and by price, to the last unit, for every period and grouping.
 func TestTheBooksBalance(t *testing.T) {
@@ -454,7 +454,7 @@ func TestTheBooksBalance(t *testing.T) {
 				h.end(s)
 			}
 		}
-		h.hires()
+		h.provisions()
 	})
 }
 
@@ -509,8 +509,8 @@ func (h *history) periods(books []ledger.Posting, nodes []ledger.NodeRecord) {
 	}
 }
 
-// hires holds what was posted for each lease against its price and its length.
-func (h *history) hires() {
+// provisions holds what was posted for each lease against its price and its length.
+func (h *history) provisions() {
 	r, err := ledger.Sum(each(h.books), ledger.Query{Group: []ledger.Key{ledger.ByLease}})
 	if err != nil {
 		h.t.Fatal(err)

@@ -43,10 +43,10 @@ func rowsOf(t *testing.T, books []ledger.Posting, q ledger.Query) []string {
 
 func TestSumsByEveryKey(t *testing.T) {
 	t.Parallel()
-	hired := stretch("2", "bob", ledger.Use, monday.Add(time.Hour), time.Hour)
-	hired.Class, hired.GPU, hired.Lease, hired.Offer, hired.Project = fleet.OnDemand, "H100", "l7", "aws/p5/eu", "vision"
-	hired.Job, hired.Run = "j2", "j2.3"
-	books := []ledger.Posting{stretch("1", "ann", ledger.Use, monday, 2*time.Hour), hired, stretch("1", "", ledger.Idle, monday.Add(2*time.Hour), time.Hour)}
+	provisioned := stretch("2", "bob", ledger.Use, monday.Add(time.Hour), time.Hour)
+	provisioned.Class, provisioned.GPU, provisioned.Lease, provisioned.Offer, provisioned.Project = fleet.OnDemand, "H100", "l7", "aws/p5/eu", "vision"
+	provisioned.Job, provisioned.Run = "j2", "j2.3"
+	books := []ledger.Posting{stretch("1", "ann", ledger.Use, monday, 2*time.Hour), provisioned, stretch("1", "", ledger.Idle, monday.Add(2*time.Hour), time.Hour)}
 	for _, tc := range []struct {
 		key  ledger.Key
 		want []string

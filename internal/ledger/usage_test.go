@@ -15,7 +15,7 @@ import (
 )
 
 // anHour is an hour of a small yard through its meters: a reserved node of which ann has
-// half, a local one that is idle for half of it and broken for the rest, and one hired
+// half, a local one that is idle for half of it and broken for the rest, and one provisioned
 // for zoe that bob uses after she did.
 func anHour() ([]ledger.Posting, *fleet.Lease) {
 	end := monday.Add(time.Hour)
@@ -29,11 +29,11 @@ func anHour() ([]ledger.Posting, *fleet.Lease) {
 	books = local.Close(books, end)
 	l := newLease()
 	l.Offer.Bills = 0
-	hired := ledger.NewMeter(l.Offer.Node(), nil, l, monday)
-	books = hired.Set(books, monday.Add(5*time.Minute), idle, []ledger.Holder{gpus(9, "zoe", 0x0f)})
-	books = hired.Set(books, monday.Add(35*time.Minute), idle, []ledger.Holder{gpus(10, "bob", 0x03)})
+	provisioned := ledger.NewMeter(l.Offer.Node(), nil, l, monday)
+	books = provisioned.Set(books, monday.Add(5*time.Minute), idle, []ledger.Holder{gpus(9, "zoe", 0x0f)})
+	books = provisioned.Set(books, monday.Add(35*time.Minute), idle, []ledger.Holder{gpus(10, "bob", 0x03)})
 	l.Ended, l.State, l.Billed = end, fleet.LeaseEnded, 12.5
-	books = hired.Close(books, end)
+	books = provisioned.Close(books, end)
 	return books, l
 }
 
@@ -166,7 +166,7 @@ unused,reserved,idle,0,14400,4.15
 func TestSavingsAddUp(t *testing.T) {
 	t.Parallel()
 	list := []ledger.Saving{
-		{At: monday, Job: "j1", Owner: "ann", Project: "vision", Kind: "wait", Money: ledger.NanosOf(3), Time: -60_000, Reason: "waited for n1 instead of hiring"},
+		{At: monday, Job: "j1", Owner: "ann", Project: "vision", Kind: "wait", Money: ledger.NanosOf(3), Time: -60_000, Reason: "waited for n1 instead of provisioning"},
 		{At: monday.Add(time.Hour), Job: "j2", Owner: "bob", Kind: "place", Money: ledger.NanosOf(1.5)},
 		{At: monday.Add(25 * time.Hour), Job: "j1", Owner: "ann", Project: "vision", Kind: "place", Money: ledger.NanosOf(0.5), Time: 5000},
 	}

@@ -52,9 +52,9 @@ func Within(p Policy, v *View, enough func() bool) Plan {
 // free, and a job that is stopped may be started again with other seats, which
 // is how a job moves, grows and shrinks.
 type Plan struct {
-	Stops  []Stop
-	Starts []Start
-	Hires  []Hire
+	Stops      []Stop
+	Starts     []Start
+	Provisions []Provision
 	// Held is the first job in line that could not be started, and the nodes
 	// that are kept for it. Nil if every job was started or none is held for.
 	Held *Reservation
@@ -81,8 +81,8 @@ type Start struct {
 	Instead string
 }
 
-// Hire asks for on-demand nodes for a waiting job. All of them, or none.
-type Hire struct {
+// Provision asks for on-demand nodes for a waiting job. All of them, or none.
+type Provision struct {
 	Item   *queue.Item
 	Offer  string // by its name
 	Count  int
@@ -107,7 +107,7 @@ type Adviser interface {
 type Option struct {
 	Class    fleet.Class
 	Nodes    []id.Node // there, or that it would wait for
-	Offer    string    // to be hired, "" if nothing is
+	Offer    string    // to be provisioned, "" if nothing is
 	Count    int       // of nodes
 	What     string    // what it would run on, in words: 2x A100 on n1
 	Start    time.Time // zero if unknown

@@ -18,24 +18,24 @@ type Blocker string
 
 // The blockers.
 const (
-	BlockNone      Blocker = "none"      // nothing: it starts with the next round
-	BlockNeeds     Blocker = "needs"     // jobs it needs
-	BlockBackoff   Blocker = "backoff"   // the wait before it is tried again
-	BlockPaused    Blocker = "paused"    // someone paused it
-	BlockResources Blocker = "resources" // others hold what it needs
-	BlockReserved  Blocker = "reserved"  // room is kept for a job ahead of it
-	BlockClosed    Blocker = "closed"    // the nodes that fit are drained or silent
-	BlockNoNode    Blocker = "no_node"   // the yard has no node
-	BlockNoFit     Blocker = "no_fit"    // no node could ever run it
-	BlockHiring    Blocker = "hiring"    // a node is being hired for it
-	BlockLimit     Blocker = "limit"     // a quota or budget is used up
-	BlockData      Blocker = "data"      // its data may not be used where it could run
+	BlockNone         Blocker = "none"         // nothing: it starts with the next round
+	BlockNeeds        Blocker = "needs"        // jobs it needs
+	BlockBackoff      Blocker = "backoff"      // the wait before it is tried again
+	BlockPaused       Blocker = "paused"       // someone paused it
+	BlockResources    Blocker = "resources"    // others hold what it needs
+	BlockReserved     Blocker = "reserved"     // room is kept for a job ahead of it
+	BlockClosed       Blocker = "closed"       // the nodes that fit are drained or silent
+	BlockNoNode       Blocker = "no_node"      // the yard has no node
+	BlockNoFit        Blocker = "no_fit"       // no node could ever run it
+	BlockProvisioning Blocker = "provisioning" // a node is being provisioned for it
+	BlockLimit        Blocker = "limit"        // a quota or budget is used up
+	BlockData         Blocker = "data"         // its data may not be used where it could run
 )
 
 // blockers is every blocker, in the order in which they are documented.
 var blockers = []Blocker{
 	BlockNone, BlockNeeds, BlockBackoff, BlockPaused, BlockResources, BlockReserved,
-	BlockClosed, BlockNoNode, BlockNoFit, BlockHiring, BlockLimit, BlockData,
+	BlockClosed, BlockNoNode, BlockNoFit, BlockProvisioning, BlockLimit, BlockData,
 }
 
 // Blockers lists every blocker.

@@ -42,7 +42,7 @@ type Query struct {
 	NoSpot  bool          // nodes that may be taken back do not come into question
 }
 
-// Option is one way to hire for a job.
+// Option is one way to provision for a job.
 type Option struct {
 	Offer  *fleet.Offer
 	Nodes  int
@@ -71,7 +71,7 @@ func (o *Option) String() string {
 	return s
 }
 
-// Best lists the ways to hire for a need, the best first. Those who ask often use a
+// Best lists the ways to provision for a need, the best first. Those who ask often use a
 // Catalogue.
 func Best(offers []fleet.Offer, need fleet.Need, q Query) []Option {
 	return NewCatalogue(offers, nil).Fit(need).Best(q)
@@ -194,7 +194,7 @@ func (c *Catalogue) Fit(need fleet.Need) *Fit {
 	return f
 }
 
-// Best lists the ways to hire, the best first. A need for a range of nodes is tried
+// Best lists the ways to provision, the best first. A need for a range of nodes is tried
 // with the least number and with its doublings, as far as the offer goes and as
 // long as more nodes are faster.
 func (f *Fit) Best(q Query) []Option {
@@ -209,7 +209,7 @@ func (f *Fit) Best(q Query) []Option {
 	return list
 }
 
-// First returns the best way to hire, the first of those that Best lists or one as
+// First returns the best way to provision, the first of those that Best lists or one as
 // good, and false if there is none. It is faster: offers that cannot be the best are
 // not looked at.
 func (f *Fit) First(q Query) (Option, bool) {
@@ -269,7 +269,7 @@ func (q *Query) runs(o *fleet.Offer, h *host, nodes int) (run time.Duration, gue
 	return run, guessed, true
 }
 
-// options tells the ways to hire one offer.
+// options tells the ways to provision one offer.
 func (q *Query) options(o *fleet.Offer, h *host, need *fleet.Need, tell func(Option)) {
 	if o.Spot && q.NoSpot {
 		return

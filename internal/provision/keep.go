@@ -12,7 +12,7 @@ import (
 	"trainyard/internal/job"
 )
 
-// KeepConfig says how long hired nodes that nothing uses are kept.
+// KeepConfig says how long provisioned nodes that nothing uses are kept.
 type KeepConfig struct {
 	Idle   time.Duration // a node may be idle for this long at the yard's expense
 	Margin time.Duration // so long before a paid stretch ends a node must be told to go to be gone in time
@@ -26,7 +26,7 @@ type Warm struct {
 	Nodes int
 }
 
-// Idle is a hired node that nothing uses.
+// Idle is a provisioned node that nothing uses.
 type Idle struct {
 	Lease *fleet.Lease
 	Since time.Time

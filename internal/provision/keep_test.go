@@ -12,8 +12,8 @@ import (
 	"trainyard/internal/provision"
 )
 
-// hired is a lease whose machine was given at noon.
-func hired(number uint64, o fleet.Offer) *fleet.Lease {
+// provisioned is a lease whose machine was given at noon.
+func provisioned(number uint64, o fleet.Offer) *fleet.Lease {
 	return &fleet.Lease{ID: id.NewLease(number), Offer: o, State: fleet.LeaseActive, Granted: noon}
 }
 
@@ -49,7 +49,7 @@ func TestWhenAnIdleNodeIsGivenBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := hired(7, c.offer)
+			l := provisioned(7, c.offer)
 			if c.ungranted {
 				l.Granted = time.Time{}
 			}
@@ -71,7 +71,7 @@ func TestTheNewestNodesAreKeptWarm(t *testing.T) {
 	cpu := fleet.Offer{Name: "aws/cpu"}
 	var idle []provision.Idle
 	for i, o := range []fleet.Offer{h100, h100, h100, t4, t4, cpu} {
-		l := hired(uint64(i+1), o)
+		l := provisioned(uint64(i+1), o)
 		l.Granted = noon.Add(time.Duration(i) * time.Minute)
 		idle = append(idle, provision.Idle{Lease: l, Since: noon.Add(10 * time.Minute)})
 	}
@@ -98,7 +98,7 @@ func TestNoStretchIsPaidForAnIdleNode(t *testing.T) {
 		}
 		o := fleet.Offer{Bills: job.Duration(seconds("bills", 0, 7200)), Least: job.Duration(seconds("least", 0, 7200))}
 		cfg := provision.KeepConfig{Idle: seconds("idle", 0, 7200), Margin: seconds("margin", 0, 300)}
-		node := provision.Idle{Lease: hired(1, o), Since: noon.Add(seconds("since", 0, 20_000))}
+		node := provision.Idle{Lease: provisioned(1, o), Since: noon.Add(seconds("since", 0, 20_000))}
 		now := node.Since
 		var v provision.Verdict
 		for looks := 0; ; looks++ {

@@ -104,7 +104,7 @@ func TestARefusalClosesWhatWouldBeRefusedToo(t *testing.T) {
 		},
 		"the account": {
 			"aws/small/east", fleet.RefusedDenied, []string{"aws/small/east", "aws/big/east", "aws/big/east/a", "aws/big/east/b", "aws/big/west"},
-			"everything of aws on demand: the account may not hire there; refused once, last at 12:00:00; is asked for again at 12:10:00",
+			"everything of aws on demand: the account may not provision there; refused once, last at 12:00:00; is asked for again at 12:10:00",
 		},
 		"nobody knows why": {
 			"gcp/big/east", "", []string{"gcp/big/east"},
@@ -330,7 +330,7 @@ func TestALeaseThatEndedTellsWhetherItsNodeWasTakenBack(t *testing.T) {
 	}
 }
 
-// TestReplayRemembersTheSame lets a yard hire at random, tells one market of it as it
+// TestReplayRemembersTheSame lets a yard provision at random, tells one market of it as it
 // happens and another one afterwards, from the leases alone.
 func TestReplayRemembersTheSame(t *testing.T) {
 	t.Parallel()

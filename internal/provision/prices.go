@@ -1,12 +1,12 @@
-// Package provision decides about on-demand nodes: what could be hired, which of it
+// Package provision decides about on-demand nodes: what could be provisioned, which of it
 // pays for a job, what is not worth asking for now, and when an idle node is
 // given back.
 //
 // It stands between place, which decides that a job shall not wait for a node
-// that the team has, and cloud, which carries hiring out. Offers come from a price
+// that the team has, and cloud, which carries provisioning out. Offers come from a price
 // file (ParseOffers) or a catalogue that others keep (SkyPilot); Market remembers
 // which of them were refused lately and how often their nodes were taken back; Best
-// prices them for a job; Keep says when a hired node that nothing uses goes back.
+// prices them for a job; Keep says when a provisioned node that nothing uses goes back.
 // The package is pure: it asks no provider and holds no lease.
 package provision
 
@@ -28,7 +28,7 @@ const (
 	maxText   = 100 // bytes of a name
 )
 
-// ParseOffers reads a price file, the list of what may be hired. The name of the
+// ParseOffers reads a price file, the list of what may be provisioned. The name of the
 // file is for the error, which wraps a fault.List with all mistakes in the order of
 // the file; there are offers only without any.
 //
@@ -36,7 +36,7 @@ const (
 // for all its types, unless the type says otherwise:
 //
 //	providers:
-//	  - provider: aws          # names the adapter that hires
+//	  - provider: aws          # names the adapter that provisions
 //	    region: us-east-1      # may be left out where the provider has one only
 //	    boot: 4m               # from the order until the node can run something
 //	    least: 1m              # paid at least, however soon it is given back

@@ -18,7 +18,7 @@ import (
 
 const gib = job.Bytes(1 << 30)
 
-const sample = `# what we may hire
+const sample = `# what we may provision
 providers:
   - provider: aws
     region: us-east-1

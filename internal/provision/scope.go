@@ -120,7 +120,7 @@ func (s *scope) why() string {
 	case fleet.RefusedInvalid:
 		return "the provider does not know this type or its image"
 	case fleet.RefusedDenied:
-		return "the account may not hire there"
+		return "the account may not provision there"
 	}
 	return "the provider refused it"
 }

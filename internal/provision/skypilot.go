@@ -74,7 +74,7 @@ const maxRows = 200_000
 
 // SkyPilot reads a catalogue as SkyPilot keeps them: a CSV file of the machines of
 // one cloud. A row with both prices becomes two offers, the one on demand first. A
-// row that cannot be hired as it stands is skipped and counted.
+// row that cannot be provisioned as it stands is skipped and counted.
 //
 // The catalogues are written by a program for each cloud and differ. Columns come
 // in any order. GpuInfo is JSON, or the same as Python writes it, or only the name

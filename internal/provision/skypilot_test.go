@@ -43,7 +43,7 @@ func TestACatalogueRowBecomesOffers(t *testing.T) {
 	}
 }
 
-func TestRowsThatCannotBeHiredAreCounted(t *testing.T) {
+func TestRowsThatCannotBeProvisionedAreCounted(t *testing.T) {
 	t.Parallel()
 	rows := []string{
 		`,A100,1,,,{'Gpus': [{'MemoryInfo': {'SizeInMiB': 40960}}]},3.1,1.8,r,z`,
@@ -248,9 +248,9 @@ func TestEveryRowOfTheSharedCataloguesIsAccountedFor(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", cloud, err)
 		}
-		hired, seen := map[string]bool{}, map[string]bool{}
+		provisioned, seen := map[string]bool{}, map[string]bool{}
 		for _, o := range offers {
-			hired[strings.TrimSuffix(o.Name, "/spot")] = true
+			provisioned[strings.TrimSuffix(o.Name, "/spot")] = true
 			if seen[o.Name] || o.Hourly <= 0 || o.GPUs < 1 || o.CPUs < 1 || o.Memory < 1 {
 				t.Errorf("%s: %+v is twice or says too little", cloud, o)
 			}
@@ -265,8 +265,8 @@ func TestEveryRowOfTheSharedCataloguesIsAccountedFor(t *testing.T) {
 				}
 			}
 		}
-		if got := len(hired) + skipped.Total(); got != len(rows)-1 {
-			t.Errorf("%s: %d rows are offers and %d are skipped (%s), want %d in all", cloud, len(hired), skipped.Total(), skipped, len(rows)-1)
+		if got := len(provisioned) + skipped.Total(); got != len(rows)-1 {
+			t.Errorf("%s: %d rows are offers and %d are skipped (%s), want %d in all", cloud, len(provisioned), skipped.Total(), skipped, len(rows)-1)
 		}
 		if w, ok := want[cloud]; ok {
 			if diff := cmp.Diff(w, [3]int{len(rows) - 1, len(offers), skipped.Total()}); diff != "" {

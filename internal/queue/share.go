@@ -38,7 +38,7 @@ const (
 
 // Worth is how much one GPU counts for fair share: the mean of how fast and how dear
 // it is, both compared with the reference. Half an hour of a fast GPU takes as much
-// from the others as an hour of one half as fast, and what is hired takes from the
+// from the others as an hour of one half as fast, and what is provisioned takes from the
 // common purse. Where one of the two is not known (0) the other stands for both, and
 // where nothing is known a GPU counts 1.
 //

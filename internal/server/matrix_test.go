@@ -123,7 +123,7 @@ func describeYard(y *yard) description {
 
 func TestWhoMayDoWhat(t *testing.T) {
 	t.Parallel()
-	y := newYard(t, hiring)
+	y := newYard(t, provisioning)
 	tokens := map[string]string{
 		"ada to read": y.token("ada", tenant.Researcher, tenant.ScopeRead), "ada to submit": y.token("ada", tenant.Researcher, tenant.ScopeSubmit),
 		"ada as admin": y.token("ada", tenant.Researcher, tenant.ScopeAdmin), "bob": y.token("bob", tenant.Researcher, tenant.ScopeSubmit),

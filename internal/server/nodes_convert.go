@@ -165,7 +165,7 @@ func addPrice(out *api.Node, n *yardmaster.NodeInfo) {
 	if p := n.Price; p != nil {
 		out.Price = &api.Price{Rent: p.NodeCost, Energy: p.EnergyCost, Hourly: p.NodeCost + p.EnergyCost, Unused: p.IdleCost}
 	}
-	if l := &n.Hired; l.ID != "" {
+	if l := &n.Provisioned; l.ID != "" {
 		out.Lease = &api.NodeLease{ID: l.ID, Offer: l.Offer.Name, State: l.State, Ends: timeOrNil(l.Ends)}
 	}
 }

@@ -25,24 +25,24 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// hireFIFO starts jobs in line, and hires the cheapest offer for those that find no place.
-type hireFIFO struct{ ordered.FIFO }
+// provisionFIFO starts jobs in line, and provisions the cheapest offer for those that find no place.
+type provisionFIFO struct{ ordered.FIFO }
 
-func (p hireFIFO) Plan(v *place.View) place.Plan {
+func (p provisionFIFO) Plan(v *place.View) place.Plan {
 	plan := p.FIFO.Plan(v)
 	for _, it := range v.Line.Items() {
 		placed := slices.ContainsFunc(plan.Starts, func(s place.Start) bool { return s.Item == it })
-		hired := slices.ContainsFunc(v.Leases, func(l *fleet.Lease) bool { return l.Job == it.Job })
-		if !placed && !hired && len(v.Offers) > 0 {
-			plan.Hires = append(plan.Hires, place.Hire{Item: it, Offer: v.Offers[0].Name, Count: 1, Cost: 1, Reason: "nothing is free"})
+		provisioned := slices.ContainsFunc(v.Leases, func(l *fleet.Lease) bool { return l.Job == it.Job })
+		if !placed && !provisioned && len(v.Offers) > 0 {
+			plan.Provisions = append(plan.Provisions, place.Provision{Item: it, Offer: v.Offers[0].Name, Count: 1, Cost: 1, Reason: "nothing is free"})
 		}
 	}
 	return plan
 }
 
-// hiring is a yard that hires, has prices, and takes silence for nothing.
-func hiring(_ *Config, c *yardmaster.Config) {
-	c.Policy, c.SuspectAfter = hireFIFO{}, 0
+// provisioning is a yard that provisions, has prices, and takes silence for nothing.
+func provisioning(_ *Config, c *yardmaster.Config) {
+	c.Policy, c.SuspectAfter = provisionFIFO{}, 0
 	c.Tariff = &fleet.Tariff{Energy: 0.5, PUE: 2, Nodes: []fleet.NodePrice{{Class: fleet.Local, Watts: []float64{100, 400, 700}, Hourly: []float64{1}}}}
 	for _, o := range []fleet.Offer{
 		{Type: "big", GPU: "A100", GPUs: 8, GPUMemory: 80 << 30, Hourly: 20_000_000},
@@ -58,7 +58,7 @@ func hiring(_ *Config, c *yardmaster.Config) {
 
 func TestOffersAreListedByPriceAndWhatIsClosedIsExplained(t *testing.T) {
 	t.Parallel()
-	y := newYard(t, hiring)
+	y := newYard(t, provisioning)
 	ada := y.researcher("ada")
 	names := func(f api.OfferFilter) string {
 		page, err := ada.Offers(t.Context(), f)
@@ -102,7 +102,7 @@ func TestOffersAreListedByPriceAndWhatIsClosedIsExplained(t *testing.T) {
 
 func TestALeaseIsSeenByWhoPaysAndReturnedByAnAdmin(t *testing.T) {
 	t.Parallel()
-	y := newYard(t, hiring)
+	y := newYard(t, provisioning)
 	ada, bob, root := y.researcher("ada"), y.researcher("bob"), y.admin()
 	for _, c := range []*api.Client{ada, bob, ada} {
 		y.submit(c, "run: a\nresources: {memory: 900GB}")
@@ -155,12 +155,12 @@ func TestALeaseIsSeenByWhoPaysAndReturnedByAnAdmin(t *testing.T) {
 
 func TestTheReaperSaysWhatItFound(t *testing.T) {
 	t.Parallel()
-	y := newYard(t, hiring)
+	y := newYard(t, provisioning)
 	root := y.admin()
 	r, err := root.Reaper(t.Context())
 	y.must(err)
 	if r.Live != 0 || r.Strays == nil || len(r.Strays)+len(r.Unclear)+len(r.Failures)+len(r.Failing)+len(r.Overdue) != 0 {
-		t.Errorf("with nothing hired it says %+v", r)
+		t.Errorf("with nothing provisioned it says %+v", r)
 	}
 	y.submit(y.researcher("ada"), "run: a\nresources: {memory: 900GB}")
 	y.do(yardmaster.Unclear{Lease: "l1", Why: "timed out"})
@@ -188,7 +188,7 @@ func TestTheReaperSaysWhatItFound(t *testing.T) {
 
 func TestLimitsAreSetByAdminsAndSeenByWhomTheyBind(t *testing.T) {
 	t.Parallel()
-	y := newYard(t, hiring)
+	y := newYard(t, provisioning)
 	ada, bob, root := y.researcher("ada"), y.researcher("bob"), y.admin()
 	l, err := root.PutQuota(t.Context(), "user/ada", api.QuotaRequest{GPUs: 8, Budget: 500_000_000, OnExceeded: tenant.ExceededDowngrade, Borrow: true})
 	y.must(err)
@@ -291,7 +291,7 @@ func TestDatasetsBelongToWhoRegisteredThem(t *testing.T) {
 
 func TestTheAuditSaysWhetherDataLeftTheBuilding(t *testing.T) {
 	t.Parallel()
-	y := newYard(t, hiring)
+	y := newYard(t, provisioning)
 	ada, root := y.researcher("ada"), y.admin()
 	_, err := ada.PutDataset(t.Context(), "cats", api.DatasetRequest{Place: job.PlaceLocal})
 	y.must(err)
@@ -344,7 +344,7 @@ func TestTheAuditSaysWhetherDataLeftTheBuilding(t *testing.T) {
 
 func TestTheBooksHaveWhatRunsNow(t *testing.T) {
 	t.Parallel()
-	y := newYard(t, hiring)
+	y := newYard(t, provisioning)
 	ada, bob, root := y.researcher("ada"), y.researcher("bob"), y.admin()
 	n := y.join("box1")
 	inv := someInventory()
@@ -424,7 +424,7 @@ func TestTheBooksHaveWhatRunsNow(t *testing.T) {
 
 func TestUsageHasTheFourGroups(t *testing.T) {
 	t.Parallel()
-	y := newYard(t, hiring)
+	y := newYard(t, provisioning)
 	ada, root := y.researcher("ada"), y.admin()
 	n := y.join("box1")
 	n.listen()
@@ -504,7 +504,7 @@ func (p thrifty) Plan(v *place.View) place.Plan {
 
 func TestTheResourceTableTellsOfGPUsPricesAndLeases(t *testing.T) {
 	t.Parallel()
-	y := newYard(t, hiring)
+	y := newYard(t, provisioning)
 	ada := y.researcher("ada")
 	n := y.join("box1")
 	inv := someInventory()
@@ -628,7 +628,7 @@ func (m meanwhile) Postings(ctx context.Context, from, to time.Time, yield func(
 
 func TestNothingCountsTwiceWhileItIsPosted(t *testing.T) {
 	t.Parallel()
-	y := newYard(t, hiring)
+	y := newYard(t, provisioning)
 	root := y.admin()
 	start := y.clock.Now()
 	y.join("box1")

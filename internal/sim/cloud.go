@@ -27,15 +27,15 @@ type Refusal struct {
 	Code     string // see fleet.Refused…
 }
 
-// hireAll carries out what the leases of a batch say.
-func (s *simulation) hireAll(leases []fleet.Lease) {
+// provisionAll carries out what the leases of a batch say.
+func (s *simulation) provisionAll(leases []fleet.Lease) {
 	for i := range leases {
 		l := &leases[i]
 		switch l.State {
 		case fleet.LeaseRequested:
 			if !s.asked[l.ID] {
 				s.asked[l.ID] = true
-				s.hire(*l)
+				s.provision(*l)
 			}
 		case fleet.LeaseReleasing:
 			s.giveBack(l)
@@ -44,10 +44,10 @@ func (s *simulation) hireAll(leases []fleet.Lease) {
 	}
 }
 
-// hire lets the provider answer, and the machine boot and join. Both happen after
+// provision lets the provider answer, and the machine boot and join. Both happen after
 // the yard is done with what it is doing.
-func (s *simulation) hire(l fleet.Lease) {
-	s.tally.out.Hired++
+func (s *simulation) provision(l fleet.Lease) {
+	s.tally.out.Provisioned++
 	for _, r := range s.cfg.Cloud.Refuses {
 		if r.Offer == l.Offer.Name && s.now >= r.From && s.now < r.To {
 			s.at(s.now, func(s *simulation) {
@@ -60,7 +60,7 @@ func (s *simulation) hire(l fleet.Lease) {
 		s.step(yardmaster.Granted{Lease: l.ID, Provider: l.Offer.Provider, Machine: fleet.Instance{ID: "i-" + string(l.ID), Lease: l.ID, State: fleet.InstancePending, Billed: -1}})
 	})
 	n := *l.Offer.Node()
-	n.ID, n.Lease = id.Node("hired-"+string(l.ID)), l.ID
+	n.ID, n.Lease = id.Node("provisioned-"+string(l.ID)), l.ID
 	h := &host{node: n, meter: newLeaseMeter(&l.Offer, s.now)}
 	s.machines[l.ID] = h
 	s.at(s.now+time.Duration(l.Offer.Boot), func(s *simulation) {
@@ -76,7 +76,7 @@ func (s *simulation) hire(l fleet.Lease) {
 	})
 }
 
-// newLeaseMeter reads what a hired machine costs: its rent, used or not, by the
+// newLeaseMeter reads what a provisioned machine costs: its rent, used or not, by the
 // stretches in which it is paid.
 func newLeaseMeter(o *fleet.Offer, now time.Duration) meter {
 	m := newMeter(nil, o.Node(), now)

@@ -96,7 +96,7 @@ func newSimulation(cfg Config) (*simulation, error) {
 	}
 	yc := yardmaster.Defaults(cfg.Policy)
 	yc.SuspectAfter, yc.MaxJobs, yc.KeepFinal, yc.Tariff = 0, math.MaxInt, 0, cfg.Tariff
-	yc.Hire.Term, yc.Unmetered = simulatedTerm, true
+	yc.Provision.Term, yc.Unmetered = simulatedTerm, true
 	if cfg.Cloud != nil {
 		yc.Offers = cfg.Cloud.Offers
 		for _, at := range cfg.Cloud.Takes {
@@ -352,7 +352,7 @@ func (s *simulation) carry() {
 		}
 	}
 	if len(b.Leases) > 0 && s.cfg.Cloud != nil {
-		s.hireAll(b.Leases)
+		s.provisionAll(b.Leases)
 	}
 	for i := range b.Jobs {
 		if j := &b.Jobs[i]; j.State.Final() {

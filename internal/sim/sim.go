@@ -111,7 +111,7 @@ type Config struct {
 	Tariff  *fleet.Tariff
 	Limits  []tenant.Quota
 	Data    []dataset.Dataset
-	Cloud   *Cloud                   // from which nodes can be hired; nil if from none
+	Cloud   *Cloud                   // from which nodes can be provisioned; nil if from none
 	Yard    func(*yardmaster.Config) // sets what else there is to set; nil for nothing
 	Network *Network                 // how data and checkpoints travel; nil if that takes no time
 	Shares  bool                     // fair share between users decides the order; else they submit as one

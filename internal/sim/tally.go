@@ -27,7 +27,7 @@ type Result struct {
 	Fairness                            float64 // Jain's index of the jobs' slowdown
 	Starved                             int     // jobs that waited for more than an hour and ten times their run time
 	Runs, Stops, Moves, Rescales        int
-	Hired                               int     // machines asked for
+	Provisioned                         int     // machines asked for
 	Refused                             int     // jobs that could never have run
 	Work, LostWork                      float64 // units done by all jobs, and units done and lost
 	StartTime                           float64 // GPU-seconds spent on starts and restores

@@ -75,7 +75,7 @@ type Token struct {
 	Note     string
 	Class    string // of the nodes that join by it
 	Pool     string
-	Lease    id.Lease // by which the machine was hired that joins by it
+	Lease    id.Lease // by which the machine was provisioned that joins by it
 	UsesLeft int      // of a join or bootstrap token
 	Created  time.Time
 	Expires  time.Time

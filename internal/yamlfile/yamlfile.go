@@ -2,7 +2,7 @@
 // the clouds file and tariffs. It finds all mistakes of a file at once, each with its line, its column
 // and the way to fix it, and suggests the key that was meant by an unknown one.
 //
-// Formats with a table of fields of their own (spec, hire) use Mistakes and walk the nodes
+// Formats with a table of fields of their own (spec, provision) use Mistakes and walk the nodes
 // themselves; files that are plain structs use Decode. The package reads no file and knows no
 // format: the caller passes the text. Anchors, aliases and tags are refused everywhere, so
 // that a small file cannot expand into a large one.

@@ -16,9 +16,9 @@ import (
 // Lease returns a lease that has not ended, nil if there is none.
 func (y *Yard) Lease(name id.Lease) *fleet.Lease { return y.leases.Of(name) }
 
-// ReturnLease gives a hired node back. What runs there is stopped and starts again
-// elsewhere. A job that waits for it and for others hired with it has no use for those
-// alone: they are given back too, and it may hire anew. The answer is the lease.
+// ReturnLease gives a provisioned node back. What runs there is stopped and starts again
+// elsewhere. A job that waits for it and for others provisioned with it has no use for those
+// alone: they are given back too, and it may provision anew. The answer is the lease.
 type ReturnLease struct {
 	Lease id.Lease
 	By    id.User
@@ -47,7 +47,7 @@ func (y *Yard) releaseLease(l *fleet.Lease, reason string) {
 	y.leases.Release(y.now, l.ID, reason)
 }
 
-// vacate gives a hired node back when nothing runs there any more.
+// vacate gives a provisioned node back when nothing runs there any more.
 func (y *Yard) vacate(n *nodes.Node, reason string) {
 	y.nodes.Cordon(y.now, n, reason)
 	if len(n.Runs) == 0 {
@@ -59,8 +59,8 @@ func (y *Yard) vacate(n *nodes.Node, reason string) {
 	}
 }
 
-// provisionAll writes leases for what a plan wants to hire.
-func (y *Yard) provisionAll(list []place.Hire) {
+// provisionAll writes leases for what a plan wants to provision.
+func (y *Yard) provisionAll(list []place.Provision) {
 	for i := range list {
 		if why := y.provision(&list[i]); why != "" {
 			y.drop(Event{Job: list[i].Item.Job, Reason: why})
@@ -69,7 +69,7 @@ func (y *Yard) provisionAll(list []place.Hire) {
 }
 
 // provision writes leases for one job, or says why it does not.
-func (y *Yard) provision(h *place.Hire) (why string) {
+func (y *Yard) provision(h *place.Provision) (why string) {
 	r, ok := y.jobs[h.Item.Job]
 	offer, offered := y.leases.Market.Offer(h.Offer)
 	switch {
@@ -80,7 +80,7 @@ func (y *Yard) provision(h *place.Hire) (why string) {
 	case h.Count < 1 || h.Reason == "":
 		return "the plan gives no count or no reason"
 	case y.leases.Awaits(r.ID):
-		return "nodes were hired for the job already"
+		return "nodes were provisioned for the job already"
 	}
 
 	if why := y.provisionQuotaReached(r, h); why != "" {
@@ -122,7 +122,7 @@ func (y *Yard) loseMachine(n *nodes.Node, l *fleet.Lease) {
 	y.moveNode(n, fleet.EventRemove, theYard, l.Reason)
 }
 
-// checkIdle looks whether a hired node on which nothing runs is to be given back.
+// checkIdle looks whether a provisioned node on which nothing runs is to be given back.
 func (y *Yard) checkIdle(name id.Node) {
 	n, ok := y.nodes.Get(name)
 	if !ok || n.Lease == "" || len(n.Runs) > 0 || n.State == fleet.Removed {
@@ -151,13 +151,13 @@ func (y *Yard) checkIdle(name id.Node) {
 	}
 }
 
-// recheckIdle looks at a time whether a hired node is to be given back.
+// recheckIdle looks at a time whether a provisioned node is to be given back.
 func (y *Yard) recheckIdle(n *nodes.Node, at time.Time) {
 	y.timers.Stop(n.IdleCheck)
 	n.IdleCheck = y.after(at, func() { y.checkIdle(n.ID) })
 }
 
-// idleNodes lists the hired nodes on which nothing runs.
+// idleNodes lists the provisioned nodes on which nothing runs.
 func (y *Yard) idleNodes() []provision.Idle {
 	var list []provision.Idle
 	for _, l := range y.leases.Live() {

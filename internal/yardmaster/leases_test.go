@@ -17,7 +17,7 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// gangHirer starts what fits, and hires for each job that waits and has no lease.
+// gangHirer starts what fits, and provisions for each job that waits and has no lease.
 type gangHirer struct{}
 
 func (gangHirer) Name() string  { return "gang-hirer" }
@@ -34,7 +34,7 @@ func (gangHirer) Plan(v *place.View) place.Plan {
 	}
 	for _, it := range v.Line.Items() {
 		if !served[it.Job] && it.Shape.Need.Nodes > 1 {
-			plan.Hires = append(plan.Hires, place.Hire{Item: it, Offer: v.Offers[0].Name, Count: it.Shape.Need.Nodes, Reason: "it waits and nothing is free"})
+			plan.Provisions = append(plan.Provisions, place.Provision{Item: it, Offer: v.Offers[0].Name, Count: it.Shape.Need.Nodes, Reason: "it waits and nothing is free"})
 		}
 	}
 	return plan
@@ -75,7 +75,7 @@ func (y *yard) joins(l id.Lease) {
 	y.ok(yardmaster.AddToken{By: "alice", Token: tenant.Token{ID: token, Kind: tenant.JoinToken, Owner: "alice", Class: string(fleet.OnDemand), Lease: l, UsesLeft: 1, Expires: start.AddDate(1, 0, 0)}})
 	offer := y.Lease(l).Offer
 	node := offer.Node()
-	y.ok(yardmaster.Join{Token: token, Name: "hired-" + string(l), Key: "key-" + string(l), Inventory: node.Inventory})
+	y.ok(yardmaster.Join{Token: token, Name: "provisioned-" + string(l), Key: "key-" + string(l), Inventory: node.Inventory})
 	y.round()
 }
 
@@ -127,7 +127,7 @@ func TestOneOfAGangIsGivenBackByHand(t *testing.T) {
 	}
 }
 
-func TestAGangIsHiredAnewAfterOneWasGivenBack(t *testing.T) {
+func TestAGangIsProvisionedAnewAfterOneWasGivenBack(t *testing.T) {
 	t.Parallel()
 	y := provisioningYard(t)
 	y.ok(yardmaster.ReturnLease{Lease: "l2", By: "alice"})
@@ -195,12 +195,12 @@ func TestANodeThatFallsSilentAgainIsSuspectAgain(t *testing.T) {
 	}
 }
 
-func TestAJobSaysWhichNodeIsBeingHiredForIt(t *testing.T) {
+func TestAJobSaysWhichNodeIsBeingProvisionedForIt(t *testing.T) {
 	t.Parallel()
 	y := provisioningYard(t)
 	want := "a node is being provisioned for it: p/small/north, lease l1 is asked"
 	w, waits := y.Why(y.now, "j1")
-	if !waits || w.Blocker != place.BlockHiring || w.Sentence != want {
+	if !waits || w.Blocker != place.BlockProvisioning || w.Sentence != want {
 		t.Errorf("why it waits: %+v, want %q", w, want)
 	}
 	if b := y.Briefs(y.now, []id.Job{"j1"}); b[0].Waits != want {

@@ -50,13 +50,13 @@ func (m Join) handle(y *Yard) (any, error) {
 	return n.Node, nil
 }
 
-// Heard is the answer to a report of a hired node.
+// Heard is the answer to a report of a provisioned node.
 type Heard struct {
 	LeaseLeft time.Duration // until the node has to end itself if it hears nothing newer
 }
 
 // NodeReport is what a node's agent tells: that it lives, and how its runs fare.
-// The answer is a Heard if the node is hired.
+// The answer is a Heard if the node is provisioned.
 type NodeReport struct {
 	Node      id.Node
 	Inventory *fleet.Inventory // nil if it has not changed
@@ -162,7 +162,7 @@ func (m RemoveNode) handle(y *Yard) (any, error) {
 		return nil, err
 	}
 	if y.Lease(n.Lease) != nil {
-		return nil, fault.New(fault.Conflict, "node_hired", "node %s is hired and would be paid for without being used", n.ID).
+		return nil, fault.New(fault.Conflict, "node_provisioned", "node %s is provisioned and would be paid for without being used", n.ID).
 			WithRemedy("give it back: trainyard return %s", n.Lease)
 	}
 	if len(n.Runs) > 0 {

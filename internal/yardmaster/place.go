@@ -26,8 +26,8 @@ func (y *Yard) apply(now time.Time, p place.Plan) {
 	y.setNow(now)
 	y.held = p.Held
 	y.askAgain(p.Again)
-	if len(p.Hires) > 0 {
-		y.provisionAll(p.Hires)
+	if len(p.Provisions) > 0 {
+		y.provisionAll(p.Provisions)
 		y.settleLeases()
 	}
 	if len(p.Starts) == 0 && len(p.Stops) == 0 {

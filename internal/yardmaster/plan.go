@@ -94,14 +94,14 @@ func (y *Yard) bind(p place.Plan) place.Plan {
 		bound.Starts = append(bound.Starts, s)
 	}
 
-	for _, h := range p.Hires {
+	for _, h := range p.Provisions {
 		it := y.same(h.Item)
 		if it == nil {
 			y.drop(Event{Job: h.Item.Job, Reason: noLongerWaits})
 			continue
 		}
 		h.Item = it
-		bound.Hires = append(bound.Hires, h)
+		bound.Provisions = append(bound.Provisions, h)
 	}
 
 	if p.Held != nil {

@@ -55,7 +55,7 @@ func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 		return WhyReport{Why: place.Why{Blocker: place.BlockLimit, Sentence: r.overQuota}}, true
 	}
 	if s := y.leases.Arriving(j); s != "" {
-		return WhyReport{Why: place.Why{Blocker: place.BlockHiring, Sentence: s}}, true
+		return WhyReport{Why: place.Why{Blocker: place.BlockProvisioning, Sentence: s}}, true
 	}
 	need := y.need(r)
 	waiting := place.Waiting{Job: j, Need: need, Lasts: r.Spec.DeclaredDuration(), Rule: y.data.Rule(&r.Job)}
@@ -63,7 +63,7 @@ func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
 	if adviser, ok := y.cfg.Policy.(place.Adviser); ok && r.item != nil && len(y.cfg.Offers) > 0 {
 		for _, o := range adviser.Options(y.view(now), r.item) {
 			if o.Offer != "" && o.Barred != "" {
-				w.Sentence += fmt.Sprintf("; %s is not hired for it: %s", o.Offer, o.Barred)
+				w.Sentence += fmt.Sprintf("; %s is not provisioned for it: %s", o.Offer, o.Barred)
 				break
 			}
 		}
@@ -196,17 +196,17 @@ func (y *Yard) Preview(now time.Time, owner id.User, s *job.Spec, f *job.Forecas
 	return p, nil
 }
 
-// NodeInfo is a node with what runs on it, by what it was hired and what it costs.
+// NodeInfo is a node with what runs on it, by what it was provisioned and what it costs.
 type NodeInfo struct {
 	fleet.Node
-	Seen    time.Time
-	Room    fleet.Room
-	Foreign []int
-	Jobs    []id.Job
-	Runs    []job.Run   // of those jobs, in the same order
-	Idle    time.Time   // nothing runs there since, if nothing does
-	Hired   fleet.Lease // its lease; zero if it was not hired, or that is over
-	Price   *ledger.Price
+	Seen        time.Time
+	Room        fleet.Room
+	Foreign     []int
+	Jobs        []id.Job
+	Runs        []job.Run   // of those jobs, in the same order
+	Idle        time.Time   // nothing runs there since, if nothing does
+	Provisioned fleet.Lease // its lease; zero if it was not provisioned, or that is over
+	Price       *ledger.Price
 }
 
 // Nodes lists the nodes after a name, at most limit.
@@ -237,7 +237,7 @@ func (y *Yard) nodeInfo(n *nodes.Node) NodeInfo {
 	info := NodeInfo{Node: n.Node, Seen: n.Seen, Foreign: fleet.Indices(n.Foreign), Idle: n.Idle}
 	l := y.Lease(n.Lease)
 	if l != nil {
-		info.Hired = *l
+		info.Provisioned = *l
 	}
 	info.Price = y.ledger.Price(&n.Node, l)
 	if room, ok := y.nodes.Rooms.Get(n.ID); ok {
@@ -280,7 +280,7 @@ func (y *Yard) Usage(now time.Time, u id.User) float64 {
 	return y.usage(u)
 }
 
-// Offers returns what can be hired now, the cheapest first, and what is not asked for and why.
+// Offers returns what can be provisioned now, the cheapest first, and what is not asked for and why.
 func (y *Yard) Offers(now time.Time) ([]fleet.Offer, []provision.Closing) {
 	return slices.Clone(y.leases.Market.Open(now)), y.leases.Market.Closed(now)
 }

@@ -91,7 +91,7 @@ func (y *Yard) quotaReached(r *jobRecord, gpus int) string {
 }
 
 // provisionQuotaReached says which quota forbids to provision nodes for a job, "" if none does.
-func (y *Yard) provisionQuotaReached(r *jobRecord, h *place.Hire) string {
+func (y *Yard) provisionQuotaReached(r *jobRecord, h *place.Provision) string {
 	may := y.allowance(r)
 
 	switch {

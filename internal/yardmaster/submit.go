@@ -123,9 +123,9 @@ func (y *Yard) possible(r *jobRecord) error {
 	err := fault.New(fault.Invalid, "nothing_fits", "%s", w.Sentence).WithField("resources")
 	switch hirable := len(y.cfg.Offers) > 0 && fleet.OnDemand.Allows(need.Place); {
 	case y.nodes.Rooms.Len() == 0:
-		err.Message, w.Remedies = "nothing that could be hired has "+place.NeedWords(need), nil
+		err.Message, w.Remedies = "nothing that could be provisioned has "+place.NeedWords(need), nil
 	case hirable:
-		err.Message += ", nor does any offer that could be hired"
+		err.Message += ", nor does any offer that could be provisioned"
 	}
 	return err.WithRemedy("%s", strings.Join(append(w.Remedies, place.Largest(v, y.cfg.Offers, need.Place)), "; "))
 }

@@ -48,8 +48,8 @@ type Config struct {
 	MaxJobs      int           // jobs of one user that have not ended
 	LogLimit     int64         // bytes of output kept of each rank
 	Tariff       *fleet.Tariff // what nodes cost; nil if nobody told
-	Offers       []fleet.Offer // what can be hired
-	Hire         lifecycle.Config
+	Offers       []fleet.Offer // what can be provisioned
+	Provision    lifecycle.Config
 	Keep         provision.KeepConfig
 	Roads        dataset.Roads // by which data travels
 	Refuse       bool          // jobs that no node and no offer could ever run are refused
@@ -70,13 +70,13 @@ func Defaults(p place.Policy) Config {
 		KeepFinal:    10 * time.Minute,
 		MaxJobs:      200_000,
 		LogLimit:     1 << 30,
-		Hire:         lifecycle.Defaults(),
+		Provision:    lifecycle.Defaults(),
 		Keep:         provision.KeepConfig{Idle: 5 * time.Minute, Margin: time.Minute},
 		Roads:        dataset.DefaultRoads(),
 	}
 }
 
-// Yard is the state of the yard. What it knows of nodes, people, money, hired machines
+// Yard is the state of the yard. What it knows of nodes, people, money, provisioned machines
 // and data is kept by a part for each; jobs and their runs are its own.
 type Yard struct {
 	cfg    Config
@@ -175,7 +175,7 @@ func New(cfg Config) *Yard {
 	y.nodes = nodes.New(nodes.Patience{SuspectAfter: cfg.SuspectAfter, LostAfter: cfg.LostAfter}, &y.feed, &y.timers,
 		nodes.Watcher{Changed: y.nodeChanged, Lost: y.lose})
 	y.ledger = ledger.New(cfg.Tariff, y.charge)
-	y.leases = leases.New(cfg.Hire, cfg.Offers, y.quotas, &y.feed, &y.timers, y.nodes.RecentlySeen)
+	y.leases = leases.New(cfg.Provision, cfg.Offers, y.quotas, &y.feed, &y.timers, y.nodes.RecentlySeen)
 	return y
 }
 

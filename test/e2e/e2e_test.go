@@ -6,7 +6,7 @@
 // jobs_test.go changes jobs that run, nodes_test.go drains and loses nodes,
 // outage_test.go takes the server away, ship_test.go ships working directories,
 // config_test.go gives settings, up_test.go starts a whole yard by one command,
-// simulate_test.go asks what would happen and why something did, hybrid*_test.go hires
+// simulate_test.go asks what would happen and why something did, hybrid*_test.go provisions
 // machines, keeps their books and runs the demo, forecast_test.go holds forecasts of real
 // trainings against what happened, forecast_life_test.go follows their curves over faults,
 // pauses and restarts.

@@ -114,7 +114,7 @@ func TestTheDemoIsEndedByCtrlC(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// A machine was hired: there is something to clean up.
+	// A machine was provisioned: there is something to clean up.
 	person{}.await(t, "a machine is there", func() bool {
 		up, err := filepath.Glob(filepath.Join(folder, "demo-hybrid-*", "machines", "machines", "*", "up"))
 		if err != nil {

@@ -33,7 +33,7 @@ func TestTheBooksSayWhatTheCloudCharges(t *testing.T) {
 		"least": {18, func(kept time.Duration) time.Duration { return max(kept, 5*time.Second) }},
 	}
 	// The margin is wide, so that a stretch is not begun by a machine that is slow to end.
-	h := newHybrid(t, yardtest.Cloud{Hire: "{idle: 1s, margin: 3s, list_every: 500ms, settle: 2s}", Offers: `
+	h := newHybrid(t, yardtest.Cloud{Provision: "{idle: 1s, margin: 3s, list_every: 500ms, settle: 2s}", Offers: `
 {type: second, gpu: A100, gpu_memory: 40GB, cpus: 2, memory: 4GB, hourly: $36}
 {type: tens, gpu: V100, gpu_memory: 16GB, cpus: 2, memory: 4GB, hourly: $72, bills: 10s}
 {type: least, gpu: T4, gpu_memory: 16GB, cpus: 2, memory: 4GB, hourly: $18, least: 5s}`})
@@ -60,7 +60,7 @@ func TestTheBooksSayWhatTheCloudCharges(t *testing.T) {
 		total += want[e.Lease]
 	}
 	if len(want) < 3 {
-		t.Fatalf("%d machines were hired, and there are three kinds: %v", len(want), want)
+		t.Fatalf("%d machines were provisioned, and there are three kinds: %v", len(want), want)
 	}
 	books, err := h.client.UsageReport(t.Context(), api.UsageQuery{By: []string{"lease"}})
 	if err != nil {
@@ -115,7 +115,7 @@ func spender(record string) string {
 
 func TestAJobWhoseOwnersBudgetIsUsedUpSavesItselfAndWaits(t *testing.T) {
 	t.Parallel()
-	h := newHybrid(t, yardtest.Cloud{Hire: soon, Offers: costly})
+	h := newHybrid(t, yardtest.Cloud{Provision: soon, Offers: costly})
 	h.limit(t, api.QuotaRequest{Budget: 8_000_000, Period: "day", OnExceeded: "stop"})
 	record := filepath.Join(h.Folder, "record")
 	name := h.submit(t, spender(record))
@@ -145,7 +145,7 @@ func TestAJobWhoseOwnersBudgetIsUsedUpSavesItselfAndWaits(t *testing.T) {
 
 func TestWhatRunsGoesOnAndNothingNewStartsWhereABudgetSaysAsk(t *testing.T) {
 	t.Parallel()
-	h := newHybrid(t, yardtest.Cloud{Hire: soon, Offers: costly})
+	h := newHybrid(t, yardtest.Cloud{Provision: soon, Offers: costly})
 	h.limit(t, api.QuotaRequest{Budget: 5_000_000, Period: "day", OnExceeded: "ask"})
 	record := filepath.Join(h.Folder, "record")
 	first := h.submit(t, spender(record))
@@ -164,7 +164,7 @@ func TestWhatRunsGoesOnAndNothingNewStartsWhereABudgetSaysAsk(t *testing.T) {
 	h.succeed(t, "cancel", first, second)
 	h.exits(t, 103, "wait", first)
 	if launched, _ := h.machines(t); launched != 1 {
-		t.Errorf("%d machines were hired", launched)
+		t.Errorf("%d machines were provisioned", launched)
 	}
 	h.awaitEmpty(t)
 }

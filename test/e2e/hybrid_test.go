@@ -17,11 +17,11 @@ import (
 	"trainyard/test/yardtest"
 )
 
-// The tests of hybrid*_test.go have a yard that may hire. The cloud is real as far as it
+// The tests of hybrid*_test.go have a yard that may provision. The cloud is real as far as it
 // can be on one machine: its machines are processes that boot, join, run jobs, cost
 // money by the cloud's own books, and end.
 
-// hybrid is a yard that may hire.
+// hybrid is a yard that may provision.
 type hybrid struct {
 	*yard
 	cloud  *yardtest.Cloud
@@ -34,19 +34,19 @@ const soon = "{idle: 1s, margin: 200ms, list_every: 500ms, settle: 2s}"
 // oneA100 is a cloud's whole price list.
 const oneA100 = "{type: big, gpu: A100, gpu_memory: 40GB, gpus: 1, cpus: 2, memory: 4GB, hourly: $3.60}"
 
-// newHybrid starts a yard that may hire what is offered, on these terms.
+// newHybrid starts a yard that may provision what is offered, on these terms.
 func newHybrid(t *testing.T, c yardtest.Cloud, flags ...string) *hybrid {
 	t.Helper()
 	c.Folder = newFolder(t)
 	if c.Boot == "" {
 		c.Boot = "300ms"
 	}
-	hires, err := c.Flags()
+	provisions, err := c.Flags()
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := &hybrid{cloud: &c}
-	h.yard = newYard(t, append(hires, flags...)...)
+	h.yard = newYard(t, append(provisions, flags...)...)
 	if err := h.Trust(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func newHybrid(t *testing.T, c yardtest.Cloud, flags ...string) *hybrid {
 }
 
 // onGPU is a job file that runs a shell script on one GPU. What it expects to take is
-// long enough for a machine to be worth hiring.
+// long enough for a machine to be worth provisioning.
 func onGPU(more string, lines ...string) string {
 	return strings.Replace(script(lines...), "resources: {cpus: 0.5}", "resources: {cpus: 0.5, gpus: 1}", 1) + "objective: time\nexpect: 10m\n" + more
 }
@@ -147,13 +147,13 @@ func open(t *testing.T, gate string) {
 	}
 }
 
-func TestAMachineIsHiredForAJobAndGoesBackWhenItIsIdle(t *testing.T) {
+func TestAMachineIsProvisionedForAJobAndGoesBackWhenItIsIdle(t *testing.T) {
 	t.Parallel()
-	h := newHybrid(t, yardtest.Cloud{Hire: soon, Offers: oneA100})
+	h := newHybrid(t, yardtest.Cloud{Provision: soon, Offers: oneA100})
 	id := h.submit(t, onGPU("", "echo on $TRAINYARD_NODE", "sleep 0.5"))
 	h.succeed(t, "wait", id)
 	d := h.job(t, id)
-	if len(d.Runs) != 1 || !strings.HasPrefix(nodeOf(t, d, 1), "hired-") {
+	if len(d.Runs) != 1 || !strings.HasPrefix(nodeOf(t, d, 1), "provisioned-") {
 		t.Errorf("the job ran %d times, first on %s", len(d.Runs), nodeOf(t, d, 1))
 	}
 	h.awaitEmpty(t)
@@ -168,8 +168,8 @@ func TestAMachineIsHiredForAJobAndGoesBackWhenItIsIdle(t *testing.T) {
 	if !strings.Contains(l.Reason, "idle") && !strings.Contains(l.Reason, "given back") {
 		t.Errorf("the lease does not say why it ended: %q", l.Reason)
 	}
-	if hired := h.eventsOf(t, "lease.requested"); len(hired) != 1 || hired[0].Reason == "" || hired[0].Job != d.ID {
-		t.Errorf("the feed tells of the hiring: %+v", hired)
+	if provisioned := h.eventsOf(t, "lease.requested"); len(provisioned) != 1 || provisioned[0].Reason == "" || provisioned[0].Job != d.ID {
+		t.Errorf("the feed tells of the provisioning: %+v", provisioned)
 	}
 }
 
@@ -191,7 +191,7 @@ func TestTheServerDiesWhileAMachineBootsOrRunsAndNothingHappensTwice(t *testing.
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			h := newHybrid(t, yardtest.Cloud{Hire: soon, Boot: tt.boot, Offers: oneA100})
+			h := newHybrid(t, yardtest.Cloud{Provision: soon, Boot: tt.boot, Offers: oneA100})
 			record := filepath.Join(h.Folder, "record")
 			name := h.submit(t, onGPU("", "echo begun", "echo begun $TRAINYARD_EPOCH >> "+record, "sleep 2", "echo ended $TRAINYARD_EPOCH >> "+record))
 			tt.until(t, h, name)
@@ -219,7 +219,7 @@ func TestTheServerDiesWhileAMachineBootsOrRunsAndNothingHappensTwice(t *testing.
 
 func TestAMachineEndsItselfWhenTheServerIsDeadForLongerThanItsLease(t *testing.T) {
 	t.Parallel()
-	h := newHybrid(t, yardtest.Cloud{Hire: "{term: 5s, idle: 1s, margin: 200ms, list_every: 500ms, settle: 2s}", Offers: oneA100})
+	h := newHybrid(t, yardtest.Cloud{Provision: "{term: 5s, idle: 1s, margin: 200ms, list_every: 500ms, settle: 2s}", Offers: oneA100})
 	record := filepath.Join(h.Folder, "record")
 	name := h.submit(t, "retry: 2\n"+onGPU("",
 		"trap 'echo stopped $TRAINYARD_EPOCH >> "+record+"; exit 1' TERM", "echo begun", "echo begun $TRAINYARD_EPOCH >> "+record,
@@ -264,9 +264,9 @@ func (h *hybrid) limit(t *testing.T, l api.QuotaRequest) {
 	}
 }
 
-func TestASecondJobWaitsWhileTheQuotaOfHiredNodesIsUsed(t *testing.T) {
+func TestASecondJobWaitsWhileTheQuotaOfProvisionedNodesIsUsed(t *testing.T) {
 	t.Parallel()
-	h := newHybrid(t, yardtest.Cloud{Hire: soon, Offers: oneA100})
+	h := newHybrid(t, yardtest.Cloud{Provision: soon, Offers: oneA100})
 	h.limit(t, api.QuotaRequest{Nodes: 1})
 	gate := filepath.Join(h.Folder, "gate")
 	first := h.submit(t, onGPU("", "echo begun", "while ! test -e "+gate+"; do sleep 0.05; done"))
@@ -295,7 +295,7 @@ func TestASecondJobWaitsWhileTheQuotaOfHiredNodesIsUsed(t *testing.T) {
 
 func TestDataOfTheBuildingStaysThereUnlessSomebodyWritesDownWhyNot(t *testing.T) {
 	t.Parallel()
-	h := newHybrid(t, yardtest.Cloud{Hire: soon, Offers: oneA100})
+	h := newHybrid(t, yardtest.Cloud{Provision: soon, Offers: oneA100})
 	h.join(t, []string{"north"}, "--fake-gpus", "1xV100:16GB")
 	source := filepath.Join(h.Folder, "patients.csv")
 	open(t, source)
@@ -306,10 +306,10 @@ func TestDataOfTheBuildingStaysThereUnlessSomebodyWritesDownWhyNot(t *testing.T)
 	first := h.submit(t, onGPU("data: [patients]\n", "echo begun", "while ! test -e "+gate+"; do sleep 0.05; done"))
 	h.awaitOutput(t, first, "begun")
 	waits := h.submit(t, onGPU("data: [patients]\n", "echo over"))
-	// A job that may go anywhere is hired for meanwhile, so the cloud has what the other one wants.
+	// A job that may go anywhere is provisioned for meanwhile, so the cloud has what the other one wants.
 	anywhere := h.submit(t, onGPU("", "echo over"))
 	h.succeed(t, "wait", anywhere)
-	if got := nodeOf(t, h.job(t, anywhere), 1); !strings.HasPrefix(got, "hired-") {
+	if got := nodeOf(t, h.job(t, anywhere), 1); !strings.HasPrefix(got, "provisioned-") {
 		t.Fatalf("the job without data ran on %s", got)
 	}
 	if d := h.job(t, waits); d.State != job.Pending || len(d.Runs) != 0 {
@@ -329,7 +329,7 @@ func TestDataOfTheBuildingStaysThereUnlessSomebodyWritesDownWhyNot(t *testing.T)
 		t.Fatal(err)
 	}
 	h.succeed(t, "wait", waits)
-	if got := nodeOf(t, h.job(t, waits), 1); !strings.HasPrefix(got, "hired-") {
+	if got := nodeOf(t, h.job(t, waits), 1); !strings.HasPrefix(got, "provisioned-") {
 		t.Errorf("with the override it ran on %s", got)
 	}
 	a := audit()

@@ -1,11 +1,11 @@
 // Package leases_test drives the yardmaster and its desk through random histories of
-// providers, machines and crashes, in virtual time, and checks that nothing is hired
+// providers, machines and crashes, in virtual time, and checks that nothing is provisioned
 // without a written lease and a job that waits for it, that nothing outlives its lease,
 // and that nothing is paid for twice.
 //
 // chaos_test.go has the tests and the course of a history, world_test.go plays the
 // server, provider_test.go the clouds, machine_test.go what they rent out, record_test.go
-// the store, policy_test.go who hires, and check_test.go says what must hold.
+// the store, policy_test.go who provisions, and check_test.go says what must hold.
 package leases_test
 
 import (
@@ -261,7 +261,7 @@ func (w *world) meddle() {
 }
 
 // comeToRest lets nothing go wrong any more, and looks whether all jobs get done and
-// everything that was hired is given back.
+// everything that was provisioned is given back.
 func (w *world) comeToRest() {
 	w.calm = true
 	for _, p := range w.providers {

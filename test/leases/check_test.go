@@ -117,8 +117,8 @@ func (s *record) missing(live *fleet.Lease) *fleet.Lease {
 func (s *record) checkRuns() error {
 	for key, o := range s.orders {
 		run := s.runs[o.Run]
-		l, hired := s.leases[s.nodes[o.Node].Lease]
-		if !hired || o.Stop != job.StopNone || run.State == job.RunEnded {
+		l, provisioned := s.leases[s.nodes[o.Node].Lease]
+		if !provisioned || o.Stop != job.StopNone || run.State == job.RunEnded {
 			continue
 		}
 		if l.State == fleet.LeaseReleasing && run.Ordered.After(l.Returned) || l.State.Final() {
@@ -148,7 +148,7 @@ func (w *world) checkChanges(b *yardmaster.Batch) {
 
 // checkOverdue looks whether the yard holds on to what was not renewed in time.
 func (w *world) checkOverdue() {
-	cfg := w.config().Hire
+	cfg := w.config().Provision
 	for _, l := range w.store.held() {
 		if since := later(l.Ends, w.started); l.Live() && w.now.Sub(since) > cfg.Every()+time.Minute {
 			w.fail("lease %s is %s and was over %s ago", l.ID, l.State, w.now.Sub(l.Ends))
@@ -244,7 +244,7 @@ func (w *world) checkEnded(m *machine) {
 	w.raw = max(w.raw, raw)
 	could := raw - covered(over, m.ended, append(slices.Clone(w.outages), m.p.outages...), w.now)
 	w.worst = max(w.worst, could)
-	bound := leases.New(w.config().Hire).Bound() + slack
+	bound := leases.New(w.config().Provision).Bound() + slack
 	for _, at := range w.crashed {
 		if at.After(over.Add(-perRestart)) && at.Before(m.ended) {
 			bound += perRestart
@@ -297,7 +297,7 @@ func (w *world) checkBooks() {
 	for i := range w.store.postings {
 		p := &w.store.postings[i]
 		if p.Lease == "" {
-			w.fail("posting %d is of a hired node and names no lease: %+v", p.Seq, p)
+			w.fail("posting %d is of a provisioned node and names no lease: %+v", p.Seq, p)
 			return
 		}
 		l := w.store.leases[p.Lease]

@@ -187,7 +187,7 @@ func (m *machine) join() {
 
 func (m *machine) wantsToJoin(key string) yardmaster.Join {
 	node := m.offer.Node()
-	return yardmaster.Join{Token: tokenOf(m.lease.ID), Name: "hired-" + string(m.lease.ID), Key: key, Inventory: node.Inventory}
+	return yardmaster.Join{Token: tokenOf(m.lease.ID), Name: "provisioned-" + string(m.lease.ID), Key: key, Inventory: node.Inventory}
 }
 
 // intrude lets another machine join with the same token.

@@ -8,8 +8,8 @@ import (
 	"trainyard/internal/place/ordered"
 )
 
-// greedy starts what fits, first come first served, and hires for every job that waits
-// and for which nothing is hired. It takes the offers in turn, so that all are used.
+// greedy starts what fits, first come first served, and provisions for every job that waits
+// and for which nothing is provisioned. It takes the offers in turn, so that all are used.
 type greedy struct{}
 
 func (greedy) Name() string  { return "greedy" }
@@ -31,7 +31,7 @@ func (greedy) Plan(v *place.View) place.Plan {
 			plan.Again = v.Now.Add(time.Minute)
 		default:
 			o := &v.Offers[int(it.Number+uint64(v.Now.Unix()/60))%len(v.Offers)]
-			plan.Hires = append(plan.Hires, place.Hire{Item: it, Offer: o.Name, Count: it.Shape.Need.Nodes, Reason: "it waits and nothing is free"})
+			plan.Provisions = append(plan.Provisions, place.Provision{Item: it, Offer: o.Name, Count: it.Shape.Need.Nodes, Reason: "it waits and nothing is free"})
 		}
 	}
 	return plan

@@ -128,7 +128,7 @@ func (w *world) config() yardmaster.Config {
 	return cfg
 }
 
-// offers are what can be hired, from both providers, by the second and by the hour.
+// offers are what can be provisioned, from both providers, by the second and by the hour.
 func offers() []fleet.Offer {
 	var list []fleet.Offer
 	for i, o := range []fleet.Offer{
@@ -259,7 +259,7 @@ func (w *world) send(m yardmaster.Message) (reply any, stored bool, refused erro
 	return reply, w.commit(), refused
 }
 
-// commit lets the yard place and hire, and stores what changed.
+// commit lets the yard place and provision, and stores what changed.
 func (w *world) commit() bool {
 	if w.yard.Wanted() {
 		w.yard.Round(w.now)

@@ -13,12 +13,12 @@ import (
 )
 
 // Cloud is a cloud whose machines are processes on this machine: what a yard that may
-// hire is set up with. Fill in the exported fields and call Flags.
+// provision is set up with. Fill in the exported fields and call Flags.
 type Cloud struct {
-	Folder string // everything lies below it; machines are found and ended by it
-	Hire   string // the terms, as the file of clouds has them: {idle: 1s}
-	Boot   string // from the order until a machine's agent is started
-	Offers string // the types, as lines of a price file
+	Folder    string // everything lies below it; machines are found and ended by it
+	Provision string // the terms, as the file of clouds has them: {idle: 1s}
+	Boot      string // from the order until a machine's agent is started
+	Offers    string // the types, as lines of a price file
 }
 
 // Provider is the name of the one provider of a Cloud.
@@ -26,16 +26,16 @@ const Provider = "lab"
 
 // Flags writes the files that a server reads and returns its flags.
 func (c *Cloud) Flags() ([]string, error) {
-	terms := fmt.Sprintf("yard: %s\nhire: %s\nproviders:\n  - {name: %s, kind: process, dir: machines, boot: %s, offers: offers.yaml}\n", c.Yard(), c.Hire, Provider, c.Boot)
+	terms := fmt.Sprintf("yard: %s\nhire: %s\nproviders:\n  - {name: %s, kind: process, dir: machines, boot: %s, offers: offers.yaml}\n", c.Yard(), c.Provision, Provider, c.Boot)
 	prices := fmt.Sprintf("providers:\n  - provider: %s\n    boot: %s\n    types:\n      - %s\n", Provider, c.Boot, strings.Join(strings.Split(strings.TrimSpace(c.Offers), "\n"), "\n      - "))
 	file := filepath.Join(c.Folder, "clouds.yaml")
 	if err := errors.Join(os.WriteFile(file, []byte(terms), 0o600), os.WriteFile(filepath.Join(c.Folder, "offers.yaml"), []byte(prices), 0o600)); err != nil {
-		return nil, fmt.Errorf("write what can be hired: %w", err)
+		return nil, fmt.Errorf("write what can be provisioned: %w", err)
 	}
 	return []string{"--clouds", file}, nil
 }
 
-// Yard is the name under which the server hires.
+// Yard is the name under which the server provisions.
 func (c *Cloud) Yard() string { return "yard-of-a-test" }
 
 // Dir is the folder of the cloud itself.

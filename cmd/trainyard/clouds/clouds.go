@@ -44,7 +44,7 @@ import (
 type Clouds struct {
 	Yard      string          `yaml:"yard"`   // names this yard among others in the same account
 	Server    string          `yaml:"server"` // where provisioned machines reach the server
-	Hire      terms           `yaml:"hire"`
+	Provision terms           `yaml:"provision"`
 	Roads     roads           `yaml:"roads"`
 	Providers []cloudProvider `yaml:"providers"`
 	folder    string
@@ -193,16 +193,16 @@ func (c *Clouds) Terms(y *yardmaster.Config) error {
 	if c == nil {
 		return nil
 	}
-	h := &c.Hire
+	h := &c.Provision
 	for _, d := range []struct {
 		from job.Duration
 		to   *time.Duration
-	}{{h.Term, &y.Hire.Term}, {h.Patience, &y.Hire.Patience}, {h.Settle, &y.Hire.Settle}, {h.Idle, &y.Keep.Idle}, {h.Margin, &y.Keep.Margin}} {
+	}{{h.Term, &y.Provision.Term}, {h.Patience, &y.Provision.Patience}, {h.Settle, &y.Provision.Settle}, {h.Idle, &y.Keep.Idle}, {h.Margin, &y.Keep.Margin}} {
 		if d.from > 0 {
 			*d.to = time.Duration(d.from)
 		}
 	}
-	y.Hire.Most = h.Most
+	y.Provision.Most = h.Most
 	for _, w := range h.Warm {
 		line := provision.Warm{Offer: w.Offer, Nodes: w.Nodes}
 		if err := line.GPU.UnmarshalText([]byte(w.GPU)); err != nil {
@@ -306,7 +306,7 @@ func NewRunner(ctx context.Context, o Options) (*reconcile.Runner, *Provisioner,
 	}
 
 	var err error
-	p.key, err = leaseKey(filepath.Join(o.Data, "hire.key"))
+	p.key, err = leaseKey(filepath.Join(o.Data, "provision.key"))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -318,8 +318,8 @@ func NewRunner(ctx context.Context, o Options) (*reconcile.Runner, *Provisioner,
 	r := &reconcile.Runner{
 		Timing: reconcile.DefaultTiming(), Timeouts: reconcile.DefaultTimeouts(), Prepare: p.prepare, Clock: o.Clock, Log: o.Log,
 	}
-	if c.Hire.List > 0 {
-		r.Timing.List = time.Duration(c.Hire.List)
+	if c.Provision.List > 0 {
+		r.Timing.List = time.Duration(c.Provision.List)
 	}
 	for i := range c.Providers {
 		provider, err := p.provider(ctx, &c.Providers[i])
@@ -390,7 +390,7 @@ func (p *Provisioner) prepare(ctx context.Context, l *fleet.Lease) (cloud.Reques
 		return cloud.Request{}, err
 	}
 	r := cloud.Request{
-		Yard: p.yard, Lease: l.ID, Offer: l.Offer, Name: "hired-" + string(l.ID), Until: l.Asked.Add(time.Duration(l.Offer.Boot)*3/2 + p.Config.Patience),
+		Yard: p.yard, Lease: l.ID, Offer: l.Offer, Name: "provisioned-" + string(l.ID), Until: l.Asked.Add(time.Duration(l.Offer.Boot)*3/2 + p.Config.Patience),
 		Boot: cloud.Boot{Server: p.server, Token: secret.Text, AgentURL: strings.TrimSuffix(p.server, "/") + programPath, AgentHash: p.program},
 	}
 	r.Boot.Script, err = cloud.UserData(r, l.Asked)

@@ -1,11 +1,11 @@
-// Package aws hires machines from Amazon EC2, or from a server that speaks its API.
+// Package aws provisions machines from Amazon EC2, or from a server that speaks its API.
 //
 // It is an adapter of cloud: a lease becomes one RunInstances call, whose client token
 // is the yard and the lease, so that asking again gives the same machine. Everything that
-// is hired carries its tags from its first moment, ends for good when it shuts itself
+// is provisioned carries its tags from its first moment, ends for good when it shuts itself
 // down, and can be reached by nobody: agents dial out. The provider asks for a machine
 // once and never by itself a second time; what only reads is tried again. Offers
-// reads what there is to hire and at what price.
+// reads what there is to provision and at what price.
 package aws
 
 import (
@@ -29,7 +29,7 @@ import (
 type Config struct {
 	Name    string   // of the provider, as offers have it; "aws" if empty
 	Yard    string   // whose machines these are
-	Regions []string // in which machines are hired and looked for
+	Regions []string // in which machines are provisioned and looked for
 
 	Profile       string // of the files in ~/.aws; "" for the environment, the default profile or the machine's role
 	Endpoint      string // of a server that speaks the EC2 API; "" for Amazon's own
@@ -54,13 +54,13 @@ type Config struct {
 	KeyName         string // of a key pair with which people may log in; "" for none
 	InstanceProfile string // role of the machines, by name; "" for none
 
-	Tags map[string]string // further tags on everything that is hired
+	Tags map[string]string // further tags on everything that is provisioned
 	// SpotMax is the most that is paid for a spot machine, in prices of its offer: 1.5 is half as
 	// much again. 0 for the price of a machine that is not spot, which is Amazon's own limit.
 	SpotMax float64
 }
 
-// Provider hires machines in one account.
+// Provider provisions machines in one account.
 type Provider struct {
 	cfg   Config
 	base  sdk.Config

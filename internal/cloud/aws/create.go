@@ -31,7 +31,7 @@ const longestToken = 64
 // is the same in its lease but not in its words (a newer image, another end) is answered
 // with a mismatch, and the machine of the lease is looked up.
 func (p *Provider) Create(ctx context.Context, r cloud.Request) (cloud.Instance, error) {
-	doing := "hire " + r.Offer.Type + " in " + r.Offer.Region + " for " + string(r.Lease)
+	doing := "provision " + r.Offer.Type + " in " + r.Offer.Region + " for " + string(r.Lease)
 	if err := ctx.Err(); err != nil {
 		return cloud.Instance{}, unclear(ctx, doing, err)
 	}
@@ -46,7 +46,7 @@ func (p *Provider) Create(ctx context.Context, r cloud.Request) (cloud.Instance,
 	out, err := reg.client.RunInstances(ctx, in, p.plain)
 	switch {
 	case codeOf(err) == "IdempotentParameterMismatch":
-		return p.hired(ctx, reg, r.Lease, err)
+		return p.provisioned(ctx, reg, r.Lease, err)
 	case err != nil && reg.forget(ctx, err):
 		return cloud.Instance{}, fault.New(fault.Unavailable, "provider_changed", "%s: %v; it is looked up again", doing, err).WithCause(err)
 	case err != nil:
@@ -64,11 +64,11 @@ func (p *Provider) accepts(r cloud.Request) error {
 	bad := func(format string, args ...any) error { return fault.New(fault.Invalid, "bad_offer", format, args...) }
 	switch {
 	case r.Yard != p.cfg.Yard:
-		return bad("the machine is for the yard %q, and this provider hires for %q", r.Yard, p.cfg.Yard)
+		return bad("the machine is for the yard %q, and this provider provisions for %q", r.Yard, p.cfg.Yard)
 	case r.Lease == "":
-		return bad("a machine is hired for a lease, and there is none")
+		return bad("a machine is provisioned for a lease, and there is none")
 	case !slices.Contains(p.cfg.Regions, r.Offer.Region):
-		return bad("machines are not hired in the region %q, only in %s", r.Offer.Region, strings.Join(p.cfg.Regions, ", "))
+		return bad("machines are not provisioned in the region %q, only in %s", r.Offer.Region, strings.Join(p.cfg.Regions, ", "))
 	case len(r.Boot.Script) > longestScript:
 		return bad("the boot script has %d bytes, and Amazon takes %d", len(r.Boot.Script), longestScript)
 	}
@@ -174,8 +174,8 @@ func token(yard string, lease id.Lease) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// hired looks the machine of a lease up, after Amazon said that it had given one.
-func (p *Provider) hired(ctx context.Context, reg *region, lease id.Lease, mismatch error) (cloud.Instance, error) {
+// provisioned looks the machine of a lease up, after Amazon said that it had given one.
+func (p *Provider) provisioned(ctx context.Context, reg *region, lease id.Lease, mismatch error) (cloud.Instance, error) {
 	doing := "look for the machine of " + string(lease) + " in " + reg.name
 	all, err := reg.list(ctx, filter(cloud.TagYard, p.cfg.Yard), filter(cloud.TagLease, string(lease)))
 	if err != nil {

@@ -19,7 +19,7 @@ type meaning struct {
 }
 
 const (
-	askForMore = "ask Amazon for a higher quota under Service Quotas, or hire in another region"
+	askForMore = "ask Amazon for a higher quota under Service Quotas, or provision in another region"
 	seeRights  = "the role needs ec2:RunInstances, TerminateInstances, CreateTags, CreateSecurityGroup and Describe*, and iam:PassRole where machines get a role"
 	seeKeys    = "look at the profile or the environment from which the credentials come"
 )

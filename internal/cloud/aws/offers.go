@@ -27,7 +27,7 @@ type Wanted struct {
 // leastPaid is the shortest time that Amazon bills for a machine.
 const leastPaid = job.Duration(time.Minute)
 
-// Offers reads what there is to hire: types from EC2, prices from the price list, spot prices
+// Offers reads what there is to provision: types from EC2, prices from the price list, spot prices
 // from their history. A type without a price in a region is not sold there and gives no
 // offer. A spot offer is of a zone, because each zone has its own price.
 func (p *Provider) Offers(ctx context.Context, w Wanted) ([]fleet.Offer, error) {

@@ -2,7 +2,7 @@
 //
 // Run is called by the tests of every provider, against the world that the provider
 // speaks to: a real API server, started by the test. What Run does not ask for is not
-// promised to those who hire. It uses the provider through its port alone, makes
+// promised to those who provision. It uses the provider through its port alone, makes
 // trouble through the knobs of Env, and compares with what the world itself says.
 // Proxy stands between a provider and an API server and makes such trouble.
 package cloudtest

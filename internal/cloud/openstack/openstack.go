@@ -1,4 +1,4 @@
-// Package openstack hires servers of an OpenStack cloud: Nova's servers, reached with a
+// Package openstack provisions servers of an OpenStack cloud: Nova's servers, reached with a
 // token from Keystone, booted from an image in Glance.
 //
 // It is an adapter of cloud.Provider: where the yard's leases say that a node is wanted,
@@ -36,7 +36,7 @@ const Microversion = "2.69"
 // Nova's limit for user data is on its base64 form.
 const maxUserData = 65535
 
-// Provider hires servers of one OpenStack cloud, in one or more of its regions.
+// Provider provisions servers of one OpenStack cloud, in one or more of its regions.
 type Provider struct {
 	yard    string
 	config  Config

@@ -91,7 +91,7 @@ func TestContract(t *testing.T) {
 			},
 			Stray:   func(t *testing.T) string { t.Helper(); return stray(t, yard) },
 			Foreign: func(t *testing.T) string { t.Helper(); return stray(t, "another-yard") },
-			Cannot:  map[string]string{"who may not ask is told so": "there are no credentials: whoever may write the folder may hire"},
+			Cannot:  map[string]string{"who may not ask is told so": "there are no credentials: whoever may write the folder may provision"},
 		}
 	})
 }

@@ -2,7 +2,7 @@
 //
 // It is for demonstrations and tests: a machine is an agent with declared GPUs that joins
 // the yard like any other, and the provider behaves like a cloud. Machines take
-// time to boot, outlive the server that hired them, cost money by the rules of their
+// time to boot, outlive the server that provisioned them, cost money by the rules of their
 // offer, can be refused, and, if they are spot, are taken back. All that the
 // cloud knows lies in a folder, so that another server finds it:
 //
@@ -22,7 +22,7 @@
 //	    data/                 the agent's data folder
 //
 // A machine's process is this program again, under a hidden subcommand; see Machine. The
-// provider decides nothing: the yardmaster says what to hire, package desk asks for it.
+// provider decides nothing: the yardmaster says what to provision, package desk asks for it.
 package process
 
 import (
@@ -106,7 +106,7 @@ type Fault struct {
 	Lag    time.Duration // a list shows the cloud as it was so long ago
 }
 
-// Provider hires machines that are processes. It is safe for concurrent use.
+// Provider provisions machines that are processes. It is safe for concurrent use.
 type Provider struct {
 	cfg      Config
 	account  *account

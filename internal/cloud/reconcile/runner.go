@@ -152,7 +152,7 @@ func (r *Runner) make(ctx context.Context, c Call) []yardmaster.Message {
 		defer cancel()
 		m, err := r.create(bounded, p, &c.Lease)
 		if err == nil {
-			log.InfoContext(ctx, "hired", "machine", m.ID, "offer", c.Lease.Offer.Name)
+			log.InfoContext(ctx, "provisioned", "machine", m.ID, "offer", c.Lease.Offer.Name)
 		}
 		return answer(func(now time.Time) []yardmaster.Message { return r.desk.Created(now, c, m, err) }, err)
 	case CallTerminate:

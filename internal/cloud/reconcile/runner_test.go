@@ -165,7 +165,7 @@ func asked() fleet.Lease {
 	return l
 }
 
-func TestRunnerHiresAndGivesBack(t *testing.T) {
+func TestRunnerProvisionsAndGivesBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f, y := &fake{}, &yard{}

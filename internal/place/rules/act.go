@@ -52,7 +52,7 @@ func (e *engine) saves(o *option, all []option) (float64, string) {
 
 // provision requests nodes for a job.
 func (e *engine) provision(j *queuedJob, o *option) {
-	e.plan.Hires = append(e.plan.Hires, place.Hire{
+	e.plan.Provisions = append(e.plan.Provisions, place.Provision{
 		Item: j.item, Offer: o.offer.Offer.Name, Count: o.offer.Nodes, Cost: o.marginalCost,
 		Reason: e.whyProvision(j, o),
 	})

@@ -113,7 +113,7 @@ func TestElasticJobsGetWhatIsFree(t *testing.T) {
 }
 
 // TestWhoWaitsKnowsWhatThisPlanStarts: a job that finds no room waits for one that
-// starts in the same round rather than be hired for.
+// starts in the same round rather than be provisioned for.
 func TestWhoWaitsKnowsWhatThisPlanStarts(t *testing.T) {
 	t.Parallel()
 	y := newYard()
@@ -122,7 +122,7 @@ func TestWhoWaitsKnowsWhatThisPlanStarts(t *testing.T) {
 	y.submit(want{gpus: 8, lasts: 10 * time.Minute, objective: job.ObjectiveCost})
 	y.submit(want{gpus: 8, lasts: 20 * time.Minute, objective: job.ObjectiveCost})
 	p := y.plan(t)
-	if len(p.Starts) != 1 || len(p.Hires) != 0 || p.Held == nil || !p.Held.At.Equal(y.now.Add(10*time.Minute)) {
+	if len(p.Starts) != 1 || len(p.Provisions) != 0 || p.Held == nil || !p.Held.At.Equal(y.now.Add(10*time.Minute)) {
 		t.Errorf("the plan is %+v, want one start and the node kept for the other in 10 minutes", p)
 	}
 }
@@ -288,11 +288,11 @@ func TestOptionsSayWhatWouldBeDone(t *testing.T) {
 		}
 		list := adviser.Options(y.view(), it)
 		p := y.plan(t)
-		if len(list) < 2 || len(p.Starts)+len(p.Hires) != 1 {
+		if len(list) < 2 || len(p.Starts)+len(p.Provisions) != 1 {
 			t.Fatalf("%s: the plan is %+v and the options are %+v", objective, p, list)
 		}
 		first := list[0]
-		if h := hired(p, it); h != nil && first.Offer != h.Offer || h == nil && !slices.Equal(first.Nodes, where(p, it)) {
+		if h := provisioned(p, it); h != nil && first.Offer != h.Offer || h == nil && !slices.Equal(first.Nodes, where(p, it)) {
 			t.Errorf("%s: the first option is %+v and the plan %+v", objective, first, p)
 		}
 		for _, o := range list {

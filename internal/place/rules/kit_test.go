@@ -68,7 +68,7 @@ func (y *yard) node(name string, class fleet.Class, count int, gpu fleet.GPU) *f
 	return n
 }
 
-// offer adds something to hire.
+// offer adds something to provision.
 func (y *yard) offer(name string, count int, gpu fleet.GPU, hourly float64, boot time.Duration) *fleet.Offer {
 	o := fleet.Offer{
 		Name: name, Provider: "aws", Type: name, GPU: gpu.Model, GPUs: count, GPUMemory: gpu.Memory, TFLOPS: gpu.Measured / 0.75, CPUs: job.CPUs(max(count, 1)) * 8000, Memory: 1 << 40,
@@ -162,9 +162,9 @@ func (y *yard) plan(t failer) place.Plan {
 	if _, bad := place.Check(v, p); len(bad) > 0 {
 		t.Fatalf("the plan does not pass the check: %v", bad)
 	}
-	for _, h := range p.Hires {
+	for _, h := range p.Provisions {
 		if h.Reason == "" || h.Count < 1 || math.IsNaN(h.Cost) || h.Cost < 0 {
-			t.Fatalf("hire without reason, count or cost: %+v", h)
+			t.Fatalf("provision without reason, count or cost: %+v", h)
 		}
 	}
 	if !p.Again.IsZero() && !p.Again.After(y.now) {
@@ -173,7 +173,7 @@ func (y *yard) plan(t failer) place.Plan {
 	return p
 }
 
-// round asks the policy and does what it says. What is hired joins when it has booted.
+// round asks the policy and does what it says. What is provisioned joins when it has booted.
 func (y *yard) round(t failer) place.Plan {
 	p := y.plan(t)
 	for _, s := range p.Stops {
@@ -186,7 +186,7 @@ func (y *yard) round(t failer) place.Plan {
 		y.line.Remove(s.Item)
 		y.hold(s.Item, s.Seats, y.now)
 	}
-	for _, h := range p.Hires {
+	for _, h := range p.Provisions {
 		at := slices.IndexFunc(y.offers, func(o fleet.Offer) bool { return o.Name == h.Offer })
 		for range h.Count {
 			n := len(y.leases) + 1
@@ -233,7 +233,7 @@ func (y *yard) leave(r *place.Running) {
 }
 
 // pass lets time pass: jobs end that have run as long as they last (an hour if nobody
-// said), hired nodes join.
+// said), provisioned nodes join.
 func (y *yard) pass(d time.Duration) {
 	y.now = y.now.Add(d)
 	for _, r := range slices.Clone(y.runs) {
@@ -244,7 +244,7 @@ func (y *yard) pass(d time.Duration) {
 	for _, l := range y.leases {
 		if l.State == fleet.LeaseBooting && !l.Asked.Add(time.Duration(l.Offer.Boot)).After(y.now) {
 			gpu := fleet.GPU{Model: l.Offer.GPU, Memory: l.Offer.GPUMemory, Peak: l.Offer.TFLOPS}
-			n := *y.node("hired-"+string(l.ID), fleet.OnDemand, l.Offer.GPUs, gpu)
+			n := *y.node("provisioned-"+string(l.ID), fleet.OnDemand, l.Offer.GPUs, gpu)
 			n.Lease = l.ID
 			y.table.Put(&n, 0)
 			l.State, l.Node = fleet.LeaseActive, n.ID
@@ -278,11 +278,11 @@ func where(p place.Plan, it *queue.Item) []id.Node {
 	return nodes
 }
 
-// hired returns what a plan hires for a job, nil if nothing.
-func hired(p place.Plan, it *queue.Item) *place.Hire {
-	for i := range p.Hires {
-		if p.Hires[i].Item == it {
-			return &p.Hires[i]
+// provisioned returns what a plan provisions for a job, nil if nothing.
+func provisioned(p place.Plan, it *queue.Item) *place.Provision {
+	for i := range p.Provisions {
+		if p.Provisions[i].Item == it {
+			return &p.Provisions[i]
 		}
 	}
 	return nil

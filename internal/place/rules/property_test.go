@@ -70,15 +70,15 @@ func TestPlansAreSound(t *testing.T) {
 }
 
 // TestASettledYardStaysAsItIs: once plans are carried out, five more rounds at the same
-// time start nothing, stop nothing and hire nothing. It may take a few rounds until
-// then: who was stopped may find another node, and what is left of a hired node is
+// time start nothing, stop nothing and provision nothing. It may take a few rounds until
+// then: who was stopped may find another node, and what is left of a provisioned node is
 // anybody's when its job has started.
 func TestASettledYardStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	check(t, func(t *rapid.T) {
 		y := drawYard(t)
 		live(t, y)
-		quiet := func(p place.Plan) bool { return len(p.Starts)+len(p.Stops)+len(p.Hires) == 0 }
+		quiet := func(p place.Plan) bool { return len(p.Starts)+len(p.Stops)+len(p.Provisions) == 0 }
 		last := y.round(t)
 		for rounds := 0; !quiet(last); rounds++ {
 			if last = y.round(t); rounds == 4 {

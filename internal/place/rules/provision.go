@@ -49,7 +49,7 @@ func (e *engine) updateOffers() {
 	}
 }
 
-// query describes a job to package hire.
+// query describes a job to package provision.
 func (e *engine) query(j *queuedJob, s *shape) provision.Query {
 	q := provision.Query{
 		Now: e.view.Now, Objective: job.ObjectiveBalanced, Value: j.value, Setup: e.cfg.Setup,

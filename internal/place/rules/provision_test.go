@@ -11,8 +11,8 @@ import (
 	"trainyard/internal/tenant"
 )
 
-// TestWhatIsHired puts one job into a yard that cannot run it, or not soon.
-func TestWhatIsHired(t *testing.T) {
+// TestWhatIsProvisioned puts one job into a yard that cannot run it, or not soon.
+func TestWhatIsProvisioned(t *testing.T) {
 	t.Parallel()
 	catalogue := func(y *yard) {
 		y.offer("t4", 1, t4(), 0.50, 2*time.Minute)     // 100 TFLOPS for a dollar
@@ -34,10 +34,10 @@ func TestWhatIsHired(t *testing.T) {
 	}
 	const hour = time.Hour
 	for _, tc := range []struct {
-		name string
-		set  func(*yard)
-		want want
-		hire string // "" if nothing is hired
+		name      string
+		set       func(*yard)
+		want      want
+		provision string // "" if nothing is provisioned
 	}{
 		{"the cheapest for each unit of work for a cost-sensitive job", catalogue, want{gpus: 1, lasts: 10 * hour, objective: job.ObjectiveCost}, "a100"},
 		{"the fastest for a time-sensitive one", catalogue, want{gpus: 1, lasts: 10 * hour, objective: job.ObjectiveTime}, "h100"},
@@ -61,31 +61,31 @@ func TestWhatIsHired(t *testing.T) {
 			it := y.submit(tc.want)
 			p := y.plan(t)
 			got := ""
-			if h := hired(p, it); h != nil {
+			if h := provisioned(p, it); h != nil {
 				got = h.Offer
 			}
-			if got != tc.hire || len(p.Starts) > 0 {
-				t.Errorf("%q is hired, want %q: %+v", got, tc.hire, p)
+			if got != tc.provision || len(p.Starts) > 0 {
+				t.Errorf("%q is provisioned, want %q: %+v", got, tc.provision, p)
 			}
 		})
 	}
 }
 
-// TestNothingIsHiredTwice: until its nodes are there, and after that, nothing more is
-// hired for a job; then it starts on them, and nobody else does.
-func TestNothingIsHiredTwice(t *testing.T) {
+// TestNothingIsProvisionedTwice: until its nodes are there, and after that, nothing more is
+// provisioned for a job; then it starts on them, and nobody else does.
+func TestNothingIsProvisionedTwice(t *testing.T) {
 	t.Parallel()
 	y := newYard()
 	y.offer("a100", 4, a100(), 8, 3*time.Minute)
 	gang := y.submit(want{gpus: 4, nodes: 3, lasts: 10 * time.Hour, objective: job.ObjectiveTime})
 	p := y.round(t)
-	if h := hired(p, gang); h == nil || h.Count != 3 {
+	if h := provisioned(p, gang); h == nil || h.Count != 3 {
 		t.Fatalf("the plan is %+v, want three nodes at once", p)
 	}
 	other := y.submit(want{gpus: 4, lasts: time.Hour, place: job.PlaceCloud, objective: job.ObjectiveCost})
 	for range 5 {
-		if p := y.round(t); hired(p, gang) != nil {
-			t.Fatalf("more is hired: %+v", p)
+		if p := y.round(t); provisioned(p, gang) != nil {
+			t.Fatalf("more is provisioned: %+v", p)
 		}
 		y.pass(10 * time.Second)
 	}
@@ -93,7 +93,7 @@ func TestNothingIsHiredTwice(t *testing.T) {
 	n := *y.node("first", fleet.OnDemand, 4, a100())
 	n.Lease = y.leases[0].ID
 	y.table.Put(&n, 0)
-	if p := y.round(t); where(p, other) != nil || where(p, gang) != nil || hired(p, gang) != nil {
+	if p := y.round(t); where(p, other) != nil || where(p, gang) != nil || provisioned(p, gang) != nil {
 		t.Fatalf("someone starts on a node of a gang that is not there yet: %+v", p)
 	}
 	y.pass(3 * time.Minute)
@@ -102,8 +102,8 @@ func TestNothingIsHiredTwice(t *testing.T) {
 	}
 }
 
-// TestAHiredGangNeedsAllItsNodes: three nodes where the quota has two are not hired.
-func TestAHiredGangNeedsAllItsNodes(t *testing.T) {
+// TestAProvisionedGangNeedsAllItsNodes: three nodes where the quota has two are not provisioned.
+func TestAProvisionedGangNeedsAllItsNodes(t *testing.T) {
 	t.Parallel()
 	y := newYard()
 	y.offer("a100", 4, a100(), 8, 3*time.Minute)
@@ -111,19 +111,19 @@ func TestAHiredGangNeedsAllItsNodes(t *testing.T) {
 	a.Nodes = 2
 	y.limits = limitsOf("ada", a)
 	y.submit(want{gpus: 4, nodes: 3, lasts: time.Hour, objective: job.ObjectiveTime})
-	if p := y.plan(t); len(p.Hires) > 0 {
+	if p := y.plan(t); len(p.Provisions) > 0 {
 		t.Errorf("the plan is %+v, want nothing", p)
 	}
 }
 
-// TestHireOrWait: what a wait costs against what the rent costs.
-func TestHireOrWait(t *testing.T) {
+// TestProvisionOrWait: what a wait costs against what the rent costs.
+func TestProvisionOrWait(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		name      string
-		objective job.Objective
-		busy      time.Duration
-		hires     bool
+		name       string
+		objective  job.Objective
+		busy       time.Duration
+		provisions bool
 	}{
 		{"time-sensitive, free in a minute", job.ObjectiveTime, time.Minute, false},
 		{"time-sensitive, free in a day", job.ObjectiveTime, 24 * time.Hour, true},
@@ -139,8 +139,8 @@ func TestHireOrWait(t *testing.T) {
 			y.offer("a100", 1, a100(), 3, 3*time.Minute)
 			y.occupy("a", 0, want{gpus: 1, lasts: tc.busy})
 			it := y.submit(want{gpus: 1, lasts: time.Hour, objective: tc.objective})
-			if p := y.plan(t); tc.hires != (hired(p, it) != nil) || tc.hires == (p.Held != nil) {
-				t.Errorf("the plan is %+v, want a hire: %v", p, tc.hires)
+			if p := y.plan(t); tc.provisions != (provisioned(p, it) != nil) || tc.provisions == (p.Held != nil) {
+				t.Errorf("the plan is %+v, want a provision: %v", p, tc.provisions)
 			}
 		})
 	}
@@ -160,20 +160,20 @@ func TestDataIsCounted(t *testing.T) {
 		}
 		it := y.submit(want{gpus: 1, lasts: time.Hour, objective: job.ObjectiveTime, data: []string{"films"}})
 		p := y.plan(t)
-		if h := hired(p, it); there != (h != nil) {
+		if h := provisioned(p, it); there != (h != nil) {
 			t.Errorf("data is there: %v, and the plan is %+v", there, p)
 		}
 	}
 }
 
-// TestWhatIsHiredForIsReckoned: the cost that limits are asked about is rent until the end.
-func TestWhatIsHiredForIsReckoned(t *testing.T) {
+// TestWhatIsProvisionedForIsReckoned: the cost that limits are asked about is rent until the end.
+func TestWhatIsProvisionedForIsReckoned(t *testing.T) {
 	t.Parallel()
 	y := newYard(func(c *rules.Config) { c.Setup = 27 * time.Minute })
 	y.offer("a100", 1, a100(), 2, 3*time.Minute)
 	it := y.submit(want{gpus: 1, lasts: time.Hour, objective: job.ObjectiveTime})
-	h := hired(y.plan(t), it)
+	h := provisioned(y.plan(t), it)
 	if h == nil || math.Abs(h.Cost-3) > 1e-6 { // half an hour until it works, and an hour
-		t.Errorf("the hire is %+v, want $3.00", h)
+		t.Errorf("the provision is %+v, want $3.00", h)
 	}
 }

@@ -245,7 +245,7 @@ func (l *life) limitsChange(t *rapid.T) {
 	case 1:
 		a := tenant.Unlimited()
 		a.NoRent = rapid.Bool().Draw(t, "no rent")
-		a.Nodes, a.Money = rapid.IntRange(0, 2).Draw(t, "hired"), rapid.Float64Range(0, 20).Draw(t, "money")
+		a.Nodes, a.Money = rapid.IntRange(0, 2).Draw(t, "provisioned"), rapid.Float64Range(0, 20).Draw(t, "money")
 		if rapid.IntRange(0, 3).Draw(t, "hold") == 0 {
 			a.Hold = "enough for today"
 		}
@@ -287,7 +287,7 @@ func (l *life) carriesOut(t *rapid.T, p place.Plan) {
 			r.Began = time.Time{}
 		}
 	}
-	for _, h := range p.Hires {
+	for _, h := range p.Provisions {
 		at := slices.IndexFunc(l.offers, func(o fleet.Offer) bool { return o.Name == h.Offer })
 		for range h.Count {
 			l.asked++
@@ -396,7 +396,7 @@ func TestNothingIsKeptOfWhoIsGone(t *testing.T) {
 		y.round(t)
 	}
 	if y.line.Len() == 0 || len(y.runs) == 0 || len(y.leases) == 0 {
-		t.Fatalf("%d wait, %d run and %d nodes are hired: nothing to be forgotten", y.line.Len(), len(y.runs), len(y.leases))
+		t.Fatalf("%d wait, %d run and %d nodes are provisioned: nothing to be forgotten", y.line.Len(), len(y.runs), len(y.leases))
 	}
 	var items []weak.Pointer[queue.Item]
 	var runs []weak.Pointer[place.Running]

@@ -58,7 +58,7 @@ func (l *Leases) Refused(now time.Time, name id.Lease, why string) {
 		return // an old answer: a later attempt went through
 	}
 	l.move(now, r, fleet.LeaseRefuse, why)
-	l.disband(now, r, "one of the nodes hired with it cannot be had: "+why)
+	l.disband(now, r, "one of the nodes provisioned with it cannot be had: "+why)
 }
 
 // disband gives back the other leases of a gang.
@@ -155,7 +155,7 @@ func (l *Leases) gone(now time.Time, r *record, why string, since time.Time) {
 	unasked := r.State == fleet.LeaseBooting || r.State == fleet.LeaseActive
 	l.move(now, r, fleet.LeaseGone, reason)
 	if unasked && r.Joined.IsZero() {
-		l.disband(now, r, "one of the nodes hired with it is gone")
+		l.disband(now, r, "one of the nodes provisioned with it is gone")
 	}
 }
 
@@ -208,7 +208,7 @@ func (l *Leases) stray(now time.Time, provider string, m *fleet.Instance, why st
 	offer.Name = offer.NameOf()
 	r := &record{number: l.last, Lease: fleet.Lease{
 		ID: id.NewLease(l.last), Offer: offer, State: fleet.LeaseReleasing, Since: now, Asked: now, Granted: now, Returned: now, Ends: now, Instance: m.ID,
-		Reason: "a machine that the yard has not hired, or has no use for, is given back: " + why, Stray: true, Billed: m.Billed,
+		Reason: "a machine that the yard has not provisioned, or has no use for, is given back: " + why, Stray: true, Billed: m.Billed,
 	}}
 	l.add(r)
 	l.changed(r)
@@ -231,7 +231,7 @@ func (l *Leases) Sweep(now time.Time, heard func(id.Node) bool) {
 			l.giveBack(now, r, fmt.Sprintf("node %s was not heard for %s", r.Node, l.cfg.Term))
 		case (r.State == fleet.LeaseRequested || r.State == fleet.LeaseBooting) && !now.Before(r.Ends):
 			l.giveBack(now, r, "its machine did not join in time")
-			l.disband(now, r, "a machine that was hired with it did not join in time")
+			l.disband(now, r, "a machine that was provisioned with it did not join in time")
 		}
 	}
 }

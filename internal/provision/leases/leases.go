@@ -1,10 +1,10 @@
-// Package leases keeps the yard's leases: what is being hired, what is held, and
+// Package leases keeps the yard's leases: what is being provisioned, what is held, and
 // what is being given back.
 //
 // A lease is written before its provider is asked, so the leases that have not
 // ended are at any time all that the yard may be paying for. What providers answer
 // and list comes in; which leases changed, what people are told and which nodes are
-// gone comes out. It decides nothing about whether to hire: policies do, and the
+// gone comes out. It decides nothing about whether to provision: policies do, and the
 // yardmaster hands their wishes in. It calls no provider: cloud.Desk does, by what
 // the leases say.
 //
@@ -176,7 +176,7 @@ func (l *Leases) close(now time.Time, r *record) {
 	}
 }
 
-// Wish is what is to be hired.
+// Wish is what is to be provisioned.
 type Wish struct {
 	Offer   fleet.Offer
 	Count   int
@@ -186,17 +186,17 @@ type Wish struct {
 	Reason  string
 }
 
-// Hire writes leases for machines that are to be asked for: all of them, or none if
+// Provision writes leases for machines that are to be asked for: all of them, or none if
 // there may not be so many.
-func (l *Leases) Hire(now time.Time, w Wish) ([]*fleet.Lease, error) {
+func (l *Leases) Provision(now time.Time, w Wish) ([]*fleet.Lease, error) {
 	if held := l.Held(); l.cfg.Most > 0 && held+w.Count > l.cfg.Most {
-		return nil, fault.New(fault.OverLimit, "too_many_hired", "the yard may hire %d nodes at once and has %d", l.cfg.Most, held)
+		return nil, fault.New(fault.OverLimit, "too_many_provisioned", "the yard may provision %d nodes at once and has %d", l.cfg.Most, held)
 	}
 	gang := ""
 	if w.Count > 1 {
 		gang = fmt.Sprintf("%s-%d", w.Job, l.last+1)
 	}
-	hired := make([]*fleet.Lease, 0, w.Count)
+	provisioned := make([]*fleet.Lease, 0, w.Count)
 	for range w.Count {
 		l.last++
 		r := &record{number: l.last, Lease: fleet.Lease{
@@ -206,9 +206,9 @@ func (l *Leases) Hire(now time.Time, w Wish) ([]*fleet.Lease, error) {
 		l.add(r)
 		l.changed(r)
 		l.out.Told = append(l.out.Told, Told{Kind: "lease.requested", Lease: &r.Lease, Reason: w.Reason})
-		hired = append(hired, &r.Lease)
+		provisioned = append(provisioned, &r.Lease)
 	}
-	return hired, nil
+	return provisioned, nil
 }
 
 // bootLimit is how long a machine has to join.
@@ -247,7 +247,7 @@ func (l *Leases) giveBack(now time.Time, r *record, reason string) {
 	}
 }
 
-// Join ties a node to its lease: the machine that was hired has become a node.
+// Join ties a node to its lease: the machine that was provisioned has become a node.
 func (l *Leases) Join(now time.Time, name id.Lease, node id.Node) error {
 	r, ok := l.all[name]
 	if !ok || r.State == fleet.LeaseReleasing || r.Node != "" && r.Node != node {

@@ -30,13 +30,13 @@ func newBench(cfg leases.Config) *bench { return &bench{Leases: leases.New(cfg),
 
 func (b *bench) pass(d time.Duration) { b.now = b.now.Add(d) }
 
-func (b *bench) hire(t *testing.T, count int) []*fleet.Lease {
+func (b *bench) provision(t *testing.T, count int) []*fleet.Lease {
 	t.Helper()
 	o := fleet.Offer{Provider: "p", Type: "small", Region: "north", Boot: job.Duration(4 * time.Minute)}
 	o.Name = o.NameOf()
-	list, err := b.Hire(b.now, leases.Wish{Offer: o, Count: count, Job: "j1", Owner: "ada", Reason: "it waits"})
+	list, err := b.Provision(b.now, leases.Wish{Offer: o, Count: count, Job: "j1", Owner: "ada", Reason: "it waits"})
 	if err != nil {
-		t.Fatalf("hire: %v", err)
+		t.Fatalf("provision: %v", err)
 	}
 	return list
 }
@@ -176,7 +176,7 @@ func TestWhatBecomesOfALease(t *testing.T) {
 		t.Run(tt.from+", "+tt.answer, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(leases.Defaults())
-			b.hire(t, 1)
+			b.provision(t, 1)
 			into[tt.from](b)
 			tt.give(b)
 			if got := b.states(); got != tt.want {
@@ -193,7 +193,7 @@ func TestWhoMayJoin(t *testing.T) {
 		"returning": "lease_over", "returning, machine unknown": "lease_over", "over": "lease_over",
 	} {
 		b := newBench(leases.Defaults())
-		b.hire(t, 1)
+		b.provision(t, 1)
 		into[from](b)
 		if got := code(b.Join(b.now, "l1", "n1")); got != want {
 			t.Errorf("%s: joining was answered with %q, want %q", from, got, want)
@@ -233,7 +233,7 @@ func TestAnswersInEveryOrder(t *testing.T) {
 	permute(len(answers), func(order []int) {
 		orders++
 		b := newBench(leases.Defaults())
-		b.hire(t, 1)
+		b.provision(t, 1)
 		var told []string
 		for _, i := range order {
 			b.pass(time.Second)
@@ -302,7 +302,7 @@ func TestAGangComesWholeOrNotAtAll(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(leases.Defaults())
-			b.hire(t, 3)
+			b.provision(t, 3)
 			tt.give(b)
 			if got := b.states(); got != tt.want {
 				t.Errorf("the leases are %q, want %q", got, tt.want)
@@ -315,7 +315,7 @@ func TestALeaseIsRenewedWhileItsNodeIsHeard(t *testing.T) {
 	t.Parallel()
 	cfg := leases.Defaults()
 	b := newBench(cfg)
-	l := b.hire(t, 1)[0]
+	l := b.provision(t, 1)[0]
 	b.granted("i-1")
 	b.join("n1")
 	b.heard = true
@@ -335,20 +335,20 @@ func TestALeaseIsRenewedWhileItsNodeIsHeard(t *testing.T) {
 	}
 }
 
-func TestNoMoreIsHiredThanAllowed(t *testing.T) {
+func TestNoMoreIsProvisionedThanAllowed(t *testing.T) {
 	t.Parallel()
 	cfg := leases.Defaults()
 	cfg.Most = 3
 	b := newBench(cfg)
-	b.hire(t, 2)
-	if _, err := b.Hire(b.now, leases.Wish{Count: 2, Job: "j2", Reason: "it waits"}); code(err) != "too_many_hired" {
-		t.Errorf("hiring 2 more of 3 was answered with %v", err)
+	b.provision(t, 2)
+	if _, err := b.Provision(b.now, leases.Wish{Count: 2, Job: "j2", Reason: "it waits"}); code(err) != "too_many_provisioned" {
+		t.Errorf("provisioning 2 more of 3 was answered with %v", err)
 	}
 	if got := len(b.Live()); got != 2 {
 		t.Errorf("%d leases were written, want all or none: 2", got)
 	}
 	b.giveBack()
-	if _, err := b.Hire(b.now, leases.Wish{Count: 2, Job: "j2", Reason: "it waits"}); err != nil {
+	if _, err := b.Provision(b.now, leases.Wish{Count: 2, Job: "j2", Reason: "it waits"}); err != nil {
 		t.Errorf("one is given back and 2 more were refused: %v", err)
 	}
 }
@@ -356,7 +356,7 @@ func TestNoMoreIsHiredThanAllowed(t *testing.T) {
 func TestTakeTellsEveryChangeOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(leases.Defaults())
-	b.hire(t, 1)
+	b.provision(t, 1)
 	b.granted("i-1")
 	var kinds []string
 	tell := func() []string {
@@ -377,7 +377,7 @@ func TestTakeTellsEveryChangeOnce(t *testing.T) {
 		return kinds
 	}
 	if diff := cmp.Diff([]string{"l1 booting 2", "lease.requested", "lease.booting"}, tell()); diff != "" {
-		t.Errorf("hired and granted:\n%s", diff)
+		t.Errorf("provisioned and granted:\n%s", diff)
 	}
 	if b.Pending() || len(tell()) != 0 {
 		t.Errorf("told twice: %v", kinds)
@@ -394,11 +394,11 @@ func TestTakeTellsEveryChangeOnce(t *testing.T) {
 	}
 }
 
-// TestLoadGoesOnWhereTheStoreIs hires, stores, loads and goes on; numbers are never given twice.
+// TestLoadGoesOnWhereTheStoreIs provisions, stores, loads and goes on; numbers are never given twice.
 func TestLoadGoesOnWhereTheStoreIs(t *testing.T) {
 	t.Parallel()
 	b := newBench(leases.Defaults())
-	b.hire(t, 3)
+	b.provision(t, 3)
 	b.granted("i-1")
 	b.Refused(b.now, "l3", "no_capacity") // disbands the gang
 	var stored []fleet.Lease
@@ -419,7 +419,7 @@ func TestLoadGoesOnWhereTheStoreIs(t *testing.T) {
 	if got, want := next.states(), "l1 returning i-1, l2 returning"; got != want {
 		t.Errorf("a call may have been under way at the restart a minute ago: %q, want %q", got, want)
 	}
-	if got := next.hire(t, 1)[0].ID; got != "l8" {
+	if got := next.provision(t, 1)[0].ID; got != "l8" {
 		t.Errorf("the next lease is %s, want l8", got)
 	}
 }

@@ -84,7 +84,7 @@ func less(yes bool) int {
 
 // hourly returns what an hour of some GPUs of a node costs whoever runs there.
 func (f *Forecaster) hourly(n *fleet.Node, gpus int) float64 {
-	if l, hired := f.leases[n.Lease]; hired {
+	if l, provisioned := f.leases[n.Lease]; provisioned {
 		return float64(l.Offer.Hourly) / 1e6
 	}
 	if f.tariff == nil {

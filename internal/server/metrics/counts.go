@@ -21,17 +21,17 @@ type counts struct {
 	waits  *prometheus.HistogramVec
 	alerts *prometheus.CounterVec
 
-	hires    *prometheus.CounterVec
-	granted  *prometheus.CounterVec
-	refused  *prometheus.CounterVec
-	returns  *prometheus.CounterVec
-	strays   *prometheus.CounterVec
-	unclear  *prometheus.CounterVec
-	lost     *prometheus.CounterVec
-	joins    *prometheus.HistogramVec
-	calls    *prometheus.CounterVec
-	callTime *prometheus.HistogramVec
-	up       *prometheus.GaugeVec
+	provisions *prometheus.CounterVec
+	granted    *prometheus.CounterVec
+	refused    *prometheus.CounterVec
+	returns    *prometheus.CounterVec
+	strays     *prometheus.CounterVec
+	unclear    *prometheus.CounterVec
+	lost       *prometheus.CounterVec
+	joins      *prometheus.HistogramVec
+	calls      *prometheus.CounterVec
+	callTime   *prometheus.HistogramVec
+	up         *prometheus.GaugeVec
 }
 
 // Outcomes of a call to a provider.
@@ -69,17 +69,17 @@ func newCounts(providers []string) counts {
 		waits:  histogram("trainyard_queue_wait_seconds", "Time that jobs were queued, by class of the nodes they were placed on.", minutes, "class"),
 		alerts: counter("trainyard_budget_alerts_total", "Alerts about quotas and budgets: near, used_up, forecast (will be used up before the period ends), free (again).", "kind"),
 
-		hires:    counter("trainyard_provision_requests_total", "Nodes requested from providers.", "provider"),
-		granted:  counter("trainyard_provisioned_nodes_total", "Nodes that providers provisioned.", "provider"),
-		refused:  counter("trainyard_provision_refusals_total", "Requests that providers refused.", "provider", "code"),
-		returns:  counter("trainyard_lease_releases_total", "Nodes that were released.", "provider"),
-		strays:   counter("trainyard_strays_total", "Instances found without a lease.", "provider"),
-		unclear:  counter("trainyard_provision_unknown_total", "Requests with an unknown outcome.", "provider"),
-		lost:     counter("trainyard_lease_losses_total", "Provisioned nodes that were lost without being released.", "provider", "why"),
-		joins:    histogram("trainyard_provision_join_seconds", "Time from requesting a node until its agent joined.", []float64{5, 15, 30, 60, 90, 120, 180, 240, 300, 420, 600, 900, 1200, 1800, 3600}, "provider"),
-		calls:    counter("trainyard_provider_calls_total", "Calls to providers by call and outcome: ok, refused, timeout or failed.", "provider", "call", "outcome"),
-		callTime: histogram("trainyard_provider_call_seconds", "Time that calls to providers took.", prometheus.ExponentialBuckets(0.01, 2.5, 11), "provider", "call"),
-		up:       prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "trainyard_provider_up", Help: "1 if the provider answered when it was last asked for its list."}, []string{"provider"}),
+		provisions: counter("trainyard_provision_requests_total", "Nodes requested from providers.", "provider"),
+		granted:    counter("trainyard_provisioned_nodes_total", "Nodes that providers provisioned.", "provider"),
+		refused:    counter("trainyard_provision_refusals_total", "Requests that providers refused.", "provider", "code"),
+		returns:    counter("trainyard_lease_releases_total", "Nodes that were released.", "provider"),
+		strays:     counter("trainyard_strays_total", "Instances found without a lease.", "provider"),
+		unclear:    counter("trainyard_provision_unknown_total", "Requests with an unknown outcome.", "provider"),
+		lost:       counter("trainyard_lease_losses_total", "Provisioned nodes that were lost without being released.", "provider", "why"),
+		joins:      histogram("trainyard_provision_join_seconds", "Time from requesting a node until its agent joined.", []float64{5, 15, 30, 60, 90, 120, 180, 240, 300, 420, 600, 900, 1200, 1800, 3600}, "provider"),
+		calls:      counter("trainyard_provider_calls_total", "Calls to providers by call and outcome: ok, refused, timeout or failed.", "provider", "call", "outcome"),
+		callTime:   histogram("trainyard_provider_call_seconds", "Time that calls to providers took.", prometheus.ExponentialBuckets(0.01, 2.5, 11), "provider", "call"),
+		up:         prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "trainyard_provider_up", Help: "1 if the provider answered when it was last asked for its list."}, []string{"provider"}),
 	}
 	c.prepare(providers)
 	return c
@@ -99,7 +99,7 @@ func (c *counts) prepare(providers []string) {
 		c.alerts.WithLabelValues(k)
 	}
 	for _, p := range providers {
-		for _, v := range []*prometheus.CounterVec{c.hires, c.granted, c.returns, c.strays, c.unclear} {
+		for _, v := range []*prometheus.CounterVec{c.provisions, c.granted, c.returns, c.strays, c.unclear} {
 			v.WithLabelValues(p)
 		}
 		for _, code := range refusals() {
@@ -114,7 +114,7 @@ func (c *counts) prepare(providers []string) {
 // each calls do with all of them.
 func (c *counts) each(do func(prometheus.Collector)) {
 	for _, v := range []prometheus.Collector{
-		c.ended, c.waits, c.alerts, c.hires, c.granted, c.refused, c.returns, c.strays, c.unclear, c.lost, c.joins, c.calls, c.callTime, c.up,
+		c.ended, c.waits, c.alerts, c.provisions, c.granted, c.refused, c.returns, c.strays, c.unclear, c.lost, c.joins, c.calls, c.callTime, c.up,
 	} {
 		do(v)
 	}
@@ -137,7 +137,7 @@ func (c *counts) lease(e *yardmaster.Event, l *fleet.Lease) {
 	}
 	switch {
 	case e.Kind == "lease.requested":
-		c.hires.WithLabelValues(p).Inc()
+		c.provisions.WithLabelValues(p).Inc()
 	case from == fleet.LeaseRequested && (to == fleet.LeaseBooting || to == fleet.LeaseActive):
 		c.granted.WithLabelValues(p).Inc()
 	case to == fleet.LeaseRefused:

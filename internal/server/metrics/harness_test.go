@@ -25,16 +25,16 @@ import (
 
 var start = time.Date(2026, 11, 16, 9, 0, 0, 0, time.UTC)
 
-// hireFIFO starts jobs in line, and hires the cheapest offer for those that find no place.
-type hireFIFO struct{ ordered.FIFO }
+// provisionFIFO starts jobs in line, and provisions the cheapest offer for those that find no place.
+type provisionFIFO struct{ ordered.FIFO }
 
-func (p hireFIFO) Plan(v *place.View) place.Plan {
+func (p provisionFIFO) Plan(v *place.View) place.Plan {
 	plan := p.FIFO.Plan(v)
 	for _, it := range v.Line.Items() {
 		placed := slices.ContainsFunc(plan.Starts, func(s place.Start) bool { return s.Item == it })
-		hired := slices.ContainsFunc(v.Leases, func(l *fleet.Lease) bool { return l.Job == it.Job && l.Live() })
-		if !placed && !hired && len(v.Offers) > 0 {
-			plan.Hires = append(plan.Hires, place.Hire{Item: it, Offer: v.Offers[0].Name, Count: 1, Cost: 1, Reason: "nothing is free"})
+		provisioned := slices.ContainsFunc(v.Leases, func(l *fleet.Lease) bool { return l.Job == it.Job && l.Live() })
+		if !placed && !provisioned && len(v.Offers) > 0 {
+			plan.Provisions = append(plan.Provisions, place.Provision{Item: it, Offer: v.Offers[0].Name, Count: 1, Cost: 1, Reason: "nothing is free"})
 		}
 	}
 	return plan
@@ -61,7 +61,7 @@ func (y *yard) Now() time.Time { return y.now }
 
 func newYard(t testing.TB, o metrics.Options, change ...func(*yardmaster.Config)) *yard {
 	t.Helper()
-	cfg := yardmaster.Defaults(hireFIFO{})
+	cfg := yardmaster.Defaults(provisionFIFO{})
 	cfg.Offers, cfg.Tariff = []fleet.Offer{offer}, tariff
 	for _, c := range change {
 		c(&cfg)

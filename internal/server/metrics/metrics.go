@@ -24,7 +24,7 @@ import (
 
 // Options is what an operator can set.
 type Options struct {
-	// Providers are those that nodes can be hired from. Their counters are there from the
+	// Providers are those that nodes can be provisioned from. Their counters are there from the
 	// start, so that the first thing that happens is seen as a change.
 	Providers []string
 	// ByUser adds money and GPU time for each user. Every user makes series of their own,

@@ -116,8 +116,8 @@ func TestUsersAreShownOnlyIfWanted(t *testing.T) {
 	}
 }
 
-// TestLifeOfHiredNodes goes through all that can happen to a lease.
-func TestLifeOfHiredNodes(t *testing.T) {
+// TestLifeOfProvisionedNodes goes through all that can happen to a lease.
+func TestLifeOfProvisionedNodes(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, metrics.Options{Providers: []string{"testcloud"}})
 	want(t, y.scrape(), map[string]float64{
@@ -138,8 +138,8 @@ func TestLifeOfHiredNodes(t *testing.T) {
 		`trainyard_queued_jobs`:           1,
 		`trainyard_oldest_queued_seconds`: 90,
 	})
-	y.token("hired-1", fleet.OnDemand, "l1")
-	n := y.node("hired-1", "hired-1", 2)
+	y.token("provisioned-1", fleet.OnDemand, "l1")
+	n := y.node("provisioned-1", "provisioned-1", 2)
 	y.ok(yardmaster.Listed{Provider: "testcloud", Asked: y.now, Machines: []fleet.Instance{
 		{ID: "i-1", Lease: "l1", State: fleet.InstanceUp, Billed: -1}, {ID: "i-9", Type: "g1", State: fleet.InstanceUp, Billed: -1},
 	}})

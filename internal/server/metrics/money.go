@@ -72,7 +72,7 @@ func (s *sums) add(p *portion, times float64) {
 	}
 	mine := p.amounts
 	if accounts()[p.account] != ledger.Use {
-		mine.gpuSeconds, mine.nodeSeconds = 0, 0 // hired for them, and not used: they only pay
+		mine.gpuSeconds, mine.nodeSeconds = 0, 0 // provisioned for them, and not used: they only pay
 	}
 	sum := s.users[p.payer]
 	sum.add(&mine, times)

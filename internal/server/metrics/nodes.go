@@ -10,7 +10,7 @@ import (
 	"trainyard/internal/ledger"
 )
 
-// node is a node, or a machine that was hired and has not become one yet. What it
+// node is a node, or a machine that was provisioned and has not become one yet. What it
 // points to is never changed: who looks has the same.
 type node struct {
 	name  id.Node

@@ -13,7 +13,7 @@ import (
 const hour = time.Hour
 
 // Every day two urgent jobs come at once, and there is one local node: one of them is
-// hired for. Its node is kept for 5 minutes after it.
+// provisioned for. Its node is kept for 5 minutes after it.
 func twoADay(second time.Duration) *advise.History {
 	return &advise.History{
 		Jobs:  daily(lasted(0, 20*hour, job.ObjectiveTime), lasted(time.Minute, second, job.ObjectiveTime)),
@@ -21,22 +21,22 @@ func twoADay(second time.Duration) *advise.History {
 	}
 }
 
-func TestOneMoreReservedNodePaysWhereMuchIsHired(t *testing.T) {
+func TestOneMoreReservedNodePaysWhereMuchIsProvisioned(t *testing.T) {
 	t.Parallel()
 	h := twoADay(20 * hour)
 	h.Tariff = &fleet.Tariff{Nodes: []fleet.NodePrice{{GPU: "V100", Class: fleet.Reserved, Hourly: []float64{0.5}}}}
 	r := ask(t, advise.Question{History: h})
 	// A node for 20 h 5 m at $2 each day, against a node at $0.50 for all of it.
-	hired := (20 + 5.0/60) * 28
-	near(t, "on-demand hours a month", r.Base.OnDemand, hired*monthly, 0.1)
-	near(t, "cost a month", r.Base.Cost, 2*hired*monthly, 0.02)
+	provisioned := (20 + 5.0/60) * 28
+	near(t, "on-demand hours a month", r.Base.OnDemand, provisioned*monthly, 0.1)
+	near(t, "cost a month", r.Base.Cost, 2*provisioned*monthly, 0.02)
 	a := find(t, r, "Reserve one more node with 1× V100 16GB")
 	if a.Verdict != advise.Worth || a.Sure != (advise.Sure{Unit: "week", Paid: 4, Of: 4, Chance: 1}) {
 		t.Errorf("%s, %+v", show(a), a.Sure)
 	}
-	near(t, "saved", a.Saved, (2*hired-0.5*28*24)*monthly, 0.02)
-	near(t, "hours avoided", a.OnDemand, hired*monthly, 0.1)
-	near(t, "break-even", *a.BreakEven, 2*hired/(28*24), 0.01)
+	near(t, "saved", a.Saved, (2*provisioned-0.5*28*24)*monthly, 0.02)
+	near(t, "hours avoided", a.OnDemand, provisioned*monthly, 0.1)
+	near(t, "break-even", *a.BreakEven, 2*provisioned/(28*24), 0.01)
 	near(t, "price", *a.Price, 0.5, 0)
 	near(t, "later by", a.Mean, 0, 0)
 	if r.Advice[0].What != a.What {
@@ -44,17 +44,17 @@ func TestOneMoreReservedNodePaysWhereMuchIsHired(t *testing.T) {
 	}
 }
 
-func TestOneMoreReservedNodeDoesNotPayWhereLittleIsHired(t *testing.T) {
+func TestOneMoreReservedNodeDoesNotPayWhereLittleIsProvisioned(t *testing.T) {
 	t.Parallel()
 	h := twoADay(hour)
 	h.Tariff = &fleet.Tariff{Nodes: []fleet.NodePrice{{GPU: "V100", Class: fleet.Reserved, Hourly: []float64{0.5}}}}
 	a := find(t, ask(t, advise.Question{History: h}), "Reserve one more node")
-	hired := (1 + 5.0/60) * 28
+	provisioned := (1 + 5.0/60) * 28
 	if a.Verdict != advise.NotWorth || a.Sure.Paid != 0 || a.Sure.Chance != 0 {
 		t.Errorf("%s, %+v", show(a), a.Sure)
 	}
-	near(t, "saved", a.Saved, (2*hired-0.5*28*24)*monthly, 0.02)
-	near(t, "break-even", *a.BreakEven, 2*hired/(28*24), 0.01)
+	near(t, "saved", a.Saved, (2*provisioned-0.5*28*24)*monthly, 0.02)
+	near(t, "break-even", *a.BreakEven, 2*provisioned/(28*24), 0.01)
 }
 
 func TestANodeWithoutAPriceIsReckonedAtThePriceOnDemandOrAsTold(t *testing.T) {
@@ -93,13 +93,13 @@ func TestDroppingANodeThatIsNeededDoesNotPay(t *testing.T) {
 	h.Nodes = append(h.Nodes, box("local-2", fleet.Local, 1))
 	h.Tariff = rent(0.3)
 	a := find(t, ask(t, advise.Question{History: h}), "Drop one local node")
-	hired := (20 + 5.0/60) * 28
+	provisioned := (20 + 5.0/60) * 28
 	if a.Verdict != advise.NotWorth || a.Sure.Paid != 0 {
 		t.Errorf("%s, %+v", show(a), a.Sure)
 	}
-	near(t, "saved", a.Saved, (0.3*28*24-2*hired)*monthly, 0.02)
-	near(t, "on-demand hours avoided", a.OnDemand, -hired*monthly, 0.1)
-	near(t, "break-even", *a.BreakEven, 2*hired/(28*24), 0.01)
+	near(t, "saved", a.Saved, (0.3*28*24-2*provisioned)*monthly, 0.02)
+	near(t, "on-demand hours avoided", a.OnDemand, -provisioned*monthly, 0.1)
+	near(t, "break-even", *a.BreakEven, 2*provisioned/(28*24), 0.01)
 }
 
 func TestSpotPaysWithFewLossesAndNotWithMany(t *testing.T) {
@@ -115,7 +115,7 @@ func TestSpotPaysWithFewLossesAndNotWithMany(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			h := twoADay(20 * hour)
-			a := find(t, ask(t, advise.Question{History: h, More: []fleet.Offer{offer("v1", 0.6, true, tc.losses)}}), "Hire spot nodes")
+			a := find(t, ask(t, advise.Question{History: h, More: []fleet.Offer{offer("v1", 0.6, true, tc.losses)}}), "Provision spot nodes")
 			if a.Verdict != tc.want {
 				t.Errorf("%s, %+v", show(a), a)
 			}

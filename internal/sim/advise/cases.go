@@ -22,15 +22,15 @@ type Kind string
 
 // The kinds of changes.
 const (
-	AsItWas    Kind = "as_it_was"
-	AddNode    Kind = "add_node"
-	DropNode   Kind = "drop_node"
-	SwapNode   Kind = "other_gpu"       // of one of the yard's own nodes
-	OtherHired Kind = "other_hired_gpu" // of hired nodes
-	UseSpot    Kind = "spot"
-	NoSpot     Kind = "no_spot"
-	IdleReturn Kind = "idle_return"
-	TimeValue  Kind = "value_of_time"
+	AsItWas          Kind = "as_it_was"
+	AddNode          Kind = "add_node"
+	DropNode         Kind = "drop_node"
+	SwapNode         Kind = "other_gpu"             // of one of the yard's own nodes
+	OtherProvisioned Kind = "other_provisioned_gpu" // of provisioned nodes
+	UseSpot          Kind = "spot"
+	NoSpot           Kind = "no_spot"
+	IdleReturn       Kind = "idle_return"
+	TimeValue        Kind = "value_of_time"
 )
 
 // variant is a yard to replay the period in.
@@ -83,7 +83,7 @@ func (q *Question) changes(base *variant, b *bill) (list []*variant, skipped []s
 	return list, skipped
 }
 
-// dearest returns the hired nodes by kind, those first for which most was paid.
+// dearest returns the provisioned nodes by kind, those first for which most was paid.
 func dearest(b *bill) []*shape {
 	keys := slices.Sorted(maps.Keys(b.shapes))
 	slices.SortStableFunc(keys, func(x, y string) int { return cmp.Compare(b.shapes[y].rent, b.shapes[x].rent) })
@@ -94,7 +94,7 @@ func dearest(b *bill) []*shape {
 	return list
 }
 
-// adds are one more reserved node of each kind that was hired, or of each kind there is
+// adds are one more reserved node of each kind that was provisioned, or of each kind there is
 // if nothing was.
 func (q *Question) adds(base *variant, b *bill) (list []*variant, skipped []string) {
 	var kinds []fleet.Node
@@ -279,7 +279,7 @@ func (q *Question) shapes() []*fleet.Offer {
 	return list
 }
 
-// others hire anything but the kind of GPU for which most is paid.
+// others provision anything but the kind of GPU for which most is paid.
 func (q *Question) others(base *variant, b *bill) (list []*variant, skipped []string) {
 	kinds := slices.Sorted(maps.Keys(b.kinds))
 	slices.SortStableFunc(kinds, func(x, y string) int { return cmp.Compare(b.kinds[y], b.kinds[x]) })
@@ -287,7 +287,7 @@ func (q *Question) others(base *variant, b *bill) (list []*variant, skipped []st
 		if kind == "" {
 			continue
 		}
-		v := base.with(OtherHired, "Hire other GPUs than %s", kind)
+		v := base.with(OtherProvisioned, "Provision other GPUs than %s", kind)
 		v.offers = merge(base.offers, told(q.More, q.History.From))
 		v.offers = slices.DeleteFunc(v.offers, func(o fleet.Offer) bool { return offerKind(&o) == kind || o.Spot && !spotUsed(base) })
 		if !slices.ContainsFunc(v.offers, func(o fleet.Offer) bool { return o.GPUs > 0 }) {
@@ -314,17 +314,17 @@ func merge(a, b []fleet.Offer) []fleet.Offer {
 	return list
 }
 
-// spots hire spot nodes where there are such instead of the same on demand, or none.
+// spots provision spot nodes where there are such instead of the same on demand, or none.
 func (q *Question) spots(base *variant, b *bill) (list []*variant, skipped []string) {
 	if b.spotRent > 0 {
-		v := base.with(NoSpot, "Hire no spot nodes")
+		v := base.with(NoSpot, "Provision no spot nodes")
 		v.offers = slices.DeleteFunc(v.offers, func(o fleet.Offer) bool { return o.Spot })
 		list = append(list, v)
 	}
 	if b.rent == b.spotRent {
-		return list, nil // nothing is hired on demand
+		return list, nil // nothing is provisioned on demand
 	}
-	v := base.with(UseSpot, "Hire spot nodes instead of on-demand ones")
+	v := base.with(UseSpot, "Provision spot nodes instead of on-demand ones")
 	spots := map[string]bool{}
 	for _, o := range merge(base.offers, told(q.More, q.History.From)) {
 		if o.Spot {
@@ -341,7 +341,7 @@ func (q *Question) spots(base *variant, b *bill) (list []*variant, skipped []str
 	return append(list, v), nil
 }
 
-// idles keep idle hired nodes for a shorter or longer time.
+// idles keep idle provisioned nodes for a shorter or longer time.
 func (q *Question) idles(base *variant, b *bill) (list []*variant, skipped []string) {
 	if b.rent == 0 {
 		return nil, nil

@@ -19,11 +19,11 @@ func faster(name string, hourly float64) fleet.Offer {
 	return o
 }
 
-func TestOtherGPUsAreHiredWhereTheyAreCheaperForTheWork(t *testing.T) {
+func TestOtherGPUsAreProvisionedWhereTheyAreCheaperForTheWork(t *testing.T) {
 	t.Parallel()
-	// Each day a job of 20 hours on a hired V100 at $2, or 5 hours at $4.
+	// Each day a job of 20 hours on a provisioned V100 at $2, or 5 hours at $4.
 	h := &advise.History{Jobs: daily(lasted(0, 20*hour, job.ObjectiveBalanced), lasted(hour, 20*hour, job.ObjectiveBalanced)), Offers: []fleet.Offer{offer("v1", 2, false, 0)}, Idle: 5 * time.Minute}
-	a := find(t, ask(t, advise.Question{History: h, More: []fleet.Offer{faster("s1", 4)}}), "Hire other GPUs than V100:16GB")
+	a := find(t, ask(t, advise.Question{History: h, More: []fleet.Offer{faster("s1", 4)}}), "Provision other GPUs than V100:16GB")
 	if a.Verdict != advise.Worth {
 		t.Error(show(a))
 	}
@@ -36,7 +36,7 @@ func TestAJobThatAsksForItsGPUCannotRunOnAnother(t *testing.T) {
 	j := lasted(0, 2*hour, job.ObjectiveBalanced)
 	j.Spec.Resources.GPU = []job.GPUKind{{Model: "V100"}}
 	h := &advise.History{Jobs: daily(j, lasted(hour, hour, job.ObjectiveBalanced)), Offers: []fleet.Offer{offer("v1", 2, false, 0)}, Idle: 5 * time.Minute}
-	a := find(t, ask(t, advise.Question{History: h, More: []fleet.Offer{faster("s1", 0.1)}}), "Hire other GPUs than V100:16GB")
+	a := find(t, ask(t, advise.Question{History: h, More: []fleet.Offer{faster("s1", 0.1)}}), "Provision other GPUs than V100:16GB")
 	if a.Verdict != advise.NotWorth || a.Never != 28 {
 		t.Errorf("%d jobs are never done: %s", a.Never, show(a))
 	}
@@ -73,7 +73,7 @@ func TestKeepingIdleNodesCostsWhatTheyCost(t *testing.T) {
 	}
 }
 
-func TestLessValueOfTimeHiresLess(t *testing.T) {
+func TestLessValueOfTimeProvisionsLess(t *testing.T) {
 	t.Parallel()
 	r := ask(t, advise.Question{History: twoADay(3 * hour)})
 	less := find(t, r, "Let an hour of a job's time be worth half of what it is")

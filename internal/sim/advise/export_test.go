@@ -26,10 +26,10 @@ type Machine struct{ Losses, From, To float64 }
 
 // Takes returns when spot nodes are taken back.
 func Takes(seed uint64, machines ...Machine) []time.Duration {
-	var list []hired
+	var list []provisioned
 	for i, m := range machines {
 		from := time.Duration(m.From * float64(time.Hour))
-		list = append(list, hired{number: uint64(i), offer: &fleet.Offer{Spot: true}, losses: m.Losses, from: from, ready: from, to: time.Duration(m.To * float64(time.Hour))})
+		list = append(list, provisioned{number: uint64(i), offer: &fleet.Offer{Spot: true}, losses: m.Losses, from: from, ready: from, to: time.Duration(m.To * float64(time.Hour))})
 	}
 	return newStorm(seed).takes(list)
 }

@@ -18,10 +18,10 @@ type History struct {
 	Jobs     []Job  // by submission
 	Nodes    []Node // local and reserved ones, by name
 	Tariff   *fleet.Tariff
-	Offers   []fleet.Offer // what the yard can hire
+	Offers   []fleet.Offer // what the yard can provision
 	Limits   []tenant.Quota
 	Data     []dataset.Dataset
-	Idle     time.Duration // for which a hired node is kept that nothing uses
+	Idle     time.Duration // for which a provisioned node is kept that nothing uses
 	Cost     float64       // what all nodes cost in the period, as the books say
 	// LeftOut says what is not replayed, Gaps what is replayed other than it was.
 	LeftOut, Gaps []string

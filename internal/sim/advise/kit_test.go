@@ -35,7 +35,7 @@ func box(name string, class fleet.Class, gpus int) advise.Node {
 	return advise.Node{Node: n}
 }
 
-// offer is a node with V100s that can be hired, paid by the second and there at once.
+// offer is a node with V100s that can be provisioned, paid by the second and there at once.
 func offer(name string, hourly float64, spot bool, losses float64) fleet.Offer {
 	o := fleet.Offer{
 		Provider: "cloud", Type: name, GPU: "V100", GPUs: 1, GPUMemory: 16 << 30, TFLOPS: 125, CPUs: 64_000, Memory: 512 << 30,

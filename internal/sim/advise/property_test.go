@@ -20,7 +20,7 @@ func drawHistory(t *rapid.T) *advise.History {
 	for i := range rapid.IntRange(1, 3).Draw(t, "nodes") {
 		h.Nodes = append(h.Nodes, box("node-"+string(rune('a'+i)), rapid.SampledFrom([]fleet.Class{fleet.Local, fleet.Reserved}).Draw(t, "class"), 2))
 	}
-	if rapid.Bool().Draw(t, "hires") {
+	if rapid.Bool().Draw(t, "provisions") {
 		h.Offers = append(h.Offers, offer("v1", 2, false, 0), offer("v1", 0.7, true, rapid.SampledFrom([]float64{0.02, 0.5}).Draw(t, "losses")))
 	}
 	at := time.Duration(0)

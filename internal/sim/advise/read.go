@@ -40,7 +40,7 @@ var _ Source = (*api.Client)(nil)
 type Period struct {
 	From, To time.Time
 	Last     time.Duration
-	Idle     time.Duration // for which the yard keeps idle hired nodes
+	Idle     time.Duration // for which the yard keeps idle provisioned nodes
 }
 
 // pageSize is how much is asked for at once.
@@ -201,7 +201,7 @@ func price(t *fleet.Tariff, n *fleet.Node, p *api.Price) {
 	t.Nodes = append(t.Nodes, line)
 }
 
-// readOffers reads what can be hired.
+// readOffers reads what can be provisioned.
 func (r *reader) readOffers(ctx context.Context) error {
 	closed := 0
 	err := pages(func(cursor string) (string, error) {
@@ -214,12 +214,12 @@ func (r *reader) readOffers(ctx context.Context) error {
 		r.offer[r.h.Offers[i].Name] = &r.h.Offers[i]
 	}
 	if closed > 0 {
-		r.gap("what providers refuse now is left out of what could be hired; see trainyard offers --closed")
+		r.gap("what providers refuse now is left out of what could be provisioned; see trainyard offers --closed")
 	}
 	return err
 }
 
-// readLeases reads what was hired, for the offers that are there no more, and what was
+// readLeases reads what was provisioned, for the offers that are there no more, and what was
 // refused.
 func (r *reader) readLeases(ctx context.Context) error {
 	refused := 0

@@ -43,7 +43,7 @@ func (y *yard) Nodes(_ context.Context, p api.Page) (api.NodePage, error) {
 	if p.Cursor == "" {
 		return api.NodePage{Next: "more", Nodes: []api.Node{
 			{ID: "box", Class: fleet.Local, State: "idle", CPUs: 8000, Memory: 64 << 30, GPUs: []api.GPU{gpu, gpu}, Price: &api.Price{Rent: 0.5, Energy: 0.3, Hourly: 0.8, Unused: 0.6}},
-			{ID: "hired", Class: fleet.OnDemand, State: "running", GPUs: []api.GPU{gpu}},
+			{ID: "provisioned", Class: fleet.OnDemand, State: "running", GPUs: []api.GPU{gpu}},
 		}}, nil
 	}
 	return api.NodePage{Nodes: []api.Node{{ID: "late", Class: fleet.Reserved, State: "idle", GPUs: []api.GPU{gpu}}}}, nil
@@ -144,14 +144,14 @@ func TestAPeriodIsReadFromFeedAndBooks(t *testing.T) {
 	y.tell(1.5, "node.drained", api.Event{Node: "box"})
 	y.tell(1.75, "node.undrained", api.Event{Node: "box"})
 	y.submit(2, "j2", specOf(1, ""))
-	y.tell(2, "lease.refused", api.Event{Job: "j2", Lease: "l1", To: "refused"})           // says nothing of the job itself
-	y.goes("j2", 1, 2, 2.5, 4, job.CauseNodeLost, job.Recovering, "hired", "cloud/old", 2) // without a checkpoint: lost
+	y.tell(2, "lease.refused", api.Event{Job: "j2", Lease: "l1", To: "refused"})                 // says nothing of the job itself
+	y.goes("j2", 1, 2, 2.5, 4, job.CauseNodeLost, job.Recovering, "provisioned", "cloud/old", 2) // without a checkpoint: lost
 	y.goes("j2", 2, 5, 5, 8, job.CauseNone, job.Succeeded, "box", "", 3)
 	y.submit(3, "j3", specOf(1, ""))
 	y.tell(4, "job.cancelled", api.Event{Job: "j3", To: "cancelled"})
 	y.submit(5, "j4", specOf(1, "")) // waits
 	y.submit(6, "j5", `{"run":"x","place":"any","objective":"cost","resources":{"gpus":"1..4","nodes":"1","cpus":"1"},"needs":["j4"]}`)
-	y.goes("j5", 1, 10, 10, 12, job.CauseUserCode, job.Failed, "hired", "cloud/v1", 4)
+	y.goes("j5", 1, 10, 10, 12, job.CauseUserCode, job.Failed, "provisioned", "cloud/v1", 4)
 	y.submit(24*20+1, "j6", specOf(1, "")) // after the period
 	h, err := advise.Read(t.Context(), y, advise.Period{From: begin, To: at(24 * 20), Idle: 7 * time.Minute}, nil)
 	if err != nil {

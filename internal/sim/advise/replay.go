@@ -90,8 +90,8 @@ func (l *happenings) Next() (sim.Change, error) {
 	return c, nil
 }
 
-// hired is a machine that was hired.
-type hired struct {
+// provisioned is a machine that was provisioned.
+type provisioned struct {
 	number   uint64
 	offer    *fleet.Offer
 	losses   float64       // how often it is really taken back, per hour; its offer has what the yard thinks
@@ -99,9 +99,9 @@ type hired struct {
 	ready    time.Duration // from when on it could be taken back
 }
 
-// leases lists the machines that were hired, by number. One that is there at the end
+// leases lists the machines that were provisioned, by number. One that is there at the end
 // goes back when it has been idle for long enough.
-func (p *play) leases(seen map[id.Lease]*fleet.Lease, r *sim.Result) []hired {
+func (p *play) leases(seen map[id.Lease]*fleet.Lease, r *sim.Result) []provisioned {
 	last := map[string]time.Duration{}
 	for i := range r.Spans {
 		s := &r.Spans[i]
@@ -114,12 +114,12 @@ func (p *play) leases(seen map[id.Lease]*fleet.Lease, r *sim.Result) []hired {
 		}
 	}
 	begin := p.work.history.From
-	var list []hired
+	var list []provisioned
 	for _, l := range seen {
 		if l.Granted.IsZero() {
 			continue
 		}
-		x := hired{offer: &l.Offer, losses: losses[l.Offer.Name], from: l.Granted.Sub(begin)}
+		x := provisioned{offer: &l.Offer, losses: losses[l.Offer.Name], from: l.Granted.Sub(begin)}
 		x.number, _ = l.ID.Number()
 		x.ready = x.from + time.Duration(l.Offer.Boot)
 		if x.to = l.Ended.Sub(begin); l.Ended.IsZero() {
@@ -127,7 +127,7 @@ func (p *play) leases(seen map[id.Lease]*fleet.Lease, r *sim.Result) []hired {
 		}
 		list = append(list, x)
 	}
-	slices.SortFunc(list, func(a, b hired) int { return cmp.Compare(a.number, b.number) })
+	slices.SortFunc(list, func(a, b provisioned) int { return cmp.Compare(a.number, b.number) })
 	return list
 }
 
@@ -136,9 +136,9 @@ type bill struct {
 	days       []float64 // money by day; what came after the period is in the last
 	within     float64   // money of the period itself
 	fixed      float64   // of it what the yard's own nodes cost whether they are used or not
-	leases     []hired
-	hours      float64                   // of hired nodes
-	rent       float64                   // of hired nodes
+	leases     []provisioned
+	hours      float64                   // of provisioned nodes
+	rent       float64                   // of provisioned nodes
 	kinds      map[string]float64        // rent by kind of GPU
 	spotRent   float64                   // of it
 	completion map[id.Job]time.Duration  // of counted jobs that ended
@@ -146,10 +146,10 @@ type bill struct {
 	left       int                       // counted jobs that were never done
 	taken      int                       // spot nodes
 	used       map[id.Node]time.Duration // GPU-time of own nodes
-	shapes     map[string]*shape         // hired nodes by kind and number of GPUs
+	shapes     map[string]*shape         // provisioned nodes by kind and number of GPUs
 }
 
-// shape is a kind of node that was hired.
+// shape is a kind of node that was provisioned.
 type shape struct {
 	offer *fleet.Offer // the first of it
 	rent  float64
@@ -168,9 +168,9 @@ func (b *bill) total() float64 {
 	return sum
 }
 
-// bill adds up what a replay cost: hired nodes by their leases, the yard's own for
+// bill adds up what a replay cost: provisioned nodes by their leases, the yard's own for
 // the time that they were there, and beyond the period what their use cost.
-func (p *play) bill(r *sim.Result, ends []*sim.Outcome, leases []hired) *bill {
+func (p *play) bill(r *sim.Result, ends []*sim.Outcome, leases []provisioned) *bill {
 	h := p.work.history
 	b := &bill{
 		days: make([]float64, max(int(math.Ceil(h.span().Hours()/24)), 1)), leases: leases, kinds: map[string]float64{},
@@ -187,7 +187,7 @@ func (p *play) bill(r *sim.Result, ends []*sim.Outcome, leases []hired) *bill {
 		}
 	}
 	for i := range leases {
-		b.hire(&leases[i], h.span())
+		b.provision(&leases[i], h.span())
 	}
 	spans := map[string][]sim.Span{}
 	for _, s := range r.Spans {
@@ -224,8 +224,8 @@ func (b *bill) dayOf(at time.Duration) int {
 	return min(max(int(at/day), 0), len(b.days)-1)
 }
 
-// hire adds a hired machine.
-func (b *bill) hire(l *hired, span time.Duration) {
+// provision adds a provisioned machine.
+func (b *bill) provision(l *provisioned, span time.Duration) {
 	kept := max(l.to-l.from, 0)
 	rent := l.offer.Rent(job.Duration(kept))
 	b.pay(l.from, l.to, rent, span)
@@ -280,5 +280,5 @@ func (p *play) meter(b *bill, n *Node, spans []sim.Span) {
 	}
 }
 
-// shapeKey says which hired nodes are alike: by kind and number of GPUs.
+// shapeKey says which provisioned nodes are alike: by kind and number of GPUs.
 func shapeKey(o *fleet.Offer) string { return nodeText(o.GPUs, offerKind(o)) }

@@ -51,7 +51,7 @@ func (s *storm) layer(n int, until time.Duration) []point {
 }
 
 // takes returns when the provider takes spot nodes back, in order.
-func (s *storm) takes(leases []hired) []time.Duration {
+func (s *storm) takes(leases []provisioned) []time.Duration {
 	type turn struct {
 		at   time.Duration
 		rate float64

@@ -91,7 +91,7 @@ func laterText(seconds float64) string {
 	}
 }
 
-// hoursText writes by how much less is hired.
+// hoursText writes by how much less is provisioned.
 func hoursText(h float64) string {
 	switch {
 	case h > -0.05 && h < 0.05:

@@ -25,7 +25,7 @@ var page = flag.String("page", "", "write the page of the tests to this folder")
 const world = `
 energy 0.30 pue 1.3
 node  own[1..2] local    4x V100:16GB watts 150,420,690,960,1230
-cloud hired     ondemand 4x A100:40GB hourly 12 boot 3m
+cloud provisioned     ondemand 4x A100:40GB hourly 12 boot 3m
 job big   at 0s  user ada gpus 4    work 14400 speed V100=4:1 speed A100=4:2 deadline 3h late_cost $30
 job long  at 5m  user ada gpus 1..4 work 20000 speed 1:1,2:1.9,4:3.6 start 1m save 20s
 job b-tag at 9m  user ben gpus 2    lasts 40m

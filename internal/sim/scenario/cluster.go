@@ -34,7 +34,7 @@ type group struct {
 	joins  time.Duration
 	late   bool // they join later
 	price  fleet.NodePrice
-	billed time.Duration // hired for whole stretches of this length
+	billed time.Duration // provisioned for whole stretches of this length
 }
 
 // pricing is one line of the tariff with the line of the text that made it.

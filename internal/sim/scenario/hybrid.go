@@ -19,7 +19,7 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// hybrid is what of a scenario is about hiring, data and limits.
+// hybrid is what of a scenario is about provisioning, data and limits.
 type hybrid struct {
 	cloud  sim.Cloud
 	limits []tenant.Quota
@@ -37,7 +37,7 @@ func (s *Scenario) strictLine(a *args) *fault.Error {
 	return nil
 }
 
-// offerLine reads a kind of node that can be hired.
+// offerLine reads a kind of node that can be provisioned.
 func (s *Scenario) offerLine(a *args) *fault.Error {
 	start := a.last
 	w, err := a.must("the name of an offer", "offer aws/g5.xlarge 1x A10G:24GB hourly $1 boot 3m")

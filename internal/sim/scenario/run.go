@@ -28,7 +28,7 @@ func (s *Scenario) Config(load float64, seed uint64) (sim.Config, error) {
 	return cfg, nil
 }
 
-// keepSpans is how many spans are kept where what is hired is billed by them.
+// keepSpans is how many spans are kept where what is provisioned is billed by them.
 const keepSpans = 1 << 20
 
 // Run simulates the scenario with a policy, and returns the decisions as the log tells them.
@@ -44,7 +44,7 @@ func (s *Scenario) Run(p place.Policy) (*sim.Result, string, error) {
 }
 
 // Simulate runs a configuration that was made of the scenario. What sim.Run leaves
-// out is added: hired nodes are paid for whole stretches of time.
+// out is added: provisioned nodes are paid for whole stretches of time.
 func (s *Scenario) Simulate(cfg sim.Config) (*sim.Result, error) {
 	billed := slices.ContainsFunc(s.groups, func(g group) bool { return g.billed > 0 })
 	keep := cfg.Keep

@@ -257,7 +257,7 @@ func TestChanceComesFromTheSeed(t *testing.T) {
 	}
 }
 
-func TestHiredNodesArePaidForWholeStretches(t *testing.T) {
+func TestProvisionedNodesArePaidForWholeStretches(t *testing.T) {
 	t.Parallel()
 	const world = "cloud c 2x A100:40GB hourly 10,10,20 boot 5m %s\njob one gpus 1 lasts 70m\njob two at 30m gpus 1 lasts 10m\njob three at 5h gpus 2 lasts 20m\n"
 	cost := func(billed string) float64 {
@@ -267,7 +267,7 @@ func TestHiredNodesArePaidForWholeStretches(t *testing.T) {
 			t.Fatal(err)
 		}
 		if math.Abs(r.Money-r.ByClass[fleet.OnDemand]) > 1e-9 {
-			t.Errorf("%v in all, %v of the hired nodes", r.Money, r.ByClass[fleet.OnDemand])
+			t.Errorf("%v in all, %v of the provisioned nodes", r.Money, r.ByClass[fleet.OnDemand])
 		}
 		return r.Money
 	}

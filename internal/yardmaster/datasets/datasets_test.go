@@ -126,7 +126,7 @@ func TestWhatANodeKeepsIsNewsOnce(t *testing.T) {
 		t.Errorf("misplaced on a local node: %v", got)
 	}
 	if got := d.Misplaced(there, kept); len(got) != 1 {
-		t.Errorf("misplaced on a hired node: %v", got)
+		t.Errorf("misplaced on a provisioned node: %v", got)
 	}
 	if !d.Lost(now, here.ID) || has() {
 		t.Errorf("that it is lost is news; it has it: %v", has())

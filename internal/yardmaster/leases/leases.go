@@ -101,7 +101,7 @@ func payer(l *fleet.Lease) quota.Payer { return quota.Payer{Owner: l.Owner, Proj
 // Provision creates the leases of a request for a queued job and commits their expected
 // cost, so that nobody else spends that money.
 func (h *Leases) Provision(now time.Time, w lifecycle.Wish, o quota.Commitment) error {
-	created, err := h.Leases.Hire(now, w)
+	created, err := h.Leases.Provision(now, w)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 
 var start = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
 
-// office is where nodes are hired, with a clock and what was told.
+// office is where nodes are provisioned, with a clock and what was told.
 type office struct {
 	*leases.Leases
 	now    time.Time
@@ -42,11 +42,11 @@ func newOffice() *office {
 	return o
 }
 
-func (o *office) hire(t *testing.T, j id.Job, count int) {
+func (o *office) provision(t *testing.T, j id.Job, count int) {
 	t.Helper()
 	w := lifecycle.Wish{Offer: offer(), Count: count, Job: j, Owner: "ada", Reason: "it waits"}
 	if err := o.Provision(o.now, w, quota.Commitment{RemainingCost: 1, RemainingGPUHours: -1}); err != nil {
-		t.Fatalf("hire: %v", err)
+		t.Fatalf("provision: %v", err)
 	}
 	o.settle()
 }
@@ -96,7 +96,7 @@ func (o *office) grant(l id.Lease, machine string) {
 func TestWhatAJobNoLongerWaitsForIsGivenBackUnlessItHasCome(t *testing.T) {
 	t.Parallel()
 	o := newOffice()
-	o.hire(t, "j1", 2)
+	o.provision(t, "j1", 2)
 	o.grant("l1", "i-1")
 	o.grant("l2", "i-2")
 	if err := o.Join(o.now, "l1", "a"); err != nil {
@@ -116,11 +116,11 @@ func TestWhatAJobNoLongerWaitsForIsGivenBackUnlessItHasCome(t *testing.T) {
 	}
 }
 
-func TestWhatIsBeingHiredCountsUntilItHasComeOrWillNot(t *testing.T) {
+func TestWhatIsBeingProvisionedCountsUntilItHasComeOrWillNot(t *testing.T) {
 	t.Parallel()
 	o := newOffice()
-	o.hire(t, "j1", 1)
-	o.hire(t, "j2", 1)
+	o.provision(t, "j1", 1)
+	o.provision(t, "j2", 1)
 	if got := o.owes(); got != "$4 for 2 nodes" {
 		t.Errorf("asked for: %s", got)
 	}
@@ -142,7 +142,7 @@ func TestWhatIsBeingHiredCountsUntilItHasComeOrWillNot(t *testing.T) {
 func TestANodeThatHasJustComeIsLeftToItsJob(t *testing.T) {
 	t.Parallel()
 	o := newOffice()
-	o.hire(t, "j1", 2)
+	o.provision(t, "j1", 2)
 	o.grant("l1", "i-1")
 	l := o.Of("l1")
 	if err := o.Join(o.now, "l1", "a"); err != nil {
@@ -169,8 +169,8 @@ func TestANodeThatHasJustComeIsLeftToItsJob(t *testing.T) {
 func TestLeasesOfAGangAreFellowsWhileItsJobWaits(t *testing.T) {
 	t.Parallel()
 	o := newOffice()
-	o.hire(t, "j1", 3)
-	o.hire(t, "j2", 1)
+	o.provision(t, "j1", 3)
+	o.provision(t, "j2", 1)
 	fellows := o.GangOf(o.Of("l2"))
 	if len(fellows) != 2 || fellows[0].ID != "l1" || fellows[1].ID != "l3" {
 		t.Errorf("the fellows of l2 are %v", fellows)
@@ -183,7 +183,7 @@ func TestLeasesOfAGangAreFellowsWhileItsJobWaits(t *testing.T) {
 func TestARefusalIsRemembered(t *testing.T) {
 	t.Parallel()
 	o := newOffice()
-	o.hire(t, "j1", 1)
+	o.provision(t, "j1", 1)
 	o.Refused(o.now, "l1", fleet.RefusedCapacity, "there is none")
 	o.settle()
 	if o.states() != "" || o.Awaits("j1") || o.Of("l1") != nil {
@@ -219,7 +219,7 @@ func TestAProviderIsBackWhenItAnswersForAMinute(t *testing.T) {
 func TestLeasesAreTakenUpAfterARestart(t *testing.T) {
 	t.Parallel()
 	o := newOffice()
-	o.hire(t, "j1", 2)
+	o.provision(t, "j1", 2)
 	var b batch.Batch
 	o.Take(&b)
 	next := newOffice()

@@ -1,8 +1,8 @@
-// Package burst measures when the yard hires: how much cloud it needs for how short
+// Package burst measures when the yard provisions: how much cloud it needs for how short
 // completion times, on public workloads that do not fit the yard's own nodes.
 //
 // The yard's rows are the production path: yardmaster and policy rules in the
-// simulator, with offers to hire from. Beside them stand the published waiting rule of
+// simulator, with offers to provision from. Beside them stand the published waiting rule of
 // Starburst by our rendering of it, a plan by someone who knows the future, and a bound
 // that no policy passes. Nothing that runs is moved or stopped. The benchmark prints
 // tables and returns the figures by name; it asserts nothing. `make bench-burst` calls
@@ -143,7 +143,7 @@ func ours(w *window, y yardRun) *trial {
 	rule := fmt.Sprintf("worth %v", y.worth)
 	switch {
 	case y.never:
-		rule = "nothing to hire"
+		rule = "nothing to provision"
 	case y.worth >= 1e9:
 		rule = "nobody waits"
 	}

@@ -84,7 +84,7 @@ func crowd(t *rapid.T, sizes ...int) *window {
 
 func TestNoScheduleIsBelowTheBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := crowd(t, 1, 2, 3, 4, 6, 8, 12, 16) // some leave room on the nodes that are hired for them
+		w := crowd(t, 1, 2, 3, 4, 6, 8, 12, 16) // some leave room on the nodes that are provisioned for them
 		worth := rapid.SampledFrom([]float64{0.5, 2, 8}).Draw(t, "worth")
 		ours, seats, err := yardRun{worth: worth}.run(w)
 		if err != nil {

@@ -215,7 +215,7 @@ func (b *book) outcome() (outcome, error) {
 	for i := range b.w.tasks {
 		j, o := &b.w.tasks[i], &b.of[i]
 		if len(o.at) == 0 {
-			e.hire(j, j.at)
+			e.provision(j, j.at)
 			continue
 		}
 		e.add(j, o.start.Hours())

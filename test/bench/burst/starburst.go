@@ -44,7 +44,7 @@ func (p published) run(w *window) outcome {
 		}
 		queue = p.start(queue, now, c, e)
 		for p.most >= 0 && len(queue) > p.most {
-			e.hire(queue[len(queue)-1], now)
+			e.provision(queue[len(queue)-1], now)
 			queue = queue[:len(queue)-1]
 		}
 		queue = p.expire(queue, now, e)
@@ -53,8 +53,8 @@ func (p published) run(w *window) outcome {
 	return e.outcome()
 }
 
-// hire sends a task to the cloud.
-func (e *ends) hire(t *task, now float64) {
+// provision sends a task to the cloud.
+func (e *ends) provision(t *task, now float64) {
 	e.add(t, now)
 	e.cloud += t.cost()
 }
@@ -64,7 +64,7 @@ func (p published) expire(queue []*task, now float64, e *ends) []*task {
 	return slices.DeleteFunc(queue, func(t *task) bool {
 		over := t.at+p.waits(t) <= now
 		if over {
-			e.hire(t, now)
+			e.provision(t, now)
 		}
 		return over
 	})

@@ -40,7 +40,7 @@ func (s *study) figures() map[string]float64 {
 	out := map[string]float64{
 		"cloud_gpu_h_at_jct_2_96h":              at(means(main), pointMean),
 		"jct_h_at_cloud_31172":                  at(turned(main), pointCloud),
-		"never_jct_h":                           find(s.main, "nothing to hire").mean,
+		"never_jct_h":                           find(s.main, "nothing to provision").mean,
 		"burst_cloud_gpu_h":                     find(s.main, "nobody waits").cloud,
 		"theirs_never_jct_h":                    find(s.theirs, never.name).mean,
 		"theirs_burst_cloud_gpu_h":              find(s.theirs, zero.name).cloud,
@@ -144,7 +144,7 @@ func (s *study) print(w io.Writer) error {
 		p.say("%s, %d jobs, %.0f GPU-h, %d nodes\n", o.name, len(o.tasks), work(o.tasks), o.nodes)
 		p.table([]*trial{their}, beside)
 	}
-	p.say("ageing and patience are %s, so that no other rule than the measured one makes a job go first or be hired for.\n", beyond)
-	p.say("A hired node is there at once, is paid by the second and goes back when its job ends.\n")
+	p.say("ageing and patience are %s, so that no other rule than the measured one makes a job go first or be provisioned for.\n", beyond)
+	p.say("A provisioned node is there at once, is paid by the second and goes back when its job ends.\n")
 	return p.err
 }

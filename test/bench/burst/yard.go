@@ -17,10 +17,10 @@ import (
 )
 
 // yardRun is the production policy on a cluster whose own nodes cost nothing, with as
-// many nodes to hire as it wants.
+// many nodes to provision as it wants.
 type yardRun struct {
 	worth float64 // of an hour of waiting, in GPU-hours of the cloud
-	never bool    // nothing can be hired
+	never bool    // nothing can be provisioned
 	blind bool    // nobody says how long a job will run
 }
 
@@ -30,7 +30,7 @@ type seat struct {
 	start            time.Duration
 }
 
-// beyond is longer than any wait: the times after which a job goes first, or is hired
+// beyond is longer than any wait: the times after which a job goes first, or is provisioned
 // for, by other rules than the one that is measured.
 const beyond = 90_000 * time.Hour
 
@@ -89,7 +89,7 @@ func (y yardRun) run(w *window) (outcome, []seat, error) {
 }
 
 const (
-	// idle is for how long a hired node may be without a job. It is not quite nothing:
+	// idle is for how long a provisioned node may be without a job. It is not quite nothing:
 	// a node that comes before its job is told to start there would go back at once.
 	idle      = time.Millisecond
 	mostSpans = 1 << 20

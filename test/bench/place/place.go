@@ -36,9 +36,9 @@ type row struct {
 }
 
 // size is how large a plan is.
-type size struct{ starts, stops, hires int }
+type size struct{ starts, stops, provisions int }
 
-func sizeOf(p *place.Plan) size { return size{len(p.Starts), len(p.Stops), len(p.Hires)} }
+func sizeOf(p *place.Plan) size { return size{len(p.Starts), len(p.Stops), len(p.Provisions)} }
 
 // Run measures, prints the table and returns the figures.
 func Run(w io.Writer, o Options) (map[string]float64, error) {
@@ -88,7 +88,7 @@ func measure(c *scale) []row {
 		s := sizeOf(&plan)
 		steps.plan.starts += s.starts
 		steps.plan.stops += s.stops
-		steps.plan.hires += s.hires
+		steps.plan.provisions += s.provisions
 		y.do(&plan)
 	}
 	steps.left = y.line.Len()
@@ -139,7 +139,7 @@ func figures(out map[string]float64, key string, rows []row) {
 	out["full_busy_ms_"+key] = at(busy.ms, 0.5)
 	out["full_idle_starts_"+key] = float64(idle.plan.starts)
 	out["full_busy_starts_"+key] = float64(busy.plan.starts)
-	out["full_busy_hires_"+key] = float64(busy.plan.hires)
+	out["full_busy_provisions_"+key] = float64(busy.plan.provisions)
 	out["incremental_ms_"+key] = at(steps.ms, 0.5)
 	out["incremental_p99_ms_"+key] = at(steps.ms, 0.99)
 	out["incremental_starts_"+key] = float64(steps.plan.starts)
@@ -152,7 +152,7 @@ func table(w io.Writer, rows []row) error {
 	for i := range rows {
 		r := &rows[i]
 		_, _ = fmt.Fprintf(t, "%d\t%d\t%s\t%d\t%.2f\t%.2f\t%d\t%d\t%d\t%d\t\n", r.nodes, r.jobs, r.what, len(r.ms),
-			at(r.ms, 0.5), at(r.ms, 0.99), r.plan.starts, r.plan.stops, r.plan.hires, r.left)
+			at(r.ms, 0.5), at(r.ms, 0.99), r.plan.starts, r.plan.stops, r.plan.provisions, r.left)
 	}
 	return t.Flush()
 }

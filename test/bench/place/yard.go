@@ -75,7 +75,7 @@ func newYard(c *scale, load float64) *yard {
 	return y
 }
 
-// makeNode adds a node: most are local, a tenth is hired.
+// makeNode adds a node: most are local, a tenth is provisioned.
 func (y *yard) makeNode(i int) {
 	k := kinds()[y.rng.IntN(6)]
 	n := &fleet.Node{ID: id.Node(fmt.Sprintf("n%05d", i)), Class: fleet.Local, State: fleet.Ready, Inventory: fleet.Inventory{CPUs: 64_000, Memory: 512 << 30}}
@@ -102,7 +102,7 @@ func (y *yard) lease(o *fleet.Offer, j id.Job) *fleet.Lease {
 	return l
 }
 
-// makeOffers makes what can be hired: every kind in several sizes, regions, and as spot.
+// makeOffers makes what can be provisioned: every kind in several sizes, regions, and as spot.
 func (y *yard) makeOffers(n int) {
 	for i := 0; len(y.offers) < n; i++ {
 		k := kinds()[i%6]
@@ -203,7 +203,7 @@ func (y *yard) step() {
 	y.submit()
 }
 
-// do carries a plan out. What is hired is on its way for the rest of the time.
+// do carries a plan out. What is provisioned is on its way for the rest of the time.
 func (y *yard) do(p *place.Plan) {
 	for _, s := range p.Stops {
 		y.leave(s.Running)
@@ -215,7 +215,7 @@ func (y *yard) do(p *place.Plan) {
 		y.line.Remove(s.Item)
 		y.hold(s.Item, s.Seats, y.now)
 	}
-	for _, h := range p.Hires {
+	for _, h := range p.Provisions {
 		at := slices.IndexFunc(y.offers, func(o fleet.Offer) bool { return o.Name == h.Offer })
 		for range h.Count {
 			y.lease(&y.offers[at], h.Item.Job)
