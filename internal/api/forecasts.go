@@ -49,8 +49,8 @@ type Metric struct {
 	Step   float64  `json:"step" doc:"of the newest value"`
 	Value  float64  `json:"value" doc:"the newest"`
 	At     float64  `json:"at" doc:"when it was heard, in seconds of Unix time"`
-	Heard  int      `json:"heard" doc:"values in all"`
-	Bad    int      `json:"bad,omitempty" doc:"values since then that were no numbers"`
+	Count  int      `json:"count" doc:"number of values reported"`
+	NonFinite    int      `json:"non_finite,omitempty" doc:"NaN or infinite values since the newest finite one"`
 	Goal   *float64 `json:"goal,omitempty" doc:"if it is the metric of the job's target"`
 }
 

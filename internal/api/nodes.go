@@ -59,10 +59,10 @@ type NodeRun struct {
 
 // Price is what a node costs in an hour.
 type Price struct {
-	Rent   float64 `json:"rent_usd" doc:"with all GPUs in use: to a provider, or what it was bought for, spread over its life"`
-	Energy float64 `json:"energy_usd" doc:"with all GPUs in use; 0 for a provisioned node, whose rent has that in it"`
+	NodeCost   float64 `json:"node_cost_usd" doc:"with all GPUs in use: to a provider, or what it was bought for, spread over its life"`
+	EnergyCost float64 `json:"energy_cost_usd" doc:"with all GPUs in use; 0 for a provisioned node, whose rent has that in it"`
 	Hourly float64 `json:"hourly_usd" doc:"both"`
-	Unused float64 `json:"unused_usd" doc:"both, while nothing uses it"`
+	Idle float64 `json:"idle_usd" doc:"both, while nothing uses it"`
 }
 
 // NodeLease is by what a node was provisioned.

@@ -27,7 +27,7 @@ func made() job.Forecast {
 		At: ago(time.Minute), Remaining: around(7860), Cost: around(12.4), Basis: job.BasisBoth,
 		Why:     "Based on the curves of 4 similar jobs (j2, j3, j5 …) and its own val_loss curve. One step takes 0.19 s.",
 		Records: 143, Covered: 0.8112, Checked: 512, Never: 0.12, Metric: "val_loss", Source: "stdout (key=value)", Done: 0.41,
-		Methods: []job.MethodSay{{Method: "match", Remaining: 7700, Weight: 0.92, Error: 0.08}, {Method: "nohistory", Remaining: 9100, Weight: 0.08, Error: 0.41}, {Method: "duration", Remaining: -1, Error: -1}},
+		Methods: []job.MethodForecast{{Method: "match", Remaining: 7700, Weight: 0.92, Error: 0.08}, {Method: "nohistory", Remaining: 9100, Weight: 0.08, Error: 0.41}, {Method: "duration", Remaining: -1, Error: -1}},
 		Elsewhere: []job.Elsewhere{
 			{GPU: "NVIDIA H100 80GB HBM3", GPUs: 8, Remaining: 4100, Cost: 28.5, Why: "based on TFLOPS only"},
 			{GPU: "A100", GPUs: 4, Remaining: 15400, Why: "based on speeds measured on 8× A100"},
@@ -64,7 +64,7 @@ func foreseen() []api.Job {
 // measured is a curve that falls and is expected to fall on.
 func measured() api.Curve {
 	c := api.Curve{Metric: api.Metric{
-		Name: "val_loss", Source: "stdout (key=value)", Heard: 1240, At: float64(ago(20 * time.Second).Unix()), Goal: new(2.2),
+		Name: "val_loss", Source: "stdout (key=value)", Count: 1240, At: float64(ago(20 * time.Second).Unix()), Goal: new(2.2),
 	}}
 	curve := func(step float64) float64 { return 2 + 2.2/math.Sqrt(1+step/300) }
 	for i := range 124 {
@@ -98,8 +98,8 @@ func withForecasts(t *testing.T) *yard {
 	y.answer("GET /api/v1/jobs/j7", running)
 	y.answer("GET /api/v1/jobs/j7/forecast", running.Forecast)
 	c := measured()
-	small := api.Metric{Name: "accuracy", Source: "TensorBoard", Step: 12300, Value: 0.7125, At: c.At, Heard: 12, Bad: 3}
-	never := api.Metric{Name: "grad_norm", Source: "TensorBoard", Bad: 1}
+	small := api.Metric{Name: "accuracy", Source: "TensorBoard", Step: 12300, Value: 0.7125, At: c.At, Count: 12, NonFinite: 3}
+	never := api.Metric{Name: "grad_norm", Source: "TensorBoard", NonFinite: 1}
 	y.answer("GET /api/v1/jobs/j7/metrics", api.MetricList{Metrics: []api.Metric{small, never, c.Metric}})
 	y.mux.HandleFunc("GET /api/v1/jobs/j7/curve", func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Query().Get("metric") {

@@ -56,7 +56,7 @@ func someNodes() []api.Node {
 			Memory: 64 << 30, MemFree: 40 << 30, Disk: 1 << 40, OS: "linux", Arch: "amd64", Address: "10.0.0.1", Version: "1.2.3", Limits: "cgroup v2",
 			GPUs: gpus(8, "NVIDIA A100-SXM4-80GB", 80, 8, true), FakeGPUs: true, Jobs: []id.Job{"j7"},
 			Runs:   []api.NodeRun{{Run: "j7.2", Job: "j7", GPUs: []int{0, 1, 2, 3, 4, 5, 6, 7}, Since: ago(2 * time.Hour)}},
-			TFLOPS: 1872, Origin: "table", Watts: 3200, Draw: 2410, Price: &api.Price{Rent: 1.5, Energy: 0.96, Hourly: 2.46, Unused: 1.62},
+			TFLOPS: 1872, Origin: "table", Watts: 3200, Draw: 2410, Price: &api.Price{NodeCost: 1.5, EnergyCost: 0.96, Hourly: 2.46, Idle: 1.62},
 		},
 		{
 			ID: "box2", Class: fleet.Reserved, Pool: "spare", State: "idle", Cordoned: true, LastSeen: new(ago(time.Second)), CPUs: 4000, CPUsFree: 4000,
@@ -65,7 +65,7 @@ func someNodes() []api.Node {
 		{
 			ID: "box3", Class: fleet.OnDemand, State: "lost", Reason: "silent for 5m", LastSeen: new(ago(2 * time.Hour)), CPUs: 8000, CPUsFree: 8000,
 			Memory: 32 << 30, MemFree: 32 << 30, OS: "linux", Arch: "amd64", GPUs: gpus(2, "NVIDIA GeForce RTX 4090", 24, 0, false),
-			TFLOPS: 260, Origin: "mixed", Watts: 900, Price: &api.Price{Rent: 1.1, Hourly: 1.1, Unused: 1.1},
+			TFLOPS: 260, Origin: "mixed", Watts: 900, Price: &api.Price{NodeCost: 1.1, Hourly: 1.1, Idle: 1.1},
 			Lease: &api.NodeLease{ID: "l4", Offer: "aws/g4/north", State: fleet.LeaseActive, Ends: new(now.Add(20 * time.Minute))},
 		},
 	}

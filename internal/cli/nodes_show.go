@@ -28,7 +28,7 @@ func (a *app) nodeDetail(n *api.Node) error {
 	now, state := a.Clock.Now(), nodeState(n)
 	cost, lease := "", ""
 	if p := n.Price; p != nil {
-		cost = fmt.Sprintf("%s per hour: node %s, energy %s; unused %s", table.Dollars(p.Hourly), table.Dollars(p.Rent), table.Dollars(p.Energy), table.Dollars(p.Unused))
+		cost = fmt.Sprintf("%s per hour: node %s, energy %s; unused %s", table.Dollars(p.Hourly), table.Dollars(p.NodeCost), table.Dollars(p.EnergyCost), table.Dollars(p.Idle))
 	}
 	if l := n.Lease; l != nil {
 		lease = fmt.Sprintf("%s of %s, %s", l.ID, l.Offer, l.State)

@@ -85,15 +85,15 @@ func (a *app) offerTable(offers []fleet.Offer) *table.Table {
 		}
 		if f.Spot {
 			spot = "spot"
-			if f.Losses > 0 {
-				spot = "spot, lost " + table.Percent(f.Losses) + " an hour"
-				if f.Losses >= 1 {
-					spot = fmt.Sprintf("spot, lost %.2g times an hour", f.Losses)
+			if f.LossRate > 0 {
+				spot = "spot, lost " + table.Percent(f.LossRate) + " an hour"
+				if f.LossRate >= 1 {
+					spot = fmt.Sprintf("spot, lost %.2g times an hour", f.LossRate)
 				}
 			}
 		}
-		if f.Bills > 0 {
-			billed = "by " + table.Duration(time.Duration(f.Bills))
+		if f.BillingIncrement > 0 {
+			billed = "by " + table.Duration(time.Duration(f.BillingIncrement))
 		}
 		if f.Boot > 0 {
 			boot = table.Duration(time.Duration(f.Boot))

@@ -19,8 +19,8 @@ import (
 
 func someOffers() []fleet.Offer {
 	return []fleet.Offer{
-		{Name: "aws/g6/north/spot", GPU: "NVIDIA L4", GPUs: 1, GPUMemory: 24 << 30, CPUs: 8000, Memory: 32 << 30, Hourly: 301_000, Spot: true, Losses: 0.05, Boot: job.Duration(90 * time.Second)},
-		{Name: "lab/a100", GPU: "A100", GPUs: 8, GPUMemory: 80 << 30, CPUs: 96000, Memory: 1 << 40, Hourly: 22_000_000, Bills: job.Duration(time.Hour)},
+		{Name: "aws/g6/north/spot", GPU: "NVIDIA L4", GPUs: 1, GPUMemory: 24 << 30, CPUs: 8000, Memory: 32 << 30, Hourly: 301_000, Spot: true, LossRate: 0.05, Boot: job.Duration(90 * time.Second)},
+		{Name: "lab/a100", GPU: "A100", GPUs: 8, GPUMemory: 80 << 30, CPUs: 96000, Memory: 1 << 40, Hourly: 22_000_000, BillingIncrement: job.Duration(time.Hour)},
 		{Name: "aws/c7", CPUs: 64000, Memory: 128 << 30, Hourly: 2_500},
 	}
 }
@@ -51,7 +51,7 @@ func withBooks(t *testing.T) *yard {
 	y.answer("GET /api/v1/leases/l9", someLeases()[0])
 	y.answer("GET /api/v1/leases/l7", someLeases()[2])
 	y.answer("GET /api/v1/reaper", api.ReaperReport{
-		At: now, Live: 3, States: map[string]int{"active": 2, "returning": 1}, Overdue: someLeases()[:1],
+		At: now, Live: 3, States: map[string]int{"active": 2, "releasing": 1}, Overdue: someLeases()[:1],
 		Strays:   []api.Event{{Seq: 7, At: ago(time.Hour), Kind: "lease.stray", Lease: "l7", Reason: "a machine that the yard has not provisioned is given back"}},
 		Unclear:  []api.Event{{Seq: 5, At: ago(2 * time.Hour), Kind: "lease.unclear", Lease: "l5", Reason: "timed out"}},
 		Failures: []api.Event{{Seq: 6, At: ago(90 * time.Minute), Kind: "provider.failed", Reason: "aws does not answer"}},
@@ -148,7 +148,7 @@ func TestANodeTellsWhatIsWrongWithItsGPUs(t *testing.T) {
 		GPUs: []api.GPU{g(0, fleet.GPURunning), g(1, fleet.GPUError), g(2, fleet.GPUForeign), g(3, fleet.GPUIdle)}, Jobs: []id.Job{"j7"},
 		Runs:  []api.NodeRun{{Run: "j7.1", Job: "j7", GPUs: []int{0}, Share: 0.5, Since: ago(time.Hour)}},
 		Lease: &api.NodeLease{ID: "l4", Offer: "lab/l4", State: fleet.LeaseActive, Ends: new(now.Add(time.Hour))},
-		Price: &api.Price{Rent: 2, Hourly: 2, Unused: 2},
+		Price: &api.Price{NodeCost: 2, Hourly: 2, Idle: 2},
 	}
 	n.GPUs[0].Job = "j7"
 	n.GPUs[1].Error, n.GPUs[1].Health = "it fell off the bus", "Xid 79 at 10:58"

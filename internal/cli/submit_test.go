@@ -56,7 +56,7 @@ func newDepot(t *testing.T) *depot {
 			return
 		}
 		reply(w, http.StatusCreated, api.SubmitReply{Notes: []string{"budget is not acted on yet"}, Jobs: []api.Job{
-			{ID: "j1", Name: "train", State: job.Pending, Status: job.StatusPending, Reason: "waits for its turn"},
+			{ID: "j1", Name: "train", State: job.Pending, Status: job.StatusPending, Reason: "queued"},
 		}})
 	})
 	d.mux.HandleFunc("POST /api/v1/files/missing", func(w http.ResponseWriter, r *http.Request) {

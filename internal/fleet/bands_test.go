@@ -49,7 +49,7 @@ func TestATableKeepsItsRoomsArranged(t *testing.T) {
 			case 0:
 				table.Remove(name)
 			case 1, 2:
-				n := &fleet.Node{ID: name, Class: rapid.SampledFrom(fleet.Classes()).Draw(t, "class"), State: fleet.Ready, Drained: rapid.Bool().Draw(t, "drained")}
+				n := &fleet.Node{ID: name, Class: rapid.SampledFrom(fleet.Classes()).Draw(t, "class"), State: fleet.Ready, Cordoned: rapid.Bool().Draw(t, "drained")}
 				for i := range rapid.IntRange(0, 4).Draw(t, "gpus") {
 					n.Inventory.GPUs = append(n.Inventory.GPUs, fleet.GPU{Index: i, Model: "G", Memory: job.Bytes(16+64*rapid.IntRange(0, 1).Draw(t, "size")) << 30})
 				}

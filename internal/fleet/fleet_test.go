@@ -173,7 +173,7 @@ func TestTableKeepsTheBooks(t *testing.T) {
 			run := id.NewRun("j1", rapid.IntRange(1, 4).Draw(t, "run"))
 			switch op := rapid.IntRange(0, 9).Draw(t, "operation"); {
 			case op < 3:
-				node := &fleet.Node{ID: n, State: rapid.SampledFrom(fleet.States()).Draw(t, "state"), Drained: rapid.Bool().Draw(t, "drained"),
+				node := &fleet.Node{ID: n, State: rapid.SampledFrom(fleet.States()).Draw(t, "state"), Cordoned: rapid.Bool().Draw(t, "drained"),
 					Inventory: fleet.Inventory{CPUs: 64000, Memory: 1 << 40}}
 				for i := range rapid.IntRange(0, 4).Draw(t, "gpus") {
 					node.Inventory.GPUs = append(node.Inventory.GPUs, fleet.GPU{Index: i, Model: "x"})
@@ -225,7 +225,7 @@ func compareRooms(t *rapid.T, table *fleet.Table, nodes map[id.Node]*fleet.Node,
 			memory -= h.Memory
 		}
 		if r.Node != n || r.Sound != sound || r.Free != free || r.CPUs != cpus || r.Memory != memory || len(r.Holds) != len(holds[n.ID]) ||
-			r.Open != (n.State == fleet.Ready && !n.Drained) {
+			r.Open != (n.State == fleet.Ready && !n.Cordoned) {
 			t.Fatalf("room %+v, want sound %b, free %b, %s CPUs, %s, %d holds", r, sound, free, cpus, memory, len(holds[n.ID]))
 		}
 		if !slices.IsSortedFunc(r.Holds, fleet.CompareHolds) {

@@ -79,11 +79,11 @@ type Lease struct {
 	Project id.Project
 	Gang    string // leases that are useful only together share this; "" for a single one
 
-	Asked    time.Time
+	Requested    time.Time
 	Granted  time.Time // the provider started the machine
 	Joined   time.Time
 	Ends     time.Time // not renewed, the node shuts itself down then
-	Returned time.Time // it was released
+	Released time.Time // it was released
 	Ended    time.Time
 
 	Instance string // the provider's name for the machine, "" until it is known

@@ -44,8 +44,8 @@ func TestLifeOfALeaseIsTheTable(t *testing.T) {
 
 func TestRentIsPaidByStretchesAndAtLeastForATime(t *testing.T) {
 	t.Parallel()
-	o := fleet.Offer{Hourly: 3_600_000, Bills: job.Duration(time.Hour), Least: job.Duration(10 * time.Minute)}
-	second := fleet.Offer{Hourly: 3_600_000, Least: job.Duration(time.Minute)}
+	o := fleet.Offer{Hourly: 3_600_000, BillingIncrement: job.Duration(time.Hour), MinBilling: job.Duration(10 * time.Minute)}
+	second := fleet.Offer{Hourly: 3_600_000, MinBilling: job.Duration(time.Minute)}
 	for _, tc := range []struct {
 		offer *fleet.Offer
 		kept  time.Duration

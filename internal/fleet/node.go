@@ -108,7 +108,7 @@ type Node struct {
 	State     State
 	Since     time.Time // in this state, drained or not, since
 	Reason    string    // why it is in this state
-	Drained   bool      // cordoned by an operator: nothing new is placed on it
+	Cordoned   bool      // cordoned by an operator: nothing new is placed on it
 	Joined    time.Time
 	Key       string   // names the machine's own key, so that joining twice makes one node
 	Lease     id.Lease // of a provisioned node, "" for others

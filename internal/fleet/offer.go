@@ -23,10 +23,10 @@ type Offer struct {
 	Memory    job.Bytes    `json:"memory"`
 	Hourly    job.Money    `json:"hourly"`           // rent for an hour
 	Boot      job.Duration `json:"boot,omitempty"`   // from the order until its agent reports
-	Bills     job.Duration `json:"bills,omitempty"`  // rent is paid for whole stretches of this length; 0 by the second
-	Least     job.Duration `json:"least,omitempty"`  // and at least for this long
-	Most      int          `json:"most,omitempty"`   // at once; 0 for no limit of ours
-	Losses    float64      `json:"losses,omitempty"` // how often a spot node is taken back, per hour; 0 if unknown
+	BillingIncrement     job.Duration `json:"billing_increment,omitempty"`  // rent is paid for whole stretches of this length; 0 by the second
+	MinBilling     job.Duration `json:"min_billing,omitempty"`  // and at least for this long
+	MaxNodes      int          `json:"max_nodes,omitempty"`   // at once; 0 for no limit of ours
+	LossRate    float64      `json:"loss_rate,omitempty"` // how often a spot node is taken back, per hour; 0 if unknown
 	Fake      bool         `json:"fake,omitempty"`   // its GPUs are declared, not real
 }
 
@@ -69,9 +69,9 @@ func (o *Offer) Rent(d job.Duration) float64 {
 
 // Billed returns for how long rent is paid if a node is kept so long.
 func (o *Offer) Billed(d job.Duration) job.Duration {
-	d = max(d, o.Least, 0)
-	if o.Bills > 0 && d%o.Bills != 0 {
-		d += o.Bills - d%o.Bills
+	d = max(d, o.MinBilling, 0)
+	if o.BillingIncrement > 0 && d%o.BillingIncrement != 0 {
+		d += o.BillingIncrement - d%o.BillingIncrement
 	}
 	return d
 }

@@ -79,7 +79,7 @@ func (t *Table) Put(n *Node, foreign uint64) {
 	r := &t.rooms[i]
 	group := t.group(n)
 	t.arranged = t.arranged && r.Group == group
-	r.Node, r.Open, r.Kind, r.Group = n, n.State == Ready && !n.Drained, t.kind(n.Inventory.GPUs), group
+	r.Node, r.Open, r.Kind, r.Group = n, n.State == Ready && !n.Cordoned, t.kind(n.Inventory.GPUs), group
 	r.Sound = 0
 	for _, g := range n.Inventory.GPUs {
 		if g.Error == "" && g.Index >= 0 && g.Index < MaxGPUs {

@@ -20,7 +20,7 @@ type NodePrice struct {
 	Hourly []float64    `json:"hourly,omitempty" yaml:"hourly"` // rent for an hour with 0, 1, 2, … GPUs in use
 	Off    bool         `json:"off,omitempty" yaml:"off"`       // a node that nothing uses is switched off and costs nothing
 	Boot   job.Duration `json:"boot,omitempty" yaml:"boot"`     // from off to ready
-	Bills  job.Duration `json:"bills,omitempty" yaml:"bills"`   // rent is paid for whole stretches of this length; 0 for what is used
+	BillingIncrement  job.Duration `json:"billing_increment,omitempty" yaml:"billing_increment"`   // rent is paid for whole stretches of this length; 0 for what is used
 }
 
 // Of returns the line for a node, nil if none matches.

@@ -73,7 +73,7 @@ func (m *maker) byDuration() bool {
 		}
 	}
 	f.Done = elapsed / (elapsed + f.Remaining.Mid)
-	f.Methods = append(f.Methods, job.MethodSay{Method: calibrate.MethodDuration, Remaining: d.Mid - elapsed, Weight: 1, Error: m.in.Record.Calibration().MedianError(calibrate.MethodIndex(calibrate.MethodDuration))})
+	f.Methods = append(f.Methods, job.MethodForecast{Method: calibrate.MethodDuration, Remaining: d.Mid - elapsed, Weight: 1, Error: m.in.Record.Calibration().MedianError(calibrate.MethodIndex(calibrate.MethodDuration))})
 	m.tell("Similar jobs take %s in all, as learned from %d finished jobs.", span(d.Mid), m.in.Library.model.Records)
 	return true
 }
@@ -110,7 +110,7 @@ func (m *maker) byExpectation() bool {
 		return false
 	}
 	left := expect - m.in.elapsed()
-	say := job.MethodSay{Method: calibrate.MethodExpect, Remaining: max(left, 0), Error: -1}
+	say := job.MethodForecast{Method: calibrate.MethodExpect, Remaining: max(left, 0), Error: -1}
 	decides := m.f.Basis == job.BasisNone && left > 0
 	if decides {
 		m.guess(job.BasisExpect, calibrate.ClassBefore, left)

@@ -163,7 +163,7 @@ func (m *maker) enterAnswer(a *Answer, perUnit float64) {
 	m.f.Guess, m.f.Records, m.f.Covered, m.f.Checked = a.Guess, a.Records, a.Covered, a.Checked
 	m.f.Basis = basisOf(a)
 	for _, s := range a.Estimates {
-		say := job.MethodSay{Method: s.Method, Remaining: min(s.Left*perUnit, maxSeconds), Weight: s.Weight, Error: s.Error}
+		say := job.MethodForecast{Method: s.Method, Remaining: min(s.Left*perUnit, maxSeconds), Weight: s.Weight, Error: s.Error}
 		if math.IsInf(s.Left, 1) {
 			say.Remaining = -1
 		}

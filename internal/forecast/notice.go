@@ -54,9 +54,9 @@ const (
 // Compare returns the notices about a new forecast, given the one before it, which may be nil. Each is sent once, and
 // withdrawn once when it no longer applies: the active ones are kept in the new forecast's Said, which Compare sets.
 func Compare(before, now *job.Forecast, w Watch) []Notice {
-	now.Said = nil
+	now.Notices = nil
 	if before != nil {
-		now.Said = slices.Clone(before.Said)
+		now.Notices = slices.Clone(before.Notices)
 	}
 	n := notices{f: now}
 	n.checkLateness(&w)
@@ -78,14 +78,14 @@ func (n *notices) toggle(on bool, code string, format string, args ...any) {
 	if !on {
 		key = beginning[code]
 	}
-	stands := slices.Contains(n.f.Said, key)
+	stands := slices.Contains(n.f.Notices, key)
 	if on == stands {
 		return
 	}
 	if on {
-		n.f.Said = append(n.f.Said, key)
+		n.f.Notices = append(n.f.Notices, key)
 	} else {
-		n.f.Said = slices.DeleteFunc(n.f.Said, func(s string) bool { return s == key })
+		n.f.Notices = slices.DeleteFunc(n.f.Notices, func(s string) bool { return s == key })
 	}
 	n.all = append(n.all, Notice{Code: code, Text: fmt.Sprintf(format, args...)})
 }

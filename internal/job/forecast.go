@@ -25,10 +25,10 @@ type Forecast struct {
 	Metric    string      `json:"metric,omitempty"` // whose curve it goes by
 	Source    string      `json:"source,omitempty"` // where that was heard
 	Done      float64     `json:"done,omitempty"`   // part of the work that is done, 0 to 1
-	Methods   []MethodSay `json:"methods,omitempty"`
+	Methods   []MethodForecast `json:"methods,omitempty"`
 	Path      []id.Job    `json:"path,omitempty"` // of jobs that it needs, those that it waits for longest
 	Elsewhere []Elsewhere `json:"elsewhere,omitempty"`
-	Said      []string    `json:"said,omitempty"` // codes of what its owner has been told and still holds
+	Notices      []string    `json:"notices,omitempty"` // codes of what its owner has been told and still holds
 }
 
 // Band is an estimate with its interval.
@@ -52,7 +52,7 @@ const (
 )
 
 // MethodSay is what one method says of a job, and what its word counts.
-type MethodSay struct {
+type MethodForecast struct {
 	Method    string  `json:"method"`
 	Remaining float64 `json:"remaining"` // seconds; negative if it sees no end
 	Weight    float64 `json:"weight"`    // of the blend, 0 to 1

@@ -56,7 +56,7 @@ func StatusOf(n *fleet.Node, foreign uint64, l *fleet.Lease) Status {
 		s.Rest = Boot
 	case n.State != fleet.Ready:
 		s.Rest, s.PowerOff = Error, n.State == fleet.Lost
-	case n.Drained:
+	case n.Cordoned:
 		s.Rest = Cordoned
 	}
 	return s

@@ -17,7 +17,7 @@ func after(minutes int) time.Time { return noon.Add(time.Duration(minutes) * tim
 
 // lease is one of a node with a GPU for $6 an hour.
 func lease(state fleet.LeaseState) *fleet.Lease {
-	l := &fleet.Lease{ID: "l1", State: state, Owner: "ann", Job: "j1", Asked: noon, Granted: noon, Instance: "i-1",
+	l := &fleet.Lease{ID: "l1", State: state, Owner: "ann", Job: "j1", Requested: noon, Granted: noon, Instance: "i-1",
 		Offer: fleet.Offer{Name: "aws/g", Provider: "aws", Type: "g", GPU: "A10G", GPUs: 1, GPUMemory: 24 << 30, CPUs: 4000, Hourly: 6_000_000}}
 	if state == fleet.LeaseActive || state == fleet.LeaseReleasing || state == fleet.LeaseEnded {
 		l.Node, l.Joined = "provisioned", after(10)

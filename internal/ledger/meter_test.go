@@ -41,7 +41,7 @@ func tariff() *fleet.Tariff {
 func newLease() *fleet.Lease {
 	return &fleet.Lease{
 		ID: "l1", State: fleet.LeaseBooting, Job: "j9", Owner: "zoe", Project: "vision", Granted: monday, Billed: -1,
-		Offer: fleet.Offer{Name: "aws/p4d/eu", Provider: "aws", Type: "p4d", Region: "eu", GPU: "A100", GPUs: 4, CPUs: 16_000, Hourly: 12_000_000, Bills: job.Duration(time.Hour)},
+		Offer: fleet.Offer{Name: "aws/p4d/eu", Provider: "aws", Type: "p4d", Region: "eu", GPU: "A100", GPUs: 4, CPUs: 16_000, Hourly: 12_000_000, BillingIncrement: job.Duration(time.Hour)},
 	}
 }
 
@@ -220,7 +220,7 @@ func TestTheRestOfAPaidStretchIsWaste(t *testing.T) {
 		"not kept, but paid for anyway": {time.Hour, time.Minute, 0, ledger.NanosOf(12)},
 	} {
 		l := newLease()
-		l.Offer.Bills, l.Offer.Least, l.Ended = job.Duration(tc.bills), job.Duration(tc.least), monday.Add(tc.kept)
+		l.Offer.BillingIncrement, l.Offer.MinBilling, l.Ended = job.Duration(tc.bills), job.Duration(tc.least), monday.Add(tc.kept)
 		m := ledger.NewMeter(l.Offer.Node(), tariff(), l, monday)
 		var sum ledger.Nanos
 		for _, p := range m.Close(nil, l.Ended) {
@@ -235,7 +235,7 @@ func TestTheRestOfAPaidStretchIsWaste(t *testing.T) {
 	}
 	t.Run("of a node without a lease", func(t *testing.T) {
 		t.Parallel()
-		prices := &fleet.Tariff{Nodes: []fleet.NodePrice{{Hourly: []float64{6}, Bills: job.Duration(10 * time.Minute)}}}
+		prices := &fleet.Tariff{Nodes: []fleet.NodePrice{{Hourly: []float64{6}, BillingIncrement: job.Duration(10 * time.Minute)}}}
 		m := ledger.NewMeter(newNode("n", fleet.OnDemand, 1), prices, nil, monday)
 		want := []string{"idle  node 240 gpu 240 rent 0.4 power 0 J 0", "waste  node 0 gpu 0 rent 0.6 power 0 J 0"}
 		if diff := cmp.Diff(want, tell(m.Close(nil, monday.Add(4*time.Minute)))); diff != "" {
@@ -253,14 +253,14 @@ func TestStatusOfANode(t *testing.T) {
 		want   ledger.Status
 	}{
 		"ready":                    {func(*fleet.Node) {}, nil, ledger.Status{Rest: ledger.Idle, Foreign: 4}},
-		"drained":                  {func(n *fleet.Node) { n.Drained = true }, nil, ledger.Status{Rest: ledger.Cordoned, Foreign: 4}},
+		"drained":                  {func(n *fleet.Node) { n.Cordoned = true }, nil, ledger.Status{Rest: ledger.Cordoned, Foreign: 4}},
 		"silent":                   {func(n *fleet.Node) { n.State = fleet.Suspect }, nil, ledger.Status{Rest: ledger.Error, Foreign: 4}},
 		"lost":                     {func(n *fleet.Node) { n.State = fleet.Lost }, nil, ledger.Status{Rest: ledger.Error, Foreign: 4, PowerOff: true}},
 		"a broken GPU":             {func(n *fleet.Node) { n.Inventory.GPUs[1].Error = "Xid 79" }, nil, ledger.Status{Rest: ledger.Idle, Error: 2, Foreign: 4}},
 		"booting":                  {func(*fleet.Node) {}, lease(fleet.LeaseBooting), ledger.Status{Rest: ledger.Boot, Foreign: 4}},
 		"provisioned and joined":   {func(*fleet.Node) {}, lease(fleet.LeaseActive), ledger.Status{Rest: ledger.Idle, Foreign: 4}},
-		"provisioned and drained":  {func(n *fleet.Node) { n.Drained = true }, lease(fleet.LeaseActive), ledger.Status{Rest: ledger.Cordoned, Foreign: 4}},
-		"given back":               {func(n *fleet.Node) { n.Drained = true }, lease(fleet.LeaseReleasing), ledger.Status{Rest: ledger.Releasing, Foreign: 4}},
+		"provisioned and drained":  {func(n *fleet.Node) { n.Cordoned = true }, lease(fleet.LeaseActive), ledger.Status{Rest: ledger.Cordoned, Foreign: 4}},
+		"given back":               {func(n *fleet.Node) { n.Cordoned = true }, lease(fleet.LeaseReleasing), ledger.Status{Rest: ledger.Releasing, Foreign: 4}},
 		"ended and not yet closed": {func(*fleet.Node) {}, lease(fleet.LeaseEnded), ledger.Status{Rest: ledger.Releasing, Foreign: 4}},
 	} {
 		n := newNode("n", fleet.Local, 4)

@@ -100,8 +100,8 @@ func (h *history) open(s *slot) {
 			Offer: fleet.Offer{
 				Provider: "aws", Type: fmt.Sprint("t", h.number("type", 1, 2)), GPUs: h.number("gpus", 0, 4), GPU: "A100", CPUs: 8000,
 				Hourly: job.Money(rapid.Int64Range(0, 40e6).Draw(h.t, "price")),
-				Bills:  job.Duration(rapid.SampledFrom([]time.Duration{0, time.Second, time.Hour}).Draw(h.t, "bills")),
-				Least:  job.Duration(rapid.SampledFrom([]time.Duration{0, time.Minute}).Draw(h.t, "least")),
+				BillingIncrement:  job.Duration(rapid.SampledFrom([]time.Duration{0, time.Second, time.Hour}).Draw(h.t, "bills")),
+				MinBilling:  job.Duration(rapid.SampledFrom([]time.Duration{0, time.Minute}).Draw(h.t, "least")),
 			},
 		}
 		s.lease.Offer.Name = s.lease.Offer.NameOf()

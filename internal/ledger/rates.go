@@ -32,8 +32,8 @@ type rates struct {
 	EnergyPrice int64   `json:"price,omitempty"`     // nanodollars for a kWh
 	OffWhenIdle bool    `json:"off,omitempty"`       // costs nothing while nothing uses it
 	OnDemand    bool    `json:"on_demand,omitempty"` // who uses it pays for all of it
-	BillingUnit int64   `json:"bills,omitempty"`     // billed in whole units of so many milliseconds
-	MinBilled   int64   `json:"least,omitempty"`     // and at least for so many
+	BillingUnit int64   `json:"billing_unit,omitempty"`     // billed in whole units of so many milliseconds
+	MinBilled   int64   `json:"min_billed,omitempty"`     // and at least for so many
 }
 
 // ratesOf reads what a node costs from its lease, or else from the tariff. The price
@@ -49,13 +49,13 @@ func ratesOf(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease) rates {
 			r.Watts = append(r.Watts, whole(t.Power(&on, used), 1e3, maxWatts))
 		}
 		r.EnergyPrice = whole(t.Energy, 1e9, maxEnergyPrice)
-		r.OffWhenIdle, r.BillingUnit = p.Off, millis(time.Duration(p.Bills))
+		r.OffWhenIdle, r.BillingUnit = p.Off, millis(time.Duration(p.BillingIncrement))
 	}
 	if l != nil {
 		o := &l.Offer
 		r.Hourly = []int64{min(max(int64(o.Hourly)*1000, 0), maxHourly)}
 		r.EnergyPrice, r.OffWhenIdle, r.OnDemand = 0, false, true
-		r.BillingUnit, r.MinBilled = millis(time.Duration(o.Bills)), millis(time.Duration(o.Least))
+		r.BillingUnit, r.MinBilled = millis(time.Duration(o.BillingIncrement)), millis(time.Duration(o.MinBilling))
 	}
 	return r
 }
@@ -79,7 +79,7 @@ func priceInputsOf(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease) priceInputs {
 		p.model, p.memory = n.Inventory.GPUs[0].Model, n.Inventory.GPUs[0].Memory
 	}
 	if l != nil {
-		p.onDemand, p.hourly, p.billingUnit, p.minBilled = true, l.Offer.Hourly, l.Offer.Bills, l.Offer.Least
+		p.onDemand, p.hourly, p.billingUnit, p.minBilled = true, l.Offer.Hourly, l.Offer.BillingIncrement, l.Offer.MinBilling
 	}
 	return p
 }

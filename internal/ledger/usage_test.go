@@ -28,7 +28,7 @@ func anHour() ([]ledger.Posting, *fleet.Lease) {
 	books = local.Set(books, monday.Add(30*time.Minute), ledger.Status{Rest: ledger.Error}, nil)
 	books = local.Close(books, end)
 	l := newLease()
-	l.Offer.Bills = 0
+	l.Offer.BillingIncrement = 0
 	provisioned := ledger.NewMeter(l.Offer.Node(), nil, l, monday)
 	books = provisioned.Set(books, monday.Add(5*time.Minute), idle, []ledger.Holder{gpus(9, "zoe", 0x0f)})
 	books = provisioned.Set(books, monday.Add(35*time.Minute), idle, []ledger.Holder{gpus(10, "bob", 0x03)})

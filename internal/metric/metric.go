@@ -60,10 +60,10 @@ type Series struct {
 	Epoch  int     `json:"epoch"` // of the run that the newest point is from
 	// From is the lowest step of that run: points before it are of earlier runs.
 	From           float64 `json:"from,omitempty"`
-	NonFinite      int     `json:"bad,omitempty"`    // NaN or infinite values since the last finite one
-	NonFiniteTotal int     `json:"badall,omitempty"` // over all runs
-	NonFiniteAt    float64 `json:"badat,omitempty"`  // time of the newest
-	Count          int     `json:"heard"`            // points, including those removed by downsampling
+	NonFinite      int     `json:"non_finite,omitempty"`    // NaN or infinite values since the last finite one
+	NonFiniteTotal int     `json:"non_finite_total,omitempty"` // over all runs
+	NonFiniteAt    float64 `json:"non_finite_at,omitempty"`  // time of the newest
+	Count          int     `json:"count"`            // points, including those removed by downsampling
 }
 
 // Last returns the newest point, and false if there is none.

@@ -76,10 +76,10 @@ func Check(v *View, p Plan) (Checked, []error) {
 func newChecker(v *View, p *Plan) *checker {
 	seats := 0
 	for i := range p.Starts {
-		seats += len(p.Starts[i].Seats)
+		seats += len(p.Starts[i].Allocations)
 	}
 	for i := range p.Stops {
-		seats += len(p.Stops[i].Running.Seats)
+		seats += len(p.Stops[i].Running.Allocations)
 	}
 	c := &checker{view: v}
 	if seats > manySeats {
@@ -155,7 +155,7 @@ func (c *checker) stop(s *Stop) error {
 		return refuse(r.Job, "it saves no checkpoint and would lose what it has done")
 	}
 	c.stopped[r.Job] = r
-	for _, seat := range r.Seats {
+	for _, seat := range r.Allocations {
 		at, found := c.find(seat.Node)
 		if !found {
 			continue
@@ -211,14 +211,14 @@ func (c *checker) start(s *Start) error {
 		return refuse(s.Item.Job, "it runs and is not stopped")
 	case s.Reason == "":
 		return refuse(s.Item.Job, "the plan gives no reason")
-	case len(s.Seats) < need.Nodes || len(s.Seats) > need.MaxNodes:
-		return refuse(s.Item.Job, "it has %d nodes and asked for %d to %d", len(s.Seats), need.Nodes, need.MaxNodes)
+	case len(s.Allocations) < need.Nodes || len(s.Allocations) > need.MaxNodes:
+		return refuse(s.Item.Job, "it has %d nodes and asked for %d to %d", len(s.Allocations), need.Nodes, need.MaxNodes)
 	}
 	if c.matcher == nil || c.matcher.Need != need {
 		c.matcher = fleet.NewMatcher(need)
 	}
 	c.after = c.after[:0]
-	for _, seat := range s.Seats {
+	for _, seat := range s.Allocations {
 		at, found := c.find(seat.Node)
 		if !found {
 			return refuse(s.Item.Job, "there is no node %s", seat.Node)
@@ -256,13 +256,13 @@ func (c *checker) start(s *Start) error {
 }
 
 // part takes a share of one GPU that the job can do with.
-func (c *checker) part(s *Start, room *fleet.Room, seat Seat) error {
+func (c *checker) part(s *Start, room *fleet.Room, seat Allocation) error {
 	need := &c.matcher.Need
 	shared, free, ok := c.matcher.FitsPart(room, seat.Share)
 	if !ok || bits.OnesCount64(seat.GPUs) != 1 || seat.GPUs&^(shared|free) != 0 {
 		return refuse(s.Item.Job, "it cannot have %g of GPU %v of node %s", seat.Share, fleet.Indices(seat.GPUs), seat.Node)
 	}
-	if o := s.Item.Outlook; o == nil || RateOn(o.Speed, s.Seats, func(id.Node) *fleet.Node { return room.Node }) <= 0 {
+	if o := s.Item.Outlook; o == nil || RateOn(o.Speed, s.Allocations, func(id.Node) *fleet.Node { return room.Node }) <= 0 {
 		return refuse(s.Item.Job, "nobody said that it can do with %g of a GPU of node %s", seat.Share, seat.Node)
 	}
 	room.Share(seat.GPUs, seat.Share)

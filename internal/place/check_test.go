@@ -17,27 +17,27 @@ import (
 func TestCheckRefusesWhatCannotBeCarriedOut(t *testing.T) {
 	t.Parallel()
 	two := func(s *job.Spec) { s.Resources.Nodes = job.Range{Min: 2, Max: 2} }
-	seat := func(node string, gpus uint64) place.Seat { return place.Seat{Node: id.Node(node), GPUs: gpus} }
-	starts := func(need fleet.Need, lists ...[]place.Seat) []place.Start {
+	seat := func(node string, gpus uint64) place.Allocation { return place.Allocation{Node: id.Node(node), GPUs: gpus} }
+	starts := func(need fleet.Need, lists ...[]place.Allocation) []place.Start {
 		var p []place.Start
 		shape := &queue.Shape{Need: need}
 		for i, seats := range lists {
-			p = append(p, place.Start{Item: &queue.Item{Job: id.NewJob(uint64(i + 1)), Shape: shape}, Seats: seats, Reason: "why not"})
+			p = append(p, place.Start{Item: &queue.Item{Job: id.NewJob(uint64(i + 1)), Shape: shape}, Allocations: seats, Reason: "why not"})
 		}
 		return p
 	}
-	one := func(node string, gpus uint64) []place.Seat { return []place.Seat{seat(node, gpus)} }
+	one := func(node string, gpus uint64) []place.Allocation { return []place.Allocation{seat(node, gpus)} }
 	const cannot = "the plan for job j1 cannot be carried out: "
 	for name, tc := range map[string]struct {
 		plan []place.Start
 		want []string
 	}{
 		"all is well":         {starts(need(1, nil), one("a", 1), one("a", 2), one("b", 1)), nil},
-		"no reason":           {[]place.Start{{Item: &queue.Item{Job: "j1", Shape: &queue.Shape{Need: need(1, nil)}}, Seats: one("a", 1)}}, []string{cannot + "the plan gives no reason"}},
+		"no reason":           {[]place.Start{{Item: &queue.Item{Job: "j1", Shape: &queue.Shape{Need: need(1, nil)}}, Allocations: one("a", 1)}}, []string{cannot + "the plan gives no reason"}},
 		"no seat":             {starts(need(1, nil), nil), []string{cannot + "it has 0 nodes and asked for 1 to 1"}},
-		"too many seats":      {starts(need(1, nil), []place.Seat{seat("a", 1), seat("b", 1)}), []string{cannot + "it has 2 nodes and asked for 1 to 1"}},
+		"too many seats":      {starts(need(1, nil), []place.Allocation{seat("a", 1), seat("b", 1)}), []string{cannot + "it has 2 nodes and asked for 1 to 1"}},
 		"unknown node":        {starts(need(1, nil), one("x", 1)), []string{cannot + "there is no node x"}},
-		"same node twice":     {starts(need(1, two), []place.Seat{seat("a", 1), seat("a", 2)}), []string{cannot + "it has two ranks on node a"}},
+		"same node twice":     {starts(need(1, two), []place.Allocation{seat("a", 1), seat("a", 2)}), []string{cannot + "it has two ranks on node a"}},
 		"drained node":        {starts(need(1, nil), one("closed", 1)), []string{cannot + "it does not fit on node closed"}},
 		"GPU held by another": {starts(need(1, nil), one("a", 8)), []string{cannot + "it cannot have GPUs [3] of node a"}},
 		"GPU that is not":     {starts(need(1, nil), one("b", 1<<40)), []string{cannot + "it cannot have GPUs [40] of node b"}},
@@ -51,7 +51,7 @@ func TestCheckRefusesWhatCannotBeCarriedOut(t *testing.T) {
 		"a node outside its place": {starts(need(1, func(s *job.Spec) { s.Place = job.PlaceCloud }), one("a", 1)), []string{cannot + "it does not fit on node a"}},
 		"data that may be nowhere": {starts(need(1, func(s *job.Spec) { s.Place = job.PlaceNowhere }), one("a", 1)), []string{cannot + "it does not fit on node a"}},
 		"a gang of which half fits takes nothing": {
-			append(starts(need(2, two), []place.Seat{seat("a", 3), seat("b", 3)}), starts(need(1, nil), nil, one("a", 1))[1:]...),
+			append(starts(need(2, two), []place.Allocation{seat("a", 3), seat("b", 3)}), starts(need(1, nil), nil, one("a", 1))[1:]...),
 			[]string{cannot + "it does not fit on node b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestCheckRefusesWhatCannotBeCarriedOut(t *testing.T) {
 			y.node("a", 4, nil)
 			y.hold("a", "j99", 8, 1000, 0)
 			y.node("b", 1, nil)
-			y.node("closed", 4, func(n *fleet.Node) { n.Drained = true })
+			y.node("closed", 4, func(n *fleet.Node) { n.Cordoned = true })
 			good, bad := place.Check(y.view(), place.Plan{Starts: tc.plan})
 			var got []string
 			for _, err := range bad {
@@ -99,11 +99,11 @@ func TestCheckOfManyStarts(t *testing.T) {
 			y.node(node, 8, nil)
 			for g := range 8 {
 				it := &queue.Item{Job: id.NewJob(uint64(len(p.Starts) + 1)), Shape: shape}
-				p.Starts = append(p.Starts, place.Start{Item: it, Seats: []place.Seat{{Node: id.Node(node), GPUs: 1 << g}}, Reason: fmt.Sprint("try ", twice)})
+				p.Starts = append(p.Starts, place.Start{Item: it, Allocations: []place.Allocation{{Node: id.Node(node), GPUs: 1 << g}}, Reason: fmt.Sprint("try ", twice)})
 			}
 		}
 	}
-	p.Starts = append(p.Starts, place.Start{Item: &queue.Item{Job: "j9999", Shape: shape}, Seats: []place.Seat{{Node: "x", GPUs: 1}}, Reason: "no such node"})
+	p.Starts = append(p.Starts, place.Start{Item: &queue.Item{Job: "j9999", Shape: shape}, Allocations: []place.Allocation{{Node: "x", GPUs: 1}}, Reason: "no such node"})
 	v := y.view()
 	good, bad := place.Check(v, p)
 	if len(good.Starts) != 480 || len(bad) != 481 {

@@ -57,10 +57,10 @@ type Plan struct {
 	Provisions []Provision
 	// Held is the first job in line that could not be started, and the nodes
 	// that are kept for it. Nil if every job was started or none is held for.
-	Held *Reservation
+	Reservation *Reservation
 	// Again is when the policy wants to be asked again although nothing has
 	// happened. Zero if it does not.
-	Again time.Time
+	WakeAt time.Time
 }
 
 // Stop takes a running job off its nodes. It saves itself and goes back into
@@ -73,7 +73,7 @@ type Stop struct {
 // Start puts a job onto nodes: a waiting one, or a running one that the same plan stops.
 type Start struct {
 	Item   *queue.Item
-	Seats  []Seat // in rank order
+	Allocations  []Allocation // in rank order
 	Reason string // why here, in words a researcher understands
 	// Saves is the money that this costs less than what the job would have had
 	// instead, which Instead names. 0 if nothing else came into question.
@@ -91,7 +91,7 @@ type Provision struct {
 }
 
 // Seat is one rank's place.
-type Seat struct {
+type Allocation struct {
 	Node  id.Node
 	GPUs  uint64
 	Share float64 // of the one GPU, if the job can do with a share of it; 0 for whole GPUs

@@ -39,7 +39,7 @@ func (y yard) hold(node string, j id.Job, gpus uint64, cpus job.CPUs, lasts time
 }
 
 func (y yard) view() *place.View {
-	return &place.View{Now: now, Rooms: y.Rooms(), Line: queue.NewLine()}
+	return &place.View{Now: now, Rooms: y.Rooms(), Queue: queue.New()}
 }
 
 // need is what a job asks for that wants GPUs and one CPU.

@@ -47,13 +47,13 @@ func (r *Running) Told(now, started time.Time, p *job.Progress, works bool, node
 	case len(p.Rates) > 0 || p.Work > 0:
 		o.Declare(p)
 	case works && !o.At.IsZero() && at.Sub(o.At) >= leastWatched && p.Done > o.Done && o.Speed != nil:
-		spread := len(r.Seats) > 1 && slices.ContainsFunc(o.Speed.Rates, func(k job.Rate) bool { return k.Spread })
+		spread := len(r.Allocations) > 1 && slices.ContainsFunc(o.Speed.Rates, func(k job.Rate) bool { return k.Spread })
 		o.Speed = o.Speed.Learned(job.Rate{
-			GPU: r.kind(node), GPUs: r.GPUs, Share: r.Seats[0].Share, Spread: spread, PerSecond: (p.Done - o.Done) / at.Sub(o.At).Seconds(),
+			GPU: r.kind(node), GPUs: r.GPUs, Share: r.Allocations[0].Share, Spread: spread, PerSecond: (p.Done - o.Done) / at.Sub(o.At).Seconds(),
 		})
 	}
 	o.Done, o.At = p.Done, at
-	r.Rate = RateOn(o.Speed, r.Seats, node)
+	r.Rate = RateOn(o.Speed, r.Allocations, node)
 	return math.Abs(r.Rate-expected) > unlike*expected || len(p.Rates) > 0
 }
 
@@ -61,11 +61,11 @@ func sensible(f float64) bool { return f >= 0 && !math.IsInf(f, 0) && !math.IsNa
 
 // kind returns the word by which the job's speed knows the GPUs of the run.
 func (r *Running) kind(node func(id.Node) *fleet.Node) string {
-	n := node(r.Seats[0].Node)
-	if n == nil || r.Seats[0].GPUs == 0 {
+	n := node(r.Allocations[0].Node)
+	if n == nil || r.Allocations[0].GPUs == 0 {
 		return ""
 	}
-	g := n.Inventory.GPU(bits.TrailingZeros64(r.Seats[0].GPUs))
+	g := n.Inventory.GPU(bits.TrailingZeros64(r.Allocations[0].GPUs))
 	if g == nil {
 		return ""
 	}

@@ -14,7 +14,7 @@ import (
 type Running struct {
 	*queue.Item
 	Run      id.Run
-	Seats    []Seat  // in rank order
+	Allocations    []Allocation  // in rank order
 	GPUs     int     // of all seats
 	Rate     float64 // units of work per second expected there, 0 if unknown
 	Ordered  time.Time
@@ -83,15 +83,15 @@ func (r *Running) Served(now time.Time) float64 {
 
 // Whole returns the GPUs that it holds, a share counted as such.
 func (r *Running) Whole() float64 {
-	if len(r.Seats) > 0 && r.Seats[0].Share > 0 {
-		return r.Seats[0].Share
+	if len(r.Allocations) > 0 && r.Allocations[0].Share > 0 {
+		return r.Allocations[0].Share
 	}
 	return float64(r.GPUs)
 }
 
 // RateOn returns the units per second that a job is expected to do on seats, 0 if
 // that is not known. Seats on unlike GPUs go as fast as on the slowest kind.
-func RateOn(s *job.Speed, seats []Seat, node func(id.Node) *fleet.Node) float64 {
+func RateOn(s *job.Speed, seats []Allocation, node func(id.Node) *fleet.Node) float64 {
 	if s == nil {
 		return 0
 	}

@@ -25,14 +25,14 @@ func sharing(t *testing.T) (*place.View, *place.Running, func(number uint64) *qu
 			Outlook: &job.Outlook{Resumes: true, Speed: job.NewSpeed(10, 0, 0, job.Rate{GPUs: 1, PerSecond: 2},
 				job.Rate{GPUs: 1, Share: 0.5, PerSecond: 1}, job.Rate{GPUs: 1, Share: 0.25, PerSecond: 0.5})}}
 	}
-	first := &place.Running{Item: item(1), Run: "j1.1", Seats: []place.Seat{{Node: "a", GPUs: 1, Share: 0.5}}, GPUs: 1, Rate: 1}
+	first := &place.Running{Item: item(1), Run: "j1.1", Allocations: []place.Allocation{{Node: "a", GPUs: 1, Share: 0.5}}, GPUs: 1, Rate: 1}
 	return &place.View{Now: time.Unix(0, 0), Rooms: table.Rooms(), Running: []*place.Running{first}}, first, item
 }
 
 func TestCheckOfShares(t *testing.T) {
 	t.Parallel()
 	start := func(it *queue.Item, gpus uint64, share float64) place.Start {
-		return place.Start{Item: it, Seats: []place.Seat{{Node: "a", GPUs: gpus, Share: share}}, Reason: "the test wants it"}
+		return place.Start{Item: it, Allocations: []place.Allocation{{Node: "a", GPUs: gpus, Share: share}}, Reason: "the test wants it"}
 	}
 	for name, tc := range map[string]struct {
 		plan func(first *place.Running, item func(uint64) *queue.Item) place.Plan

@@ -17,9 +17,9 @@ import (
 )
 
 // runs lets a job that resumes run on seats, and returns it as the view shows it.
-func (y yard) runs(number uint64, n fleet.Need, seats ...place.Seat) *place.Running {
+func (y yard) runs(number uint64, n fleet.Need, seats ...place.Allocation) *place.Running {
 	it := &queue.Item{Job: id.NewJob(number), Number: number, Shape: &queue.Shape{Need: n}, Outlook: &job.Outlook{Resumes: true}}
-	r := &place.Running{Item: it, Run: id.NewRun(it.Job, 1), Seats: seats}
+	r := &place.Running{Item: it, Run: id.NewRun(it.Job, 1), Allocations: seats}
 	for _, s := range seats {
 		y.Book(s.Node, fleet.Hold{Run: r.Run, Job: it.Job, GPUs: s.GPUs, CPUs: n.CPUs, Memory: n.Memory})
 		r.GPUs += bits.OnesCount64(s.GPUs)
@@ -31,7 +31,7 @@ func (y yard) runs(number uint64, n fleet.Need, seats ...place.Seat) *place.Runn
 // checkpoint and j4 is being stopped.
 func TestCheckOfStops(t *testing.T) {
 	t.Parallel()
-	seat := func(node string, gpus uint64) place.Seat { return place.Seat{Node: id.Node(node), GPUs: gpus} }
+	seat := func(node string, gpus uint64) place.Allocation { return place.Allocation{Node: id.Node(node), GPUs: gpus} }
 	type world struct {
 		j1, j2, j3, j4 *place.Running
 		waiting        *queue.Item // wants 4 GPUs
@@ -46,26 +46,26 @@ func TestCheckOfStops(t *testing.T) {
 	}{
 		"a start takes what a stop frees": {
 			plan: func(w *world) place.Plan {
-				return place.Plan{Stops: []place.Stop{{w.j1, why}}, Starts: []place.Start{{Item: w.waiting, Seats: []place.Seat{seat("a", 15)}, Reason: why}}}
+				return place.Plan{Stops: []place.Stop{{w.j1, why}}, Starts: []place.Start{{Item: w.waiting, Allocations: []place.Allocation{seat("a", 15)}, Reason: why}}}
 			},
 			stops: []id.Job{"j1"}, starts: []id.Job{"j9"},
 		},
 		"without the stop there is no room": {
 			plan: func(w *world) place.Plan {
-				return place.Plan{Starts: []place.Start{{Item: w.waiting, Seats: []place.Seat{seat("a", 15)}, Reason: why}}}
+				return place.Plan{Starts: []place.Start{{Item: w.waiting, Allocations: []place.Allocation{seat("a", 15)}, Reason: why}}}
 			},
 			bad: []string{"j9 it does not fit on node a"},
 		},
 		"a job moves to where another was": {
 			plan: func(w *world) place.Plan {
-				return place.Plan{Stops: []place.Stop{{w.j1, why}, {w.j2, why}}, Starts: []place.Start{{Item: w.j1.Item, Seats: []place.Seat{seat("b", 15)}, Reason: why}}}
+				return place.Plan{Stops: []place.Stop{{w.j1, why}, {w.j2, why}}, Starts: []place.Start{{Item: w.j1.Item, Allocations: []place.Allocation{seat("b", 15)}, Reason: why}}}
 			},
 			stops: []id.Job{"j1", "j2"}, starts: []id.Job{"j1"},
 		},
 		"what was freed is given away once": {
 			plan: func(w *world) place.Plan {
 				return place.Plan{Stops: []place.Stop{{w.j1, why}}, Starts: []place.Start{
-					{Item: w.waiting, Seats: []place.Seat{seat("a", 15)}, Reason: why}, {Item: w.small, Seats: []place.Seat{seat("a", 1)}, Reason: why}}}
+					{Item: w.waiting, Allocations: []place.Allocation{seat("a", 15)}, Reason: why}, {Item: w.small, Allocations: []place.Allocation{seat("a", 1)}, Reason: why}}}
 			},
 			stops: []id.Job{"j1"}, starts: []id.Job{"j9"}, bad: []string{"j10 it does not fit on node a"},
 		},
@@ -79,7 +79,7 @@ func TestCheckOfStops(t *testing.T) {
 		},
 		"what it holds is not free yet": {
 			plan: func(w *world) place.Plan {
-				return place.Plan{Starts: []place.Start{{Item: w.small, Seats: []place.Seat{seat("d", 1)}, Reason: why}}}
+				return place.Plan{Starts: []place.Start{{Item: w.small, Allocations: []place.Allocation{seat("d", 1)}, Reason: why}}}
 			},
 			bad: []string{"j10 it does not fit on node d"},
 		},
@@ -107,23 +107,23 @@ func TestCheckOfStops(t *testing.T) {
 		},
 		"a stop falls with the start it was for": {
 			plan: func(w *world) place.Plan {
-				return place.Plan{Stops: []place.Stop{{w.j1, why}}, Starts: []place.Start{{Item: w.j1.Item, Seats: []place.Seat{seat("x", 15)}, Reason: why}}}
+				return place.Plan{Stops: []place.Stop{{w.j1, why}}, Starts: []place.Start{{Item: w.j1.Item, Allocations: []place.Allocation{seat("x", 15)}, Reason: why}}}
 			},
 			bad: []string{"j1 there is no node x"},
 		},
 		"and with it goes who wanted its room": {
 			plan: func(w *world) place.Plan {
 				return place.Plan{Stops: []place.Stop{{w.j1, why}, {w.j2, why}}, Starts: []place.Start{
-					{Item: w.small, Seats: []place.Seat{seat("a", 1)}, Reason: why},
-					{Item: w.j1.Item, Seats: []place.Seat{seat("x", 15)}, Reason: why},
-					{Item: w.waiting, Seats: []place.Seat{seat("b", 15)}, Reason: why}}}
+					{Item: w.small, Allocations: []place.Allocation{seat("a", 1)}, Reason: why},
+					{Item: w.j1.Item, Allocations: []place.Allocation{seat("x", 15)}, Reason: why},
+					{Item: w.waiting, Allocations: []place.Allocation{seat("b", 15)}, Reason: why}}}
 			},
 			stops: []id.Job{"j2"}, starts: []id.Job{"j9"}, bad: []string{"j10 it does not fit on node a", "j1 there is no node x"},
 		},
 		"stops that fall one after the other": {
 			plan: func(w *world) place.Plan { // j1 cannot start, so it stays; so j2 cannot go there, so it stays too
 				return place.Plan{Stops: []place.Stop{{w.j3, why}, {w.j1, why}, {w.j2, why}}, Starts: []place.Start{
-					{Item: w.j1.Item, Seats: []place.Seat{seat("x", 15)}, Reason: why}, {Item: w.j2.Item, Seats: []place.Seat{seat("a", 15)}, Reason: why}}}
+					{Item: w.j1.Item, Allocations: []place.Allocation{seat("x", 15)}, Reason: why}, {Item: w.j2.Item, Allocations: []place.Allocation{seat("a", 15)}, Reason: why}}}
 			},
 			bad: []string{"j3 it saves no checkpoint and would lose what it has done", "j1 there is no node x", "j2 it does not fit on node a"},
 		},
@@ -183,10 +183,10 @@ func TestCheckNeverOverbooks(t *testing.T) {
 		for _, n := range nodes {
 			y.node(n, 4, nil)
 		}
-		drawSeats := func(what string) []place.Seat {
-			var seats []place.Seat
+		drawSeats := func(what string) []place.Allocation {
+			var seats []place.Allocation
 			for range rapid.IntRange(1, 2).Draw(t, what+" seats") {
-				seats = append(seats, place.Seat{
+				seats = append(seats, place.Allocation{
 					Node: id.Node(rapid.SampledFrom(append(nodes, "x")).Draw(t, what+" node")),
 					GPUs: rapid.Uint64Range(0, 15).Draw(t, what+" GPUs"),
 				})
@@ -196,9 +196,9 @@ func TestCheckNeverOverbooks(t *testing.T) {
 		any14 := need(1, func(s *job.Spec) {
 			s.Resources.GPUs.Max, s.Resources.Nodes = 4, job.Range{Min: 1, Max: 2}
 		})
-		v := &place.View{Now: now, Line: queue.NewLine()}
+		v := &place.View{Now: now, Queue: queue.New()}
 		for i := range nodes { // one job on each node
-			r := y.runs(uint64(i+1), any14, place.Seat{Node: id.Node(nodes[i]), GPUs: rapid.Uint64Range(1, 15).Draw(t, "held")})
+			r := y.runs(uint64(i+1), any14, place.Allocation{Node: id.Node(nodes[i]), GPUs: rapid.Uint64Range(1, 15).Draw(t, "held")})
 			r.Outlook.Resumes = rapid.IntRange(0, 3).Draw(t, "resumes") > 0
 			v.Running = append(v.Running, r)
 		}
@@ -208,25 +208,25 @@ func TestCheckNeverOverbooks(t *testing.T) {
 			if rapid.Bool().Draw(t, "stop") {
 				p.Stops = append(p.Stops, place.Stop{Running: r, Reason: "why not"})
 				if rapid.Bool().Draw(t, "again") {
-					p.Starts = append(p.Starts, place.Start{Item: r.Item, Seats: drawSeats("again"), Reason: "why not"})
+					p.Starts = append(p.Starts, place.Start{Item: r.Item, Allocations: drawSeats("again"), Reason: "why not"})
 				}
 			}
 		}
 		for i := range rapid.IntRange(0, 4).Draw(t, "new") {
 			it := &queue.Item{Job: id.NewJob(uint64(i + 10)), Number: uint64(i + 10), Shape: &queue.Shape{Need: any14}}
-			p.Starts = append(p.Starts, place.Start{Item: it, Seats: drawSeats("new"), Reason: "why not"})
+			p.Starts = append(p.Starts, place.Start{Item: it, Allocations: drawSeats("new"), Reason: "why not"})
 		}
 		good, bad := place.Check(v, p)
 		if len(good.Starts)+len(bad) < len(p.Starts) {
 			t.Fatalf("of %d starts %d pass and %d are refused", len(p.Starts), len(good.Starts), len(bad))
 		}
 		for _, s := range good.Stops {
-			for _, seat := range s.Running.Seats {
+			for _, seat := range s.Running.Allocations {
 				y.Release(seat.Node, s.Running.Run)
 			}
 		}
 		for _, s := range good.Starts {
-			for _, seat := range s.Seats {
+			for _, seat := range s.Allocations {
 				r, _ := y.Get(seat.Node)
 				if seat.GPUs&^r.Free != 0 {
 					t.Fatalf("job %s is given GPUs %b of %s, where %b are free", s.Item.Job, seat.GPUs, seat.Node, r.Free)

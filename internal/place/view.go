@@ -23,7 +23,7 @@ type View struct {
 	Now     time.Time
 	Rooms   []fleet.Room // sorted by the nodes' names
 	Bands   []fleet.Band `json:",omitempty"` // the rooms in the order to fill them; nil if nobody arranged them
-	Line    *queue.Line
+	Queue    *queue.Queue
 	Running []*Running // jobs that hold nodes, by order of submission
 
 	// Usage is the decayed use of everyone who has jobs, in GPU-seconds, and
@@ -55,7 +55,7 @@ func (v *View) Allow(it *queue.Item) tenant.Allowance {
 	if a, ok := v.Limits.Jobs[it.Job]; ok {
 		return a
 	}
-	if l, ok := v.Limits.Purses[queue.Purse{User: it.User, Project: it.Project}]; ok {
+	if l, ok := v.Limits.Payers[queue.Payer{User: it.User, Project: it.Project}]; ok {
 		return l.Allowance
 	}
 
@@ -65,7 +65,7 @@ func (v *View) Allow(it *queue.Item) tenant.Allowance {
 // Borrows reports whether the owner of a job, or its project, has more GPUs than their
 // quota, borrowed while nobody else wanted them.
 func (v *View) Borrows(it *queue.Item) bool {
-	return v.Limits != nil && v.Limits.Purses[queue.Purse{User: it.User, Project: it.Project}].Borrows
+	return v.Limits != nil && v.Limits.Payers[queue.Payer{User: it.User, Project: it.Project}].Borrows
 }
 
 // Stage returns how long it takes to bring a job's data to a node, and what that costs.
@@ -98,7 +98,7 @@ func SpotOf(n *fleet.Node) dataset.Spot {
 func (v *View) Clone() *View {
 	c := *v
 	c.Bands = nil // they are the table's own, and only save work
-	c.Line = v.Line.Clone()
+	c.Queue = v.Queue.Clone()
 	c.Offers = slices.Clone(v.Offers)
 
 	c.Rooms = slices.Clone(v.Rooms)
@@ -110,7 +110,7 @@ func (v *View) Clone() *View {
 	for i, r := range v.Running {
 		run := *r
 		run.Item = r.Item.Clone()
-		run.Shape = c.Line.ShapeOf(r.Shape.Need)
+		run.Shape = c.Queue.ShapeOf(r.Shape.Need)
 		c.Running[i] = &run
 	}
 
@@ -136,7 +136,7 @@ func (v *View) UnmarshalJSON(text []byte) error {
 
 	// Jobs that wait and jobs that run have one shape if they need the same.
 	for _, r := range v.Running {
-		r.Shape = v.Line.ShapeOf(r.Shape.Need)
+		r.Shape = v.Queue.ShapeOf(r.Shape.Need)
 	}
 
 	return nil
@@ -146,14 +146,14 @@ func (v *View) UnmarshalJSON(text []byte) error {
 type Limits struct {
 	// Purses holds the limits of each owner and project that have jobs. All their jobs
 	// may take as much, so there is one entry for them and not one for each job.
-	Purses map[queue.Purse]Purse
+	Payers map[queue.Payer]PayerLimit
 	// Jobs holds the allowances of jobs that wait and may take something else, because
 	// they have a budget of their own or money is committed to them already.
 	Jobs map[id.Job]tenant.Allowance
 }
 
 // Purse is what the limits of an owner and a project leave to their jobs.
-type Purse struct {
+type PayerLimit struct {
 	Allowance tenant.Allowance
 	Borrows   bool // they have more GPUs than their quota
 }
@@ -165,7 +165,7 @@ type limitsRecord struct {
 }
 
 type purseRecord struct {
-	queue.Purse
+	queue.Payer
 	Allowance allowanceRecord
 	Borrows   bool `json:",omitempty"`
 }
@@ -211,7 +211,7 @@ func (r *allowanceRecord) allowance() tenant.Allowance {
 func (l *Limits) MarshalJSON() ([]byte, error) {
 	r := limitsRecord{Jobs: map[id.Job]allowanceRecord{}}
 
-	for who, p := range l.Purses {
+	for who, p := range l.Payers {
 		r.Purses = append(r.Purses, purseRecord{who, recordAllowance(p.Allowance), p.Borrows})
 	}
 	slices.SortFunc(r.Purses, func(a, b purseRecord) int {
@@ -231,10 +231,10 @@ func (l *Limits) UnmarshalJSON(text []byte) error {
 		return err
 	}
 
-	*l = Limits{Purses: map[queue.Purse]Purse{}, Jobs: map[id.Job]tenant.Allowance{}}
+	*l = Limits{Payers: map[queue.Payer]PayerLimit{}, Jobs: map[id.Job]tenant.Allowance{}}
 	for i := range r.Purses {
 		p := &r.Purses[i]
-		l.Purses[p.Purse] = Purse{p.Allowance.allowance(), p.Borrows}
+		l.Payers[p.Payer] = PayerLimit{p.Allowance.allowance(), p.Borrows}
 	}
 	for j, a := range r.Jobs {
 		l.Jobs[j] = a.allowance()

@@ -214,8 +214,8 @@ func closed(eligible []*fleet.Room, need fleet.Need) Why {
 		}
 		state := string(r.Node.State)
 		if r.Node.State == fleet.Ready {
-			state = "drained"
-			w.Remedies = append(w.Remedies, "trainyard undrain "+string(r.Node.ID))
+			state = "cordoned"
+			w.Remedies = append(w.Remedies, "trainyard uncordon "+string(r.Node.ID))
 		}
 		parts = append(parts, fmt.Sprintf("%s is %s", r.Node.ID, state))
 	}

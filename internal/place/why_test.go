@@ -15,7 +15,7 @@ import (
 // TestExplain has for each blocker the whole answer, as a researcher reads it.
 func TestExplain(t *testing.T) {
 	t.Parallel()
-	drained := func(n *fleet.Node) { n.Drained = true }
+	drained := func(n *fleet.Node) { n.Cordoned = true }
 	state := func(s fleet.State) func(*fleet.Node) { return func(n *fleet.Node) { n.State = s } }
 	gang := func(n int) func(*job.Spec) {
 		return func(s *job.Spec) { s.Resources.Nodes = job.Range{Min: n, Max: n} }
@@ -88,7 +88,7 @@ func TestExplain(t *testing.T) {
 				y.node("b", 4, state(fleet.Suspect))
 				y.node("c", 0, nil)
 			}, need: need(1, nil),
-			want: place.Why{Blocker: place.BlockClosed, Sentence: "2 nodes could run it, but a is drained and b is suspect", Remedies: []string{"trainyard undrain a"}},
+			want: place.Why{Blocker: place.BlockClosed, Sentence: "2 nodes could run it, but a is drained and b is suspect", Remedies: []string{"trainyard uncordon a"}},
 		},
 		"many are closed": {
 			yard: func(y yard) {

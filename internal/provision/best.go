@@ -163,8 +163,8 @@ func front(offers []*fleet.Offer) []*fleet.Offer {
 
 // atLeastAsGood reports whether nothing speaks for b against a, whose nodes are alike.
 func atLeastAsGood(a, b *fleet.Offer) bool {
-	return a.Hourly <= b.Hourly && a.Boot <= b.Boot && a.Bills == b.Bills && a.Least <= b.Least &&
-		(!a.Spot || b.Spot && a.Losses <= b.Losses) && (a.Most == 0 || b.Most != 0 && a.Most >= b.Most)
+	return a.Hourly <= b.Hourly && a.Boot <= b.Boot && a.BillingIncrement == b.BillingIncrement && a.MinBilling <= b.MinBilling &&
+		(!a.Spot || b.Spot && a.LossRate <= b.LossRate) && (a.MaxNodes == 0 || b.MaxNodes != 0 && a.MaxNodes >= b.MaxNodes)
 }
 
 // Fit is what of a catalogue a need fits on.
@@ -275,8 +275,8 @@ func (q *Query) options(o *fleet.Offer, h *host, need *fleet.Need, tell func(Opt
 		return
 	}
 	most := max(need.MaxNodes, need.Nodes, 1)
-	if o.Most > 0 {
-		most = min(most, o.Most)
+	if o.MaxNodes > 0 {
+		most = min(most, o.MaxNodes)
 	}
 	var last time.Duration
 	for n := max(need.Nodes, 1); n <= most; n *= 2 {
@@ -317,9 +317,9 @@ func (q *Query) price(o *fleet.Offer, h *host, nodes int, run time.Duration) (Op
 	ready := time.Duration(o.Boot) + q.Setup + stage
 	opt := Option{Offer: o, Nodes: nodes, GPUs: h.gpus, Run: run, Start: q.Now.Add(ready)}
 	works := run.Seconds()
-	if o.Spot && o.Losses > 0 {
+	if o.Spot && o.LossRate > 0 {
 		var ok bool
-		works, opt.Losses, ok = disturbed(run.Seconds(), q.Every.Seconds(), (ready + q.Restore).Seconds(), o.Losses*float64(nodes)/3600)
+		works, opt.Losses, ok = disturbed(run.Seconds(), q.Every.Seconds(), (ready + q.Restore).Seconds(), o.LossRate*float64(nodes)/3600)
 		if !ok {
 			return Option{}, false
 		}
@@ -330,7 +330,7 @@ func (q *Query) price(o *fleet.Offer, h *host, nodes int, run time.Duration) (Op
 	}
 	opt.Finish = q.Now.Add(held)
 	hourly := float64(o.Hourly) / 1e6
-	opt.Money = float64(nodes)*(o.Rent(job.Duration(held))+transfer) + opt.Losses*(hourly*time.Duration(o.Bills).Hours()/2+transfer)
+	opt.Money = float64(nodes)*(o.Rent(job.Duration(held))+transfer) + opt.Losses*(hourly*time.Duration(o.BillingIncrement).Hours()/2+transfer)
 	switch q.Objective {
 	case job.ObjectiveTime:
 		opt.Score = held.Seconds()

@@ -26,8 +26,8 @@ func fleetOf(gpus ...fleet.Offer) []fleet.Offer {
 		o := &gpus[i]
 		o.Provider, o.Type, o.GPUs = "x", o.GPU, max(o.GPUs, 1)
 		o.CPUs, o.Memory, o.GPUMemory = 8000, 64*gib, cmp.Or(o.GPUMemory, 24*gib)
-		if o.Spot && o.Losses == 0 {
-			o.Losses = 1e-9
+		if o.Spot && o.LossRate == 0 {
+			o.LossRate = 1e-9
 		}
 		o.Name = o.NameOf()
 	}
@@ -114,8 +114,8 @@ func TestMoneyAndTimesOfAnOption(t *testing.T) {
 	}{
 		"by the second":              {fleet.Offer{Hourly: 6e6}, provision.Query{Run: 90 * m}, 1, 0, 90 * m, 9},
 		"boot and set-up are paid":   {fleet.Offer{Hourly: 6e6, Boot: job.Duration(4 * m)}, provision.Query{Run: h, Setup: 6 * m}, 1, 10 * m, 70 * m, 7},
-		"by the hour":                {fleet.Offer{Hourly: 6e6, Bills: job.Duration(h)}, provision.Query{Run: 61 * m}, 1, 0, 61 * m, 12},
-		"at least":                   {fleet.Offer{Hourly: 6e6, Least: job.Duration(2 * h)}, provision.Query{Run: m}, 1, 0, m, 12},
+		"by the hour":                {fleet.Offer{Hourly: 6e6, BillingIncrement: job.Duration(h)}, provision.Query{Run: 61 * m}, 1, 0, 61 * m, 12},
+		"at least":                   {fleet.Offer{Hourly: 6e6, MinBilling: job.Duration(2 * h)}, provision.Query{Run: m}, 1, 0, m, 12},
 		"staging":                    {fleet.Offer{Hourly: 6e6}, provision.Query{Run: h, Stage: stage}, 1, 6 * m, 66 * m, 7.1},
 		"several nodes":              {fleet.Offer{Hourly: 6e6}, provision.Query{Run: h, Base: 200, Stage: stage}, 2, 6 * m, 66 * m, 14.2},
 		"half the speed":             {fleet.Offer{Hourly: 6e6}, provision.Query{Run: h, Base: 200}, 1, 0, 2 * h, 12},
@@ -123,10 +123,10 @@ func TestMoneyAndTimesOfAnOption(t *testing.T) {
 		"a speed that nobody knows":  {fleet.Offer{Hourly: 6e6, TFLOPS: -1}, provision.Query{Run: h, Base: 200}, 1, 0, h, 6},
 		"what the caller knows":      {fleet.Offer{Hourly: 6e6}, provision.Query{Takes: func(_ *fleet.Offer, n, g int) (time.Duration, bool) { return time.Duration(10*n+g) * m, true }}, 2, 0, 21 * m, 4.2},
 		"spot that is never lost":    {fleet.Offer{Hourly: 6e6, Spot: true}, provision.Query{Run: h}, 1, 0, h, 6},
-		"no work at all":             {fleet.Offer{Hourly: 6e6, Spot: true, Losses: 1}, provision.Query{Takes: func(*fleet.Offer, int, int) (time.Duration, bool) { return 0, true }}, 1, 0, 0, 0},
-		"spot by the hour, 1 loss":   {fleet.Offer{Hourly: 6e6, Spot: true, Losses: math.Ln2, Bills: job.Duration(h)}, provision.Query{Run: h}, 1, 0, job.Seconds(3600 / math.Ln2), 15},
+		"no work at all":             {fleet.Offer{Hourly: 6e6, Spot: true, LossRate: 1}, provision.Query{Takes: func(*fleet.Offer, int, int) (time.Duration, bool) { return 0, true }}, 1, 0, 0, 0},
+		"spot by the hour, 1 loss":   {fleet.Offer{Hourly: 6e6, Spot: true, LossRate: math.Ln2, BillingIncrement: job.Duration(h)}, provision.Query{Run: h}, 1, 0, job.Seconds(3600 / math.Ln2), 15},
 		"a job that needs no GPU":    {fleet.Offer{Hourly: 6e6}, provision.Query{Run: h, Base: 200}, 0, 0, h, 6},
-		"spot by the second, 1 loss": {fleet.Offer{Hourly: 6e6, Spot: true, Losses: math.Ln2}, provision.Query{Run: h}, 1, 0, job.Seconds(3600 / math.Ln2), 6 / math.Ln2},
+		"spot by the second, 1 loss": {fleet.Offer{Hourly: 6e6, Spot: true, LossRate: math.Ln2}, provision.Query{Run: h}, 1, 0, job.Seconds(3600 / math.Ln2), 6 / math.Ln2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -180,7 +180,7 @@ func TestMoreNodesAreTriedAsFarAsTheyHelp(t *testing.T) {
 	}
 	plain := fleet.Offer{GPU: "g", Hourly: 1e6}
 	few := plain
-	few.Most = 3
+	few.MaxNodes = 3
 	if got := counts(plain, provision.Query{Takes: takes}); !slices.Equal(got, []int{1, 2, 4}) {
 		t.Errorf("tried %v, want up to 4: more is not faster", got)
 	}
@@ -210,7 +210,7 @@ func TestWithoutAnEstimateTheCheapestWorkComesFirst(t *testing.T) {
 
 func TestSpotIsWeighedWithWhatItLoses(t *testing.T) {
 	t.Parallel()
-	offers := fleetOf(fleet.Offer{GPU: "g", Hourly: 10e6}, fleet.Offer{GPU: "g", Hourly: 4e6, Spot: true, Losses: 0.5, Boot: job.Duration(10 * time.Minute)})
+	offers := fleetOf(fleet.Offer{GPU: "g", Hourly: 10e6}, fleet.Offer{GPU: "g", Hourly: 4e6, Spot: true, LossRate: 0.5, Boot: job.Duration(10 * time.Minute)})
 	ask := func(every time.Duration, noSpot bool) []provision.Option {
 		return provision.Best(offers, need(1), provision.Query{Now: noon, Objective: job.ObjectiveCost, Run: 10 * time.Hour, Every: every, NoSpot: noSpot})
 	}
@@ -223,7 +223,7 @@ func TestSpotIsWeighedWithWhatItLoses(t *testing.T) {
 	if got := ask(30*time.Minute, true); len(got) != 1 || got[0].Offer.Spot {
 		t.Errorf("spot was not wanted and came: %v", optionNames(got))
 	}
-	offers[1].Losses = 20
+	offers[1].LossRate = 20
 	if got := ask(0, false); len(got) != 1 {
 		t.Errorf("a job that would never get done on spot is offered it: %v", optionNames(got))
 	}
@@ -234,7 +234,7 @@ func TestTheFormulaOfSpotLossesIsRight(t *testing.T) {
 	t.Parallel()
 	const run, every, boot, restore, rate, nodes = 5.3, 0.5, 0.2, 0.1, 0.4, 2 // hours
 	hours := func(h float64) time.Duration { return time.Duration(h * float64(time.Hour)) }
-	offers := fleetOf(fleet.Offer{GPU: "g", Hourly: 1e6, Spot: true, Losses: rate, Boot: job.Duration(hours(boot))})
+	offers := fleetOf(fleet.Offer{GPU: "g", Hourly: 1e6, Spot: true, LossRate: rate, Boot: job.Duration(hours(boot))})
 	n := need(1)
 	n.Nodes, n.MaxNodes = nodes, nodes
 	takes := func(*fleet.Offer, int, int) (time.Duration, bool) { return hours(run), true }
@@ -320,11 +320,11 @@ func TestTheFirstIsAsGoodAsAny(t *testing.T) {
 		for i := range rapid.IntRange(2, 3).Draw(t, "offers") {
 			o := fleet.Offer{
 				GPU: "g", TFLOPS: 100, Zone: string(rune('a' + i)), Spot: rapid.Bool().Draw(t, "spot"), Hourly: job.Money(rapid.IntRange(1, 4).Draw(t, "hourly")) * 1e6,
-				Boot: some("boot", 0, 0, 0, time.Hour), Bills: some("bills", 0, 0, 0, 3*time.Hour), Least: some("least", 0, 0, 0, 5*time.Hour),
-				Most: rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "most"),
+				Boot: some("boot", 0, 0, 0, time.Hour), BillingIncrement: some("bills", 0, 0, 0, 3*time.Hour), MinBilling: some("least", 0, 0, 0, 5*time.Hour),
+				MaxNodes: rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "most"),
 			}
 			if o.Spot {
-				o.Losses = rapid.SampledFrom([]float64{0.01, 0.3}).Draw(t, "losses")
+				o.LossRate = rapid.SampledFrom([]float64{0.01, 0.3}).Draw(t, "losses")
 			}
 			offers = append(offers, o)
 		}

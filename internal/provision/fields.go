@@ -81,10 +81,10 @@ func sharedFields() []field {
 		{name: "region", example: "us-east-1", read: text(func(e *entry) *string { return &e.offer.Region }, badPart)},
 		{name: "zone", example: "use1-az1", also: []string{"availability_zone"}, read: text(func(e *entry) *string { return &e.offer.Zone }, badPart)},
 		{name: "boot", example: "4m", also: []string{"startup", "provision"}, read: length(func(e *entry) *job.Duration { return &e.offer.Boot }, 24*time.Hour)},
-		{name: "bills", example: "1h", also: []string{"billing", "granularity"}, read: length(func(e *entry) *job.Duration { return &e.offer.Bills }, year)},
-		{name: "least", example: "1m", also: []string{"minimum", "min"}, read: length(func(e *entry) *job.Duration { return &e.offer.Least }, year)},
-		{name: "losses", example: "0.03", also: []string{"interruptions", "loss_rate"}, read: number(func(e *entry) *float64 { return &e.offer.Losses }, 3600)},
-		{name: "most", example: "8", also: []string{"max", "limit", "quota"}, read: whole(func(e *entry) *int { return &e.offer.Most }, 1_000_000)},
+		{name: "billing_increment", example: "1h", also: []string{"billing", "granularity"}, read: length(func(e *entry) *job.Duration { return &e.offer.BillingIncrement }, year)},
+		{name: "min_billing", example: "1m", also: []string{"minimum", "min"}, read: length(func(e *entry) *job.Duration { return &e.offer.MinBilling }, year)},
+		{name: "loss_rate", example: "0.03", also: []string{"interruptions", "losses"}, read: number(func(e *entry) *float64 { return &e.offer.LossRate }, 3600)},
+		{name: "max_nodes", example: "8", also: []string{"max", "most", "limit", "quota"}, read: whole(func(e *entry) *int { return &e.offer.MaxNodes }, 1_000_000)},
 		{name: "fake", example: "true", read: flag(func(e *entry) *bool { return &e.offer.Fake })},
 	}
 }

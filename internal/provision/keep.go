@@ -96,7 +96,7 @@ func paidUntil(l *fleet.Lease, since time.Time, cfg KeepConfig) time.Time {
 	if l.Granted.IsZero() {
 		return time.Time{}
 	}
-	held, bills := max(since.Sub(l.Granted), 0), time.Duration(o.Bills)
+	held, bills := max(since.Sub(l.Granted), 0), time.Duration(o.BillingIncrement)
 	if bills <= cfg.Margin {
 		least := l.Granted.Add(time.Duration(o.Billed(0)))
 		if least.Add(-cfg.Margin).After(since.Add(cfg.Idle)) {

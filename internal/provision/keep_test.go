@@ -20,7 +20,7 @@ func provisioned(number uint64, o fleet.Offer) *fleet.Lease {
 func TestWhenAnIdleNodeIsGivenBack(t *testing.T) {
 	t.Parallel()
 	const m, h = time.Minute, time.Hour
-	byHour := fleet.Offer{Bills: job.Duration(h)}
+	byHour := fleet.Offer{BillingIncrement: job.Duration(h)}
 	for name, c := range map[string]struct {
 		offer     fleet.Offer
 		since     time.Duration // after noon
@@ -39,11 +39,11 @@ func TestWhenAnIdleNodeIsGivenBack(t *testing.T) {
 		"too late for this hour, so it goes at once":            {offer: byHour, since: 59 * m, now: 59 * m, gone: true, says: "idle for 0s and paid until 13:00:00: given back"},
 		"seen late, in an hour that has begun":                  {offer: byHour, since: 30 * m, now: 70 * m, gone: true, says: "idle for 40m and paid until 13:00:00: given back"},
 		"idle from the first second of an hour":                 {offer: byHour, since: 61 * m, now: 62 * m, again: 118 * m, says: "idle for 1m; it is paid until 14:00:00 anyway and is given back just before that if nothing needs it"},
-		"stretches that fit into the idle time":                 {offer: fleet.Offer{Bills: job.Duration(4 * m)}, since: 1 * m, now: 5 * m, again: 6 * m, says: "idle for 4m; it is paid until 12:08:00 anyway and is given back just before that if nothing needs it"},
-		"stretches too short to be caught":                      {offer: fleet.Offer{Bills: job.Duration(m)}, since: 1 * m, now: 5 * m, again: 11 * m, says: "idle for 4m; it is given back at 12:11:00 if nothing needs it"},
-		"a least time that is paid anyway":                      {offer: fleet.Offer{Least: job.Duration(h)}, since: 5 * m, now: 20 * m, again: 58 * m, says: "idle for 15m; it is paid until 13:00:00 anyway and is given back just before that if nothing needs it"},
-		"a least time that is over":                             {offer: fleet.Offer{Least: job.Duration(5 * m)}, since: 30 * m, now: 40 * m, gone: true, says: "idle for 10m: given back"},
-		"a least time of several stretches":                     {offer: fleet.Offer{Least: job.Duration(90 * m), Bills: job.Duration(h)}, since: 5 * m, now: 80 * m, again: 118 * m, says: "idle for 1h15m; it is paid until 14:00:00 anyway and is given back just before that if nothing needs it"},
+		"stretches that fit into the idle time":                 {offer: fleet.Offer{BillingIncrement: job.Duration(4 * m)}, since: 1 * m, now: 5 * m, again: 6 * m, says: "idle for 4m; it is paid until 12:08:00 anyway and is given back just before that if nothing needs it"},
+		"stretches too short to be caught":                      {offer: fleet.Offer{BillingIncrement: job.Duration(m)}, since: 1 * m, now: 5 * m, again: 11 * m, says: "idle for 4m; it is given back at 12:11:00 if nothing needs it"},
+		"a least time that is paid anyway":                      {offer: fleet.Offer{MinBilling: job.Duration(h)}, since: 5 * m, now: 20 * m, again: 58 * m, says: "idle for 15m; it is paid until 13:00:00 anyway and is given back just before that if nothing needs it"},
+		"a least time that is over":                             {offer: fleet.Offer{MinBilling: job.Duration(5 * m)}, since: 30 * m, now: 40 * m, gone: true, says: "idle for 10m: given back"},
+		"a least time of several stretches":                     {offer: fleet.Offer{MinBilling: job.Duration(90 * m), BillingIncrement: job.Duration(h)}, since: 5 * m, now: 80 * m, again: 118 * m, says: "idle for 1h15m; it is paid until 14:00:00 anyway and is given back just before that if nothing needs it"},
 		"nothing is known of when it was given":                 {offer: byHour, since: 0, now: 10 * m, gone: true, says: "idle for 10m: given back", ungranted: true},
 		"a clock that was set back":                             {since: 30 * m, now: 10 * m, again: 20 * m, says: "idle for 0s; it is given back at 12:20:00 if nothing needs it"},
 	} {
@@ -96,7 +96,7 @@ func TestNoStretchIsPaidForAnIdleNode(t *testing.T) {
 		seconds := func(name string, lo, hi int) time.Duration {
 			return time.Duration(rapid.IntRange(lo, hi).Draw(t, name)) * time.Second
 		}
-		o := fleet.Offer{Bills: job.Duration(seconds("bills", 0, 7200)), Least: job.Duration(seconds("least", 0, 7200))}
+		o := fleet.Offer{BillingIncrement: job.Duration(seconds("bills", 0, 7200)), MinBilling: job.Duration(seconds("least", 0, 7200))}
 		cfg := provision.KeepConfig{Idle: seconds("idle", 0, 7200), Margin: seconds("margin", 0, 300)}
 		node := provision.Idle{Lease: provisioned(1, o), Since: noon.Add(seconds("since", 0, 20_000))}
 		now := node.Since
@@ -114,7 +114,7 @@ func TestNoStretchIsPaidForAnIdleNode(t *testing.T) {
 		paidAnyway := held(node.Since)
 		tolerated := max(paidAnyway, node.Since.Add(cfg.Idle).Sub(noon))
 		gone := now.Add(cfg.Margin)
-		caught := time.Duration(o.Bills) > cfg.Margin
+		caught := time.Duration(o.BillingIncrement) > cfg.Margin
 		switch {
 		case now.Equal(node.Since): // there was no time to lose
 		case caught && held(gone) > tolerated:
@@ -123,7 +123,7 @@ func TestNoStretchIsPaidForAnIdleNode(t *testing.T) {
 			t.Fatalf("given back at %s, later than need be", now)
 		}
 		// And nothing that is paid is thrown away: it goes no earlier than it must.
-		if caught && gone.Add(time.Duration(o.Bills)).Sub(noon) <= paidAnyway {
+		if caught && gone.Add(time.Duration(o.BillingIncrement)).Sub(noon) <= paidAnyway {
 			t.Fatalf("given back at %s, though it is paid until %s", now, noon.Add(paidAnyway))
 		}
 		if !caught && now.Before(node.Since.Add(cfg.Idle)) {

@@ -95,7 +95,7 @@ func (m *Market) Offer(name string) (fleet.Offer, bool) {
 		return fleet.Offer{}, false
 	}
 	o := m.offers[i]
-	o.Losses = m.losses(&o)
+	o.LossRate = m.losses(&o)
 	return o, true
 }
 
@@ -121,7 +121,7 @@ next:
 		}
 		m.open = append(m.open, m.offers[i])
 		last := &m.open[len(m.open)-1]
-		last.Losses = m.losses(last)
+		last.LossRate = m.losses(last)
 	}
 	return m.open
 }
@@ -228,7 +228,7 @@ func (m *Market) losses(o *fleet.Offer) float64 {
 	if !o.Spot {
 		return 0
 	}
-	prior := o.Losses
+	prior := o.LossRate
 	if prior <= 0 {
 		prior = usualLosses
 	}
@@ -287,7 +287,7 @@ func (m *Market) Ended(l *fleet.Lease) {
 	name := l.Offer.Name
 	if l.Offer.Spot {
 		m.Exposed(name, l.Kept(l.Ended), l.Ended)
-		if l.Returned.IsZero() {
+		if l.Released.IsZero() {
 			m.Taken(name, l.Ended)
 		}
 	}

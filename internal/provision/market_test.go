@@ -25,7 +25,7 @@ func offer(provider, kind, region, zone string, gpus int, hourly job.Money, spot
 		CPUs: job.CPUs(gpus) * 24_000, Memory: job.Bytes(gpus) * 256 * gib, Hourly: hourly, Spot: spot,
 	}
 	if spot {
-		o.Losses = 0.1
+		o.LossRate = 0.1
 	}
 	o.Name = o.NameOf()
 	return o
@@ -224,8 +224,8 @@ func TestAnUpdateKeepsWhatWasLearned(t *testing.T) {
 	offers[4].Hourly = 1e6
 	m.Update(offers)
 	after, ok := m.Offer("aws/big/east/spot")
-	if !ok || after.Losses != before.Losses || len(m.Closed(noon)) != 1 {
-		t.Errorf("losses are %g and were %g; closed is %v", after.Losses, before.Losses, m.Closed(noon))
+	if !ok || after.LossRate != before.LossRate || len(m.Closed(noon)) != 1 {
+		t.Errorf("losses are %g and were %g; closed is %v", after.LossRate, before.LossRate, m.Closed(noon))
 	}
 	if first := m.Open(noon.Add(time.Hour))[0]; first.Name != "aws/big/west" {
 		t.Errorf("the cheapest is %s", first.Name)
@@ -248,10 +248,10 @@ func TestLossesMoveFromWhatWasToldToWhatIsSeen(t *testing.T) {
 		o, _ := m.Offer(name)
 		open := m.Open(noon)
 		i := slices.IndexFunc(open, func(o fleet.Offer) bool { return o.Name == name })
-		if open[i].Losses != o.Losses {
-			t.Errorf("Open says %g and Offer %g", open[i].Losses, o.Losses)
+		if open[i].LossRate != o.LossRate {
+			t.Errorf("Open says %g and Offer %g", open[i].LossRate, o.LossRate)
 		}
-		return o.Losses
+		return o.LossRate
 	}
 	m := provision.NewMarket(stalls())
 	if got := losses(m); got != 0.1 {
@@ -277,11 +277,11 @@ func TestLossesMoveFromWhatWasToldToWhatIsSeen(t *testing.T) {
 		t.Errorf("a year later: %g, want what the price file says", got)
 	}
 	unknown := offer("x", "y", "", "", 1, 1e6, true)
-	unknown.Losses = 0
-	if o, _ := provision.NewMarket([]fleet.Offer{unknown}).Offer(unknown.Name); o.Losses <= 0 {
+	unknown.LossRate = 0
+	if o, _ := provision.NewMarket([]fleet.Offer{unknown}).Offer(unknown.Name); o.LossRate <= 0 {
 		t.Error("a spot node of which nothing is known is thought to be never taken back")
 	}
-	if o, _ := m.Offer("aws/big/east"); o.Losses != 0 {
+	if o, _ := m.Offer("aws/big/east"); o.LossRate != 0 {
 		t.Error("a node on demand is thought to be taken back")
 	}
 }
@@ -314,15 +314,15 @@ func TestALeaseThatEndedTellsWhetherItsNodeWasTakenBack(t *testing.T) {
 		want  float64 // losses of the spot offer
 	}{
 		"taken back":       {fleet.Lease{Offer: spot, Granted: noon, Ended: noon.Add(24 * time.Hour)}, (0.1*24 + 1) / 48},
-		"given back":       {fleet.Lease{Offer: spot, Granted: noon, Returned: noon, Ended: noon.Add(24 * time.Hour)}, 0.1 * 24 / 48},
+		"given back":       {fleet.Lease{Offer: spot, Granted: noon, Released: noon, Ended: noon.Add(24 * time.Hour)}, 0.1 * 24 / 48},
 		"never given":      {fleet.Lease{Offer: spot, Ended: noon.Add(24 * time.Hour)}, 0.1},
 		"not a spot lease": {fleet.Lease{Offer: onDemand, Granted: noon, Ended: noon.Add(24 * time.Hour)}, 0.1},
 	} {
 		m := provision.NewMarket(stalls())
 		m.Refused(spot.Name, fleet.RefusedQuota, noon)
 		m.Ended(&c.lease)
-		if o, _ := m.Offer(spot.Name); math.Abs(o.Losses-c.want) > 1e-12 {
-			t.Errorf("%s: losses are %g, want %g", name, o.Losses, c.want)
+		if o, _ := m.Offer(spot.Name); math.Abs(o.LossRate-c.want) > 1e-12 {
+			t.Errorf("%s: losses are %g, want %g", name, o.LossRate, c.want)
 		}
 		if open := len(m.Closed(noon)) == 0; open != (c.lease.Offer.Spot && !c.lease.Granted.IsZero()) {
 			t.Errorf("%s: closed is %v", name, m.Closed(noon))
@@ -345,12 +345,12 @@ func TestReplayRemembersTheSame(t *testing.T) {
 				l := &leases[held]
 				l.State, l.Since, l.Ended = fleet.LeaseEnded, now, now
 				if what == 0 {
-					l.Returned = now.Add(-time.Second)
+					l.Released = now.Add(-time.Second)
 				}
 				live.Ended(l)
 			default:
 				o := rapid.SampledFrom(stalls()).Draw(t, "offer")
-				l := fleet.Lease{ID: id.NewLease(uint64(i + 1)), Seq: 1, Offer: o, Asked: now, Since: now}
+				l := fleet.Lease{ID: id.NewLease(uint64(i + 1)), Seq: 1, Offer: o, Requested: now, Since: now}
 				if what == 2 {
 					code := rapid.SampledFrom([]string{fleet.RefusedCapacity, fleet.RefusedQuota, fleet.RefusedPrice, fleet.RefusedInvalid, fleet.RefusedDenied, ""}).Draw(t, "code")
 					l.State, l.Reason = fleet.LeaseRefused, "out of luck"
@@ -461,20 +461,20 @@ func manyOffers(n int) []fleet.Offer {
 		o := fleet.Offer{
 			Provider: "aws", Type: fmt.Sprintf("t%d.%d.%d", i%len(models), gpus, kind), Region: fmt.Sprintf("r%d", i/60), Zone: fmt.Sprintf("z%d", i%60),
 			Spot: spot, GPU: g.name, GPUs: gpus, GPUMemory: g.size * gib, TFLOPS: g.tflops, CPUs: job.CPUs(gpus) * 8000 << kind, Memory: job.Bytes(gpus) * 64 * gib << kind,
-			Hourly: job.Money(price * 1e6), Boot: job.Duration(3 * time.Minute), Least: job.Duration(time.Minute),
+			Hourly: job.Money(price * 1e6), Boot: job.Duration(3 * time.Minute), MinBilling: job.Duration(time.Minute),
 		}
 		if spot {
-			o.Losses = 0.02 * float64(1+i%3)
+			o.LossRate = 0.02 * float64(1+i%3)
 		}
 		switch i % 7 { // some differ in their terms
 		case 1:
 			o.Boot = job.Duration(time.Minute)
 		case 2:
-			o.Bills = job.Duration(time.Hour)
+			o.BillingIncrement = job.Duration(time.Hour)
 		case 3:
-			o.Most = 2
+			o.MaxNodes = 2
 		case 4:
-			o.Least = job.Duration(time.Hour)
+			o.MinBilling = job.Duration(time.Hour)
 		}
 		o.Name = o.NameOf()
 		offers = append(offers, o)

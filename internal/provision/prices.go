@@ -39,9 +39,9 @@ const (
 //	  - provider: aws          # names the adapter that provisions
 //	    region: us-east-1      # may be left out where the provider has one only
 //	    boot: 4m               # from the order until the node can run something
-//	    least: 1m              # paid at least, however soon it is given back
-//	    bills: 1h              # paid by whole stretches; left out: by the second
-//	    losses: 0.03           # of spot nodes: how often one is taken back, per hour
+//	    min_billing: 1m              # paid at least, however soon it is given back
+//	    billing_increment: 1h              # paid by whole stretches; left out: by the second
+//	    loss_rate: 0.03           # of spot nodes: how often one is taken back, per hour
 //	    types:
 //	      - type: g5.xlarge    # as the provider calls it
 //	        zone: use1-az1
@@ -53,7 +53,7 @@ const (
 //	        memory: 16GB
 //	        hourly: $1.006     # on demand
 //	        spot: $0.43        # taken back when the provider wants; hourly, spot or both
-//	        most: 8            # at once, of each kind
+//	        max_nodes: 8            # at once, of each kind
 //
 // A type with both prices is two offers, the one on demand first. No two offers
 // may have one name, which is PROVIDER/TYPE/REGION, with /ZONE and /spot.
@@ -184,7 +184,7 @@ func (r *reader) offer(e *entry, n *yaml.Node, path string, given map[string]*ya
 	}
 	if given["hourly"] != nil {
 		onDemand := o
-		onDemand.Hourly, onDemand.Losses = e.hourly, 0
+		onDemand.Hourly, onDemand.LossRate = e.hourly, 0
 		r.add(onDemand, n, path)
 	}
 	if given["spot"] != nil {

@@ -23,8 +23,8 @@ providers:
   - provider: aws
     region: us-east-1
     boot: 4m
-    least: 1m
-    losses: 0.03
+    min_billing: 1m
+    loss_rate: 0.03
     types:
       - type: g5.xlarge
         zone: use1-az1
@@ -35,11 +35,11 @@ providers:
         memory: 16GB
         hourly: $1.006
         spot: $0.43
-        most: 8
-      - {type: p5.48xlarge, region: us-west-2, boot: 0s, gpu: H100, gpus: 8, gpu_memory: 80GB, cpus: 192, memory: 2TB, spot: 20.28, losses: 0.5}
+        max_nodes: 8
+      - {type: p5.48xlarge, region: us-west-2, boot: 0s, gpu: H100, gpus: 8, gpu_memory: 80GB, cpus: 192, memory: 2TB, spot: 20.28, loss_rate: 0.5}
   - provider: process
     fake: true
-    bills: 1h
+    billing_increment: 1h
     types:
       - {type: small, cpus: 0.5, memory: 512MB, hourly: 0}
 `
@@ -53,16 +53,16 @@ func TestAPriceFileIsRead(t *testing.T) {
 	g5 := fleet.Offer{
 		Name: "aws/g5.xlarge/us-east-1/use1-az1", Provider: "aws", Type: "g5.xlarge", Region: "us-east-1", Zone: "use1-az1",
 		GPU: "A10G", GPUs: 1, GPUMemory: 24 * gib, TFLOPS: 70, CPUs: 4000, Memory: 16 * gib, Hourly: 1_006_000,
-		Boot: job.Duration(4 * time.Minute), Least: job.Duration(time.Minute), Most: 8,
+		Boot: job.Duration(4 * time.Minute), MinBilling: job.Duration(time.Minute), MaxNodes: 8,
 	}
 	spot := g5
-	spot.Name, spot.Spot, spot.Hourly, spot.Losses = g5.Name+"/spot", true, 430_000, 0.03
+	spot.Name, spot.Spot, spot.Hourly, spot.LossRate = g5.Name+"/spot", true, 430_000, 0.03
 	want := []fleet.Offer{g5, spot, {
 		Name: "aws/p5.48xlarge/us-west-2/spot", Provider: "aws", Type: "p5.48xlarge", Region: "us-west-2", Spot: true,
 		GPU: "H100", GPUs: 8, GPUMemory: 80 * gib, CPUs: 192_000, Memory: 2048 * gib, Hourly: 20_280_000,
-		Least: job.Duration(time.Minute), Losses: 0.5,
+		MinBilling: job.Duration(time.Minute), LossRate: 0.5,
 	}, {
-		Name: "process/small", Provider: "process", Type: "small", CPUs: 500, Memory: gib / 2, Bills: job.Duration(time.Hour), Fake: true,
+		Name: "process/small", Provider: "process", Type: "small", CPUs: 500, Memory: gib / 2, BillingIncrement: job.Duration(time.Hour), Fake: true,
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -85,8 +85,8 @@ func TestAllMistakesOfAPriceFileAreToldAtOnce(t *testing.T) {
       - just text
   - types: []
     gpu: H100
-    most: 1
-    most: 2
+    max_nodes: 1
+    max_nodes: 2
 `
 	_, err := provision.ParseOffers("prices.yaml", []byte(text))
 	var list fault.List
@@ -211,16 +211,16 @@ func TestTwinsAreOneLine(t *testing.T) {
   - provider: aws
     region: us-east-1
     boot: 4m
-    least: 1m
+    min_billing: 1m
     types:
-      - {type: g5.xlarge, zone: use1-az1, gpu: A10G, gpus: 1, gpu_memory: 24GB, tflops: 70, cpus: 4, memory: 16GB, hourly: $1.006, spot: $0.43, losses: 0.03, most: 8}
+      - {type: g5.xlarge, zone: use1-az1, gpu: A10G, gpus: 1, gpu_memory: 24GB, tflops: 70, cpus: 4, memory: 16GB, hourly: $1.006, spot: $0.43, loss_rate: 0.03, max_nodes: 8}
   - provider: aws
     region: us-west-2
-    least: 1m
+    min_billing: 1m
     types:
-      - {type: p5.48xlarge, gpu: H100, gpus: 8, gpu_memory: 80GB, cpus: 192, memory: 2TB, spot: $20.28, losses: 0.5}
+      - {type: p5.48xlarge, gpu: H100, gpus: 8, gpu_memory: 80GB, cpus: 192, memory: 2TB, spot: $20.28, loss_rate: 0.5}
   - provider: process
-    bills: 1h
+    billing_increment: 1h
     fake: true
     types:
       - {type: small, cpus: 0.5, memory: 512MB, hourly: $0}
@@ -251,8 +251,8 @@ func drawOffers(t *rapid.T) []fleet.Offer {
 			Region: maybe.Draw(t, "region"), Zone: maybe.Draw(t, "zone"),
 			CPUs: job.CPUs(rapid.Int64Range(1, 1e6).Draw(t, "cpus")), Memory: job.Bytes(rapid.Int64Range(1<<20, 1<<45).Draw(t, "memory")),
 			Hourly: job.Money(rapid.Int64Range(0, 1e9).Draw(t, "hourly")),
-			Boot:   length.Draw(t, "boot"), Bills: length.Draw(t, "bills"), Least: length.Draw(t, "least"),
-			Most: rapid.IntRange(0, 100).Draw(t, "most"), Fake: rapid.Bool().Draw(t, "fake"),
+			Boot:   length.Draw(t, "boot"), BillingIncrement: length.Draw(t, "bills"), MinBilling: length.Draw(t, "least"),
+			MaxNodes: rapid.IntRange(0, 100).Draw(t, "most"), Fake: rapid.Bool().Draw(t, "fake"),
 		}
 		if rapid.Bool().Draw(t, "has GPUs") {
 			o.GPU, o.GPUs = rapid.SampledFrom([]string{"H100", "RTX 4090", "null"}).Draw(t, "gpu"), rapid.IntRange(1, 64).Draw(t, "gpus")
@@ -265,7 +265,7 @@ func drawOffers(t *rapid.T) []fleet.Offer {
 		}
 		if kind > 0 {
 			o.Spot, o.Hourly = true, job.Money(rapid.Int64Range(0, 1e9).Draw(t, "spot"))
-			o.Losses = rapid.SampledFrom([]float64{0, 0.03, 1e-9}).Draw(t, "losses")
+			o.LossRate = rapid.SampledFrom([]float64{0, 0.03, 1e-9}).Draw(t, "losses")
 			add(o)
 		}
 	}

@@ -108,7 +108,7 @@ func SkyPilot(cloud string, r io.Reader, opt Import) ([]fleet.Offer, Skipped, er
 			o := row.offer
 			o.Spot, o.Hourly = spot == 1, price
 			if o.Spot {
-				o.Losses = opt.Losses
+				o.LossRate = opt.Losses
 			}
 			if o.Name = o.NameOf(); !seen[o.Name] {
 				seen[o.Name] = true
@@ -142,7 +142,7 @@ func (r *row) finish(opt Import) string {
 	if o.GPUMemory == 0 && opt.Memory != nil {
 		o.GPUMemory = opt.Memory(o.GPU)
 	}
-	o.Boot, o.Bills, o.Least = opt.Boot, opt.Bills, opt.Least
+	o.Boot, o.BillingIncrement, o.MinBilling = opt.Boot, opt.Bills, opt.Least
 	matches := func(k job.GPUKind) bool { return k.Matches(o.GPU, o.GPUMemory) }
 	switch {
 	case len(opt.Regions) > 0 && !slices.Contains(opt.Regions, o.Region):

@@ -34,10 +34,10 @@ func TestACatalogueRowBecomesOffers(t *testing.T) {
 	onDemand := fleet.Offer{
 		Name: "aws/p5.48xlarge/us-east-1/use1-az1", Provider: "aws", Type: "p5.48xlarge", Region: "us-east-1", Zone: "use1-az1",
 		GPU: "H100", GPUs: 8, GPUMemory: 80 * gib, CPUs: 192_000, Memory: 2048 * gib, Hourly: 55_040_000,
-		Boot: opt.Boot, Bills: opt.Bills, Least: opt.Least,
+		Boot: opt.Boot, BillingIncrement: opt.Bills, MinBilling: opt.Least,
 	}
 	spot := onDemand
-	spot.Name, spot.Spot, spot.Hourly, spot.Losses = onDemand.Name+"/spot", true, 20_284_900, 0.1
+	spot.Name, spot.Spot, spot.Hourly, spot.LossRate = onDemand.Name+"/spot", true, 20_284_900, 0.1
 	if diff := cmp.Diff([]fleet.Offer{onDemand, spot}, got); diff != "" {
 		t.Error(diff)
 	}

@@ -49,7 +49,7 @@ type terms struct {
 }
 
 func termsOf(o *fleet.Offer) terms {
-	return terms{o.Provider, o.Region, o.Boot, o.Bills, o.Least, o.Fake}
+	return terms{o.Provider, o.Region, o.Boot, o.BillingIncrement, o.MinBilling, o.Fake}
 }
 
 func (t terms) write(out *bytes.Buffer) {
@@ -61,8 +61,8 @@ func (t terms) write(out *bytes.Buffer) {
 	out.WriteString("  - provider: " + scalar(t.provider) + "\n")
 	line("region", scalar(t.region), t.region != "")
 	line("boot", t.boot.String(), t.boot != 0)
-	line("bills", t.bills.String(), t.bills != 0)
-	line("least", t.least.String(), t.least != 0)
+	line("billing_increment", t.bills.String(), t.bills != 0)
+	line("min_billing", t.least.String(), t.least != 0)
 	line("fake", "true", t.fake)
 	out.WriteString("    types:\n")
 }
@@ -74,7 +74,7 @@ func twins(a, b *fleet.Offer) bool {
 		return false
 	}
 	same := *b
-	same.Name, same.Spot, same.Hourly, same.Losses = a.Name, false, a.Hourly, 0
+	same.Name, same.Spot, same.Hourly, same.LossRate = a.Name, false, a.Hourly, 0
 	return same == *a
 }
 
@@ -104,9 +104,9 @@ func writeType(out *bytes.Buffer, onDemand, spot *fleet.Offer) {
 	}
 	if spot != nil {
 		put("spot", spot.Hourly.String(), true)
-		put("losses", plain(spot.Losses), spot.Losses != 0)
+		put("loss_rate", plain(spot.LossRate), spot.LossRate != 0)
 	}
-	put("most", strconv.Itoa(o.Most), o.Most != 0)
+	put("max_nodes", strconv.Itoa(o.MaxNodes), o.MaxNodes != 0)
 	out.WriteString("}\n")
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 // Purse is whose limits a job runs into.
-type Purse struct {
+type Payer struct {
 	User    id.User
 	Project id.Project
 }
@@ -16,14 +16,14 @@ type Purse struct {
 // them is reached, by who that is and by order of submission. It is not the line:
 // policies do not see them.
 type Aside struct {
-	purses map[Purse][]uint64
+	purses map[Payer][]uint64
 	length int
 }
 
 // Put sets a job aside.
-func (a *Aside) Put(p Purse, number uint64) {
+func (a *Aside) Put(p Payer, number uint64) {
 	if a.purses == nil {
-		a.purses = map[Purse][]uint64{}
+		a.purses = map[Payer][]uint64{}
 	}
 	if at, found := slices.BinarySearch(a.purses[p], number); !found {
 		a.purses[p] = slices.Insert(a.purses[p], at, number)
@@ -32,7 +32,7 @@ func (a *Aside) Put(p Purse, number uint64) {
 }
 
 // Remove takes a job out, if it is there.
-func (a *Aside) Remove(p Purse, number uint64) {
+func (a *Aside) Remove(p Payer, number uint64) {
 	at, found := slices.BinarySearch(a.purses[p], number)
 	if !found {
 		return
@@ -44,7 +44,7 @@ func (a *Aside) Remove(p Purse, number uint64) {
 }
 
 // First returns the earliest job of a purse, and whether there is one.
-func (a *Aside) First(p Purse) (uint64, bool) {
+func (a *Aside) First(p Payer) (uint64, bool) {
 	if len(a.purses[p]) == 0 {
 		return 0, false
 	}
@@ -52,12 +52,12 @@ func (a *Aside) First(p Purse) (uint64, bool) {
 }
 
 // Purses lists who has jobs aside, in a fixed order.
-func (a *Aside) Purses() []Purse {
-	list := make([]Purse, 0, len(a.purses))
+func (a *Aside) Purses() []Payer {
+	list := make([]Payer, 0, len(a.purses))
 	for p := range a.purses {
 		list = append(list, p)
 	}
-	slices.SortFunc(list, func(x, z Purse) int {
+	slices.SortFunc(list, func(x, z Payer) int {
 		if x.User != z.User {
 			if x.User < z.User {
 				return -1

@@ -12,8 +12,8 @@ import (
 )
 
 // Clone returns a line of the same jobs that stays as it is when this one changes.
-func (l *Line) Clone() *Line {
-	c := NewLine()
+func (l *Queue) Clone() *Queue {
+	c := New()
 
 	for _, it := range l.Stays {
 		c.Add(it.Clone(), it.Shape.Need)
@@ -36,7 +36,7 @@ func (it *Item) Clone() *Item {
 }
 
 // ShapeOf returns the shape of the jobs with this need, also if none of them waits.
-func (l *Line) ShapeOf(need fleet.Need) *Shape {
+func (l *Queue) ShapeOf(need fleet.Need) *Shape {
 	s, ok := l.shapes[need]
 	if !ok {
 		s = &Shape{Need: need, lasts: map[time.Duration]int{}}
@@ -47,7 +47,7 @@ func (l *Line) ShapeOf(need fleet.Need) *Shape {
 }
 
 // MarshalJSON writes the waiting jobs by order of submission.
-func (l *Line) MarshalJSON() ([]byte, error) {
+func (l *Queue) MarshalJSON() ([]byte, error) {
 	items := l.Items()
 	if items == nil {
 		items = []*Item{} // null would be no line at all
@@ -57,13 +57,13 @@ func (l *Line) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.
-func (l *Line) UnmarshalJSON(text []byte) error {
+func (l *Queue) UnmarshalJSON(text []byte) error {
 	var items []*Item
 	if err := json.Unmarshal(text, &items); err != nil {
 		return err
 	}
 
-	*l = *NewLine()
+	*l = *New()
 	for _, it := range items {
 		l.Add(it, it.Shape.Need)
 	}

@@ -52,7 +52,7 @@ func (s *Shape) Shortest() time.Duration {
 }
 
 // Line is the line of waiting jobs.
-type Line struct {
+type Queue struct {
 	levels map[int]*level
 	order  []int // priorities, highest first
 	shapes map[fleet.Need]*Shape
@@ -79,18 +79,18 @@ type shapeQueue struct {
 }
 
 // NewLine returns an empty line.
-func NewLine() *Line {
-	return &Line{levels: map[int]*level{}, shapes: map[fleet.Need]*Shape{}}
+func New() *Queue {
+	return &Queue{levels: map[int]*level{}, shapes: map[fleet.Need]*Shape{}}
 }
 
 // Len returns the number of waiting jobs.
-func (l *Line) Len() int { return l.length }
+func (l *Queue) Len() int { return l.length }
 
 // Shapes returns the number of different needs among them.
-func (l *Line) Shapes() int { return l.kinds }
+func (l *Queue) Shapes() int { return l.kinds }
 
 // Add puts a job with this need into the line and sets its shape.
-func (l *Line) Add(it *Item, need fleet.Need) {
+func (l *Queue) Add(it *Item, need fleet.Need) {
 	s := l.ShapeOf(need)
 	it.Shape = s
 	q := l.queue(it, true)
@@ -111,7 +111,7 @@ func (l *Line) Add(it *Item, need fleet.Need) {
 }
 
 // Remove takes a job out of the line.
-func (l *Line) Remove(it *Item) {
+func (l *Queue) Remove(it *Item) {
 	q := l.queue(it, false)
 	if q == nil {
 		return
@@ -161,7 +161,7 @@ func search(items []*Item, number uint64) (int, bool) {
 }
 
 // queue finds the place of a job, and makes it if asked to.
-func (l *Line) queue(it *Item, create bool) *shapeQueue {
+func (l *Queue) queue(it *Item, create bool) *shapeQueue {
 	lv, ok := l.levels[it.Priority]
 	if !ok {
 		if !create {
@@ -207,7 +207,7 @@ func compareUsers(u *userLine, name id.User) int {
 }
 
 // sweep drops what is empty: queues, users, levels and shapes.
-func (l *Line) sweep() {
+func (l *Queue) sweep() {
 	for p, lv := range l.levels {
 		lv.order = slices.DeleteFunc(lv.order, func(u *userLine) bool {
 			u.queues = slices.DeleteFunc(u.queues, func(q *shapeQueue) bool { return len(q.items) == 0 })

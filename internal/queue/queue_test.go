@@ -67,7 +67,7 @@ func TestWalkIsLikeTheModel(t *testing.T) {
 }
 
 func walkIsLikeTheModel(t *rapid.T) {
-	l, m := queue.NewLine(), &model{needs: map[*queue.Item]fleet.Need{}}
+	l, m := queue.New(), &model{needs: map[*queue.Item]fleet.Need{}}
 	users := []id.User{"ada", "bob", "cyd"}
 	usage := map[id.User]float64{}
 	for _, u := range users {
@@ -92,7 +92,7 @@ func walkIsLikeTheModel(t *rapid.T) {
 	}
 }
 
-func compare(t *rapid.T, l *queue.Line, m *model, usage map[id.User]float64) {
+func compare(t *rapid.T, l *queue.Queue, m *model, usage map[id.User]float64) {
 	shapes, shortest := map[fleet.Need]int{}, map[fleet.Need]time.Duration{}
 	for _, it := range m.items {
 		shapes[m.needs[it]]++
@@ -141,7 +141,7 @@ func seq(n uint64) []uint64 {
 
 func TestAddingTwiceIsOnce(t *testing.T) {
 	t.Parallel()
-	l := queue.NewLine()
+	l := queue.New()
 	it := &queue.Item{Job: "j1", Number: 1, User: "ada"}
 	l.Add(it, fleet.Need{GPUs: 1})
 	l.Add(it, fleet.Need{GPUs: 1})
@@ -198,7 +198,7 @@ func TestWeight(t *testing.T) {
 func TestItemsComeByOrderOfSubmission(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		line := queue.NewLine()
+		line := queue.New()
 		for _, n := range rapid.Permutation([]uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}).Draw(t, "order")[:rapid.IntRange(0, 12).Draw(t, "jobs")] {
 			line.Add(&queue.Item{Number: n, User: id.User(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "user")), Priority: rapid.IntRange(0, 2).Draw(t, "priority")},
 				fleet.Need{GPUs: rapid.IntRange(1, 3).Draw(t, "gpus")})

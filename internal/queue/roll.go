@@ -65,7 +65,7 @@ func (r *roll) leave(it *Item) {
 }
 
 // Items lists the waiting jobs by order of submission.
-func (l *Line) Items() []*Item {
+func (l *Queue) Items() []*Item {
 	if l.length == 0 {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (l *Line) Items() []*Item {
 // Stays hands out the waiting jobs by order of submission, each with the count of its
 // stay in the line. While that is the same, its item is as it was: one that changes leaves
 // the line and comes back.
-func (l *Line) Stays(yield func(stay uint64, it *Item) bool) {
+func (l *Queue) Stays(yield func(stay uint64, it *Item) bool) {
 	for i := range l.roll.list {
 		if e := &l.roll.list[i]; e.item != nil && !yield(e.stay, e.item) {
 			return

@@ -18,7 +18,7 @@ import (
 func TestStaysTellWhoCameAndWent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		l := queue.NewLine()
+		l := queue.New()
 		var in, out []*queue.Item
 		for n := range rapid.IntRange(1, 200).Draw(t, "jobs") {
 			out = append(out, &queue.Item{Number: uint64(n), User: "ada"})
@@ -64,7 +64,7 @@ func TestStaysTellWhoCameAndWent(t *testing.T) {
 
 func TestALineKeepsNobodyWhoHasLeft(t *testing.T) {
 	t.Parallel()
-	l := queue.NewLine()
+	l := queue.New()
 	var gone []weak.Pointer[queue.Item]
 	for n := range 500 {
 		it := &queue.Item{Number: uint64(n), User: "ada"}

@@ -9,7 +9,7 @@ import (
 // Walk goes through the waiting jobs in the order in which they are to be
 // considered. The line must not change while it is walked.
 type Walk struct {
-	line  *Line
+	line  *Queue
 	usage func(id.User) float64
 	next  int // index into line.order of the level after the current one
 	users userHeap
@@ -32,7 +32,7 @@ type queueWalk struct {
 // Walk starts a walk. usage is each user's decayed use so far, in GPU-seconds:
 // who used less goes first. Each job that is handed out is charged to its user,
 // so that users take turns.
-func (l *Line) Walk(usage func(id.User) float64) *Walk {
+func (l *Queue) Walk(usage func(id.User) float64) *Walk {
 	return &Walk{line: l, usage: usage, spent: map[id.User]float64{}}
 }
 

@@ -239,7 +239,7 @@ func raiseHint(s tenant.Subject, m measure, used, limit int64) string {
 		flag = "--money " + job.Money(math.Round(target*micro)).String()
 	}
 
-	return "an admin can raise it: trainyard limit set " + s.String() + " " + flag
+	return "an admin can raise it: trainyard quota set " + s.String() + " " + flag
 }
 
 // roundUp returns the next number of two digits.

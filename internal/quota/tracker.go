@@ -169,7 +169,7 @@ func (t *Tracker) limitOf(a *account) *limit {
 // check refuses a quota that makes no sense.
 func check(l *tenant.Quota) error {
 	bad := func(field, format string, args ...any) error {
-		return fault.New(fault.Invalid, "bad_limit", format, args...).WithField(field)
+		return fault.New(fault.Invalid, "bad_quota", format, args...).WithField(field)
 	}
 	s := l.Subject
 	named := 0

@@ -161,7 +161,7 @@ func (s *Server) report(ctx context.Context, in *body[api.Report]) (*body[api.Re
 	}
 	reply := api.ReportReply{Interval: job.Duration(s.Interval), Lease: job.Duration(s.Lease), Generation: s.Assignments.Generation(n),
 		Release: s.noteReport(n, &in.Body)}
-	if h, ok := heard.(yardmaster.Heard); ok {
+	if h, ok := heard.(yardmaster.LeaseRenewal); ok {
 		reply.LeaseLeft = wholeSeconds(h.LeaseLeft)
 	}
 	if len(in.Body.Data) > 0 {

@@ -73,7 +73,7 @@ func TestForecastFollowsTheCurve(t *testing.T) {
 	whole, err := ada.Forecast(t.Context(), j)
 	y.must(err)
 	for _, name := range []string{"poly3", "regression"} { // the textbook's fits stand beside, and count nothing
-		at := slices.IndexFunc(whole.Methods, func(m job.MethodSay) bool { return m.Method == name })
+		at := slices.IndexFunc(whole.Methods, func(m job.MethodForecast) bool { return m.Method == name })
 		if at < 0 || whole.Methods[at].Weight != 0 {
 			t.Errorf("methods = %+v, want %s among them, without weight", whole.Methods, name)
 		}
@@ -85,7 +85,7 @@ func TestForecastFollowsTheCurve(t *testing.T) {
 	}
 	list, err := ada.Metrics(t.Context(), j)
 	y.must(err)
-	if len(list.Metrics) != 1 || list.Metrics[0].Heard != 100 || list.Metrics[0].Step != 100 || list.Metrics[0].Goal == nil || *list.Metrics[0].Goal != 0.2 {
+	if len(list.Metrics) != 1 || list.Metrics[0].Count != 100 || list.Metrics[0].Step != 100 || list.Metrics[0].Goal == nil || *list.Metrics[0].Goal != 0.2 {
 		t.Errorf("metrics = %+v, want val_loss with 100 values and its goal", list.Metrics)
 	}
 	curve, err := ada.Curve(t.Context(), j, "val_loss", 50)
@@ -155,7 +155,7 @@ func TestCurvesOutliveTheServer(t *testing.T) {
 	y := startYard(t, dir)
 	list, err := y.researcher("ada").Metrics(t.Context(), j)
 	y.must(err)
-	if len(list.Metrics) != 1 || list.Metrics[0].Heard != 100 {
+	if len(list.Metrics) != 1 || list.Metrics[0].Count != 100 {
 		t.Errorf("after a restart metrics = %+v, want loss with 100 values", list.Metrics)
 	}
 }
@@ -220,7 +220,7 @@ func TestHistoryBacksForecasts(t *testing.T) {
 	if f := y.awaitForecast(ada, waits, "a forecast from history", func(f *api.Forecast) bool { return f.Basis == job.BasisHistory }); f.Remaining.Mid < 80 || f.Remaining.Mid > 125 {
 		t.Errorf("a job that waits is to take %+v, want about 100 s", f.Remaining)
 	}
-	y.do(yardmaster.Drain{Node: "n1", By: "root", On: true}) // nobody answers there
+	y.do(yardmaster.Cordon{Node: "n1", By: "root", On: true}) // nobody answers there
 	n := y.join("n2")
 	n.listen()
 	j := y.submit(ada, file)[0].ID

@@ -101,7 +101,7 @@ func (s *Server) releaseLease(ctx context.Context, in *leaseInput) (*body[api.Le
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	answer, err := s.do(ctx, yardmaster.ReturnLease{Lease: l.ID, By: callerOf(ctx).User})
+	answer, err := s.do(ctx, yardmaster.ReleaseLease{Lease: l.ID, By: callerOf(ctx).User})
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -113,7 +113,7 @@ func (s *Server) toLease(l *fleet.Lease) api.Lease {
 	now := s.Clock.Now()
 	out := api.Lease{
 		ID: l.ID, Offer: l.Offer, State: l.State, Since: shown(l.Since), Reason: l.Reason, Job: l.Job, Owner: l.Owner, Project: l.Project, Gang: l.Gang,
-		Requested: shown(l.Asked), Granted: timeOrNil(l.Granted), Joined: timeOrNil(l.Joined), Ends: timeOrNil(l.Ends), Released: timeOrNil(l.Returned),
+		Requested: shown(l.Requested), Granted: timeOrNil(l.Granted), Joined: timeOrNil(l.Joined), Ends: timeOrNil(l.Ends), Released: timeOrNil(l.Released),
 		Ended: timeOrNil(l.Ended), Instance: l.Instance, Node: l.Node, Stray: l.Stray,
 		Kept: l.Kept(now).Seconds(), Cost: ledger.Estimate(l, now).Dollars(),
 	}

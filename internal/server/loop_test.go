@@ -193,7 +193,7 @@ func (*slow) Revises() bool { return false }
 
 func (p *slow) Plan(v *place.View) place.Plan {
 	time.Sleep(4 * roundCheap)
-	p.seen.Store(int64(v.Line.Len()))
+	p.seen.Store(int64(v.Queue.Len()))
 	return place.Plan{}
 }
 

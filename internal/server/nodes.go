@@ -76,15 +76,15 @@ func (s *Server) getNode(ctx context.Context, in *NodeInput) (*body[api.Node], e
 }
 
 func (s *Server) cordonNode(ctx context.Context, in *NodeInput) (*body[api.Node], error) {
-	return s.changeNode(ctx, in.Node, yardmaster.Drain{Node: id.Node(in.Node), By: callerOf(ctx).User, On: true})
+	return s.changeNode(ctx, in.Node, yardmaster.Cordon{Node: id.Node(in.Node), By: callerOf(ctx).User, On: true})
 }
 
 func (s *Server) uncordonNode(ctx context.Context, in *NodeInput) (*body[api.Node], error) {
-	return s.changeNode(ctx, in.Node, yardmaster.Drain{Node: id.Node(in.Node), By: callerOf(ctx).User})
+	return s.changeNode(ctx, in.Node, yardmaster.Cordon{Node: id.Node(in.Node), By: callerOf(ctx).User})
 }
 
 func (s *Server) drainNode(ctx context.Context, in *NodeInput) (*body[api.Node], error) {
-	return s.changeNode(ctx, in.Node, yardmaster.Drain{
+	return s.changeNode(ctx, in.Node, yardmaster.Cordon{
 		Node: id.Node(in.Node), By: callerOf(ctx).User, On: true, Stop: true,
 	})
 }
@@ -119,7 +119,7 @@ func (s *Server) clearGPUError(ctx context.Context, in *gpuInput) (*body[api.Nod
 	if err := allow(ctx, tenant.ChangeNodes, ""); err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	answer, err := s.do(ctx, yardmaster.ReleaseGPU{Node: id.Node(in.Node), GPU: in.GPU, By: callerOf(ctx).User})
+	answer, err := s.do(ctx, yardmaster.ClearGPUError{Node: id.Node(in.Node), GPU: in.GPU, By: callerOf(ctx).User})
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}

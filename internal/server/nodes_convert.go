@@ -14,7 +14,7 @@ import (
 func (s *Server) toNode(n *yardmaster.NodeInfo) api.Node {
 	inv := &n.Inventory
 	out := api.Node{
-		ID: n.ID, Class: n.Class, Pool: n.Pool, Reason: n.Reason, Cordoned: n.Drained,
+		ID: n.ID, Class: n.Class, Pool: n.Pool, Reason: n.Reason, Cordoned: n.Cordoned,
 		LastSeen: timeOrNil(n.Seen), CPUs: inv.CPUs, CPUsFree: n.Room.CPUs, Memory: inv.Memory, MemFree: n.Room.Memory,
 		Disk: inv.Disk, OS: inv.OS, Arch: inv.Arch, Address: inv.Address, Version: inv.Version,
 		Limits: inv.Limits, Jobs: n.Jobs, Runs: []api.NodeRun{}, GPUs: make([]api.GPU, len(inv.GPUs)),
@@ -163,7 +163,7 @@ func addPower(out *api.Node, inv *fleet.Inventory) {
 // addPrice says what a node costs, and the lease by which it was provisioned.
 func addPrice(out *api.Node, n *yardmaster.NodeInfo) {
 	if p := n.Price; p != nil {
-		out.Price = &api.Price{Rent: p.NodeCost, Energy: p.EnergyCost, Hourly: p.NodeCost + p.EnergyCost, Unused: p.IdleCost}
+		out.Price = &api.Price{NodeCost: p.NodeCost, EnergyCost: p.EnergyCost, Hourly: p.NodeCost + p.EnergyCost, Idle: p.IdleCost}
 	}
 	if l := &n.Provisioned; l.ID != "" {
 		out.Lease = &api.NodeLease{ID: l.ID, Offer: l.Offer.Name, State: l.State, Ends: timeOrNil(l.Ends)}

@@ -67,8 +67,8 @@ func TestTheLoopGoesOnWhileASlowPolicyThinks(t *testing.T) {
 	n.listen()
 
 	first := y.submit(c, "run: a")[0].ID
-	if v := <-policy.begun; v.Line.Len() != 1 {
-		t.Fatalf("the policy sees %d jobs, want 1", v.Line.Len())
+	if v := <-policy.begun; v.Queue.Len() != 1 {
+		t.Fatalf("the policy sees %d jobs, want 1", v.Queue.Len())
 	}
 
 	// While it thinks, jobs come and go.
@@ -84,7 +84,7 @@ func TestTheLoopGoesOnWhileASlowPolicyThinks(t *testing.T) {
 	// Its plan is stale: it starts what was cancelled.
 	policy.goOn <- struct{}{}
 	v := <-policy.begun
-	if items := v.Line.Items(); len(items) != 1 || items[0].Job != second {
+	if items := v.Queue.Items(); len(items) != 1 || items[0].Job != second {
 		t.Errorf("the second plan is made for %+v, want %s alone", items, second)
 	}
 	dropped := allEvents(t, y.admin(), api.EventFilter{Kind: "plan.dropped"})

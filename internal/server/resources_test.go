@@ -30,7 +30,7 @@ type provisionFIFO struct{ ordered.FIFO }
 
 func (p provisionFIFO) Plan(v *place.View) place.Plan {
 	plan := p.FIFO.Plan(v)
-	for _, it := range v.Line.Items() {
+	for _, it := range v.Queue.Items() {
 		placed := slices.ContainsFunc(plan.Starts, func(s place.Start) bool { return s.Item == it })
 		provisioned := slices.ContainsFunc(v.Leases, func(l *fleet.Lease) bool { return l.Job == it.Job })
 		if !placed && !provisioned && len(v.Offers) > 0 {
@@ -46,7 +46,7 @@ func provisioning(_ *Config, c *yardmaster.Config) {
 	c.Tariff = &fleet.Tariff{Energy: 0.5, PUE: 2, Nodes: []fleet.NodePrice{{Class: fleet.Local, Watts: []float64{100, 400, 700}, Hourly: []float64{1}}}}
 	for _, o := range []fleet.Offer{
 		{Type: "big", GPU: "A100", GPUs: 8, GPUMemory: 80 << 30, Hourly: 20_000_000},
-		{Type: "small", GPU: "L4", GPUs: 1, GPUMemory: 24 << 30, Hourly: 1_000_000, Bills: job.Duration(time.Hour)},
+		{Type: "small", GPU: "L4", GPUs: 1, GPUMemory: 24 << 30, Hourly: 1_000_000, BillingIncrement: job.Duration(time.Hour)},
 		{Type: "small", Spot: true, GPU: "L4", GPUs: 1, GPUMemory: 24 << 30, Hourly: 1_200_000},
 		{Type: "mid", Region: "north", GPU: "A100", GPUs: 2, GPUMemory: 40 << 30, Hourly: 5_000_000},
 	} {
@@ -163,8 +163,8 @@ func TestTheReaperSaysWhatItFound(t *testing.T) {
 		t.Errorf("with nothing provisioned it says %+v", r)
 	}
 	y.submit(y.researcher("ada"), "run: a\nresources: {memory: 900GB}")
-	y.do(yardmaster.Unclear{Lease: "l1", Why: "timed out"})
-	y.do(yardmaster.Listed{Provider: "testcloud", Asked: y.clock.Now(), Machines: []fleet.Instance{{ID: "i-9", Type: "small", State: fleet.InstanceUp, Billed: -1}}})
+	y.do(yardmaster.OutcomeUnknown{Lease: "l1", Why: "timed out"})
+	y.do(yardmaster.InstancesListed{Provider: "testcloud", Asked: y.clock.Now(), Machines: []fleet.Instance{{ID: "i-9", Type: "small", State: fleet.InstanceUp, Billed: -1}}})
 	y.do(yardmaster.ProviderFailed{Provider: "testcloud", Why: "503"})
 	r, err = root.Reaper(t.Context())
 	y.must(err)
@@ -177,7 +177,7 @@ func TestTheReaperSaysWhatItFound(t *testing.T) {
 	if r.Live != 2 || r.States["requested"] != 1 || r.States["releasing"] != 1 || len(r.Overdue) != 1 || r.Overdue[0].ID != "l2" {
 		t.Errorf("live leases: %+v", r)
 	}
-	y.do(yardmaster.Listed{Provider: "testcloud", Asked: y.clock.Now()})
+	y.do(yardmaster.InstancesListed{Provider: "testcloud", Asked: y.clock.Now()})
 	y.clock.advance(time.Minute)
 	y.do(yardmaster.Tick{})
 	r, err = root.Reaper(t.Context())
@@ -203,7 +203,7 @@ func TestLimitsAreSetByAdminsAndSeenByWhomTheyBind(t *testing.T) {
 	_, err = root.PutQuota(t.Context(), "user/nobody", api.QuotaRequest{GPUs: 1})
 	wantFault(t, err, fault.NotFound, "user_not_found")
 	_, err = root.PutQuota(t.Context(), "each/dog", api.QuotaRequest{GPUs: 1})
-	wantFault(t, err, fault.Invalid, "bad_limit")
+	wantFault(t, err, fault.Invalid, "bad_quota")
 	_, err = root.PutQuota(t.Context(), "user/ada", api.QuotaRequest{Borrow: true})
 	wantFault(t, err, fault.Invalid, "empty_quota")
 	_, err = ada.PutQuota(t.Context(), "user/ada", api.QuotaRequest{GPUs: 99})
@@ -245,7 +245,7 @@ func TestLimitsAreSetByAdminsAndSeenByWhomTheyBind(t *testing.T) {
 	if got := show(bob, api.Page{}); got != "| user/bob > " {
 		t.Errorf("who is not limited sees %q", got)
 	}
-	wantFault(t, root.RemoveQuota(t.Context(), "each/user"), fault.NotFound, "limit_not_found")
+	wantFault(t, root.RemoveQuota(t.Context(), "each/user"), fault.NotFound, "quota_not_found")
 }
 
 func TestDatasetsBelongToWhoRegisteredThem(t *testing.T) {
@@ -529,7 +529,7 @@ func TestTheResourceTableTellsOfGPUsPricesAndLeases(t *testing.T) {
 	if got.State != "idle" || got.TFLOPS != 150 || got.Origin != "mixed" || got.Watts != 144 || got.Draw != 30 || got.Lease != nil {
 		t.Errorf("idle: %+v", got)
 	}
-	if diff := cmp.Diff(&api.Price{Rent: 1, Energy: 0.7, Hourly: 1.7, Unused: 1.1}, got.Price); diff != "" {
+	if diff := cmp.Diff(&api.Price{NodeCost: 1, EnergyCost: 0.7, Hourly: 1.7, Idle: 1.1}, got.Price); diff != "" {
 		t.Errorf("its price (-want +got):\n%s", diff)
 	}
 	if g := got.GPUs[0]; g.Origin != "measured" || g.TFLOPS != 60 || g.Bandwidth != 300 || g.Peak != 121 || g.Watts != 72 {
@@ -634,7 +634,7 @@ func TestNothingCountsTwiceWhileItIsPosted(t *testing.T) {
 	y.join("box1")
 	hours := 0
 	y.srv.Store = meanwhile{y.srv.Store, func() { // after what runs up now was looked at, it is posted
-		y.do(yardmaster.Drain{Node: "box1", By: "root", On: hours%2 == 0})
+		y.do(yardmaster.Cordon{Node: "box1", By: "root", On: hours%2 == 0})
 	}}
 	for last := 0.0; hours < 5; hours++ {
 		y.clock.advance(time.Hour)

@@ -19,7 +19,7 @@ func (s *simulation) takeOver(b *Beginning, state *yardmaster.State) {
 		}
 		s.addHost(n)
 		h := s.hosts[n.ID]
-		if h.dead = n.State == fleet.Lost; h.dead || n.Drained {
+		if h.dead = n.State == fleet.Lost; h.dead || n.Cordoned {
 			h.meter.open = false
 			s.tally.size(s.now, -len(n.Inventory.GPUs))
 		}
@@ -75,7 +75,7 @@ func (s *simulation) goOn(state *yardmaster.State) {
 		for k := range run.Ranks {
 			rank := &run.Ranks[k]
 			h := s.hosts[rank.Node]
-			m.seats = append(m.seats, place.Seat{Node: rank.Node, GPUs: fleet.Mask(rank.GPUs), Share: rank.Share})
+			m.seats = append(m.seats, place.Allocation{Node: rank.Node, GPUs: fleet.Mask(rank.GPUs), Share: rank.Share})
 			m.hosts = append(m.hosts, h)
 			m.ended = append(m.ended, rank.State == job.RunEnded)
 			m.gpus += len(rank.GPUs)

@@ -60,7 +60,7 @@ func (s *simulation) provision(l fleet.Lease) {
 		s.step(yardmaster.Granted{Lease: l.ID, Provider: l.Offer.Provider, Machine: fleet.Instance{ID: "i-" + string(l.ID), Lease: l.ID, State: fleet.InstancePending, Billed: -1}})
 	})
 	n := *l.Offer.Node()
-	n.ID, n.Lease = id.Node("provisioned-"+string(l.ID)), l.ID
+	n.ID, n.Lease = id.Node("cloud-"+string(l.ID)), l.ID
 	h := &host{node: n, meter: newLeaseMeter(&l.Offer, s.now)}
 	s.machines[l.ID] = h
 	s.at(s.now+time.Duration(l.Offer.Boot), func(s *simulation) {
@@ -83,8 +83,8 @@ func newLeaseMeter(o *fleet.Offer, now time.Duration) meter {
 	rent := make([]float64, 1)
 	rent[0] = float64(o.Hourly) / 1e6
 	m.tariff = &fleet.Tariff{}
-	m.price = &fleet.NodePrice{Hourly: rent, Bills: o.Bills}
-	m.least = time.Duration(o.Least)
+	m.price = &fleet.NodePrice{Hourly: rent, BillingIncrement: o.BillingIncrement}
+	m.least = time.Duration(o.MinBilling)
 	return m
 }
 

@@ -41,12 +41,12 @@ func (s *simulation) apply(c *Change) error {
 	}
 	switch c.Kind {
 	case NodeTaken:
-		s.step(yardmaster.Drain{Node: c.ID, By: "its owner", On: true})
+		s.step(yardmaster.Cordon{Node: c.ID, By: "its owner", On: true})
 		s.cut(h)
 	case NodeDrains:
-		s.step(yardmaster.Drain{Node: c.ID, By: "its owner", On: true})
+		s.step(yardmaster.Cordon{Node: c.ID, By: "its owner", On: true})
 	case NodeOpens:
-		s.step(yardmaster.Drain{Node: c.ID, By: "its owner"})
+		s.step(yardmaster.Cordon{Node: c.ID, By: "its owner"})
 	case NodeFails:
 		s.die(h)
 	case NodeHeals:
@@ -118,6 +118,6 @@ func (s *simulation) die(h *host) {
 		for _, m := range slices.Clone(h.runs) {
 			s.rankGone(m, slices.Index(m.hosts, h))
 		}
-		s.step(yardmaster.Gone{Node: h.node.ID, By: "sim", Reason: fmt.Sprintf("not heard for %s", job.Duration(s.cfg.Detect))})
+		s.step(yardmaster.NodeGone{Node: h.node.ID, By: "sim", Reason: fmt.Sprintf("not heard for %s", job.Duration(s.cfg.Detect))})
 	})
 }

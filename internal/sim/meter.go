@@ -66,7 +66,7 @@ func (m *meter) close(now time.Duration) {
 	}
 	kept := now - m.opened
 	rest := max(m.least-kept, 0)
-	if bills := time.Duration(m.price.Bills); bills > 0 && (kept+rest)%bills > 0 {
+	if bills := time.Duration(m.price.BillingIncrement); bills > 0 && (kept+rest)%bills > 0 {
 		rest += bills - (kept+rest)%bills
 	}
 	m.idleMoney += rest.Hours() * m.tariff.Rent(m.price, 0)
@@ -82,7 +82,7 @@ func (m *meter) boot() time.Duration {
 
 // join lets someone use a seat, and returns how the meter stands and how many
 // GPUs are in use that were not.
-func (m *meter) join(now time.Duration, seat place.Seat) (money, energy float64, more int) {
+func (m *meter) join(now time.Duration, seat place.Allocation) (money, energy float64, more int) {
 	m.read(now)
 	for set := seat.GPUs; set != 0; set &= set - 1 {
 		i := bits.TrailingZeros64(set)
@@ -96,7 +96,7 @@ func (m *meter) join(now time.Duration, seat place.Seat) (money, energy float64,
 
 // leave ends that, and returns what is to be paid since, and how many GPUs are no
 // longer in use. Who shares a GPU pays for a share of it.
-func (m *meter) leave(now time.Duration, seat place.Seat, money, energy float64) (cost, kwh float64, fewer int) {
+func (m *meter) leave(now time.Duration, seat place.Allocation, money, energy float64) (cost, kwh float64, fewer int) {
 	m.read(now)
 	for set := seat.GPUs; set != 0; set &= set - 1 {
 		i := bits.TrailingZeros64(set)
@@ -112,4 +112,4 @@ func (m *meter) leave(now time.Duration, seat place.Seat, money, energy float64)
 	return (m.money - money) * held, (m.energy - energy) * held, fewer
 }
 
-func bitsOf(s place.Seat) int { return bits.OnesCount64(s.GPUs) }
+func bitsOf(s place.Allocation) int { return bits.OnesCount64(s.GPUs) }

@@ -16,7 +16,7 @@ import (
 type model struct {
 	run     id.Run
 	life    *life
-	seats   []place.Seat
+	seats   []place.Allocation
 	hosts   []*host
 	ended   []bool // ranks whose end was reported
 	left    int    // ranks that have not ended
@@ -106,7 +106,7 @@ func (s *simulation) order(o *yardmaster.Order) {
 		return
 	}
 	h := s.hosts[o.Node]
-	m.seats = append(m.seats, place.Seat{Node: o.Node, GPUs: fleet.Mask(o.Launch.GPUs), Share: o.Launch.Share})
+	m.seats = append(m.seats, place.Allocation{Node: o.Node, GPUs: fleet.Mask(o.Launch.GPUs), Share: o.Launch.Share})
 	m.hosts = append(m.hosts, h)
 	m.ended = append(m.ended, false)
 	m.left++

@@ -67,7 +67,7 @@ func TestRentIsPaidForTheHourThatWasBegun(t *testing.T) {
 	n.Class = fleet.OnDemand
 	r := run(t, sim.Config{
 		Policy: ordered.FIFO{}, Nodes: []fleet.Node{n},
-		Tariff:  &fleet.Tariff{Nodes: []fleet.NodePrice{{Class: fleet.OnDemand, Hourly: []float64{2, 2}, Bills: job.Duration(time.Hour)}}},
+		Tariff:  &fleet.Tariff{Nodes: []fleet.NodePrice{{Class: fleet.OnDemand, Hourly: []float64{2, 2}, BillingIncrement: job.Duration(time.Hour)}}},
 		Jobs:    &list{jobs: []*sim.Job{lasting(0, 30*time.Minute, 1)}},
 		Changes: &happenings{list: []sim.Change{{At: 75 * time.Minute, Kind: sim.NodeDrains, ID: "a"}}},
 		Until:   3 * time.Hour,

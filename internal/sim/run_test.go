@@ -125,18 +125,18 @@ func (shifter) Name() string  { return "shifter" }
 func (shifter) Revises() bool { return true }
 
 func (p shifter) Plan(v *place.View) place.Plan {
-	plan := place.Plan{Again: p.at}
-	for _, it := range v.Line.Items() {
-		plan.Starts = append(plan.Starts, place.Start{Item: it, Seats: []place.Seat{{Node: v.Rooms[0].Node.ID, GPUs: 1}}, Reason: "first"})
+	plan := place.Plan{WakeAt: p.at}
+	for _, it := range v.Queue.Items() {
+		plan.Starts = append(plan.Starts, place.Start{Item: it, Allocations: []place.Allocation{{Node: v.Rooms[0].Node.ID, GPUs: 1}}, Reason: "first"})
 	}
 	if v.Now.Before(p.at) {
 		return plan
 	}
-	plan.Again = time.Time{}
+	plan.WakeAt = time.Time{}
 	for _, r := range v.Running {
-		if r.Seats[0].Node != p.to && !r.Stopping {
+		if r.Allocations[0].Node != p.to && !r.Stopping {
 			plan.Stops = append(plan.Stops, place.Stop{Running: r, Reason: "moves"})
-			plan.Starts = append(plan.Starts, place.Start{Item: r.Item, Seats: []place.Seat{{Node: p.to, GPUs: 3}}, Reason: "twice as fast there"})
+			plan.Starts = append(plan.Starts, place.Start{Item: r.Item, Allocations: []place.Allocation{{Node: p.to, GPUs: 3}}, Reason: "twice as fast there"})
 		}
 	}
 	return plan

@@ -42,7 +42,7 @@ func TestThePolicyKeepsConditionsAcrossJobs(t *testing.T) {
 			}
 			var n [3]int
 			for _, s := range plan.Starts {
-				n[s.Item.Number-1] = len(s.Seats)
+				n[s.Item.Number-1] = len(s.Allocations)
 			}
 			if !tc.right(n) {
 				t.Errorf("%s: the jobs get %v nodes", name, n)
@@ -53,7 +53,7 @@ func TestThePolicyKeepsConditionsAcrossJobs(t *testing.T) {
 
 func eight() *place.View {
 	now := time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC)
-	table, line := fleet.NewTable(), queue.NewLine()
+	table, line := fleet.NewTable(), queue.New()
 	for i := range 8 {
 		table.Put(&fleet.Node{ID: id.Node(fmt.Sprint("n", i)), Class: fleet.Local, State: fleet.Ready, Since: now, Inventory: fleet.Inventory{
 			CPUs: 64_000, Memory: 1 << 40, GPUs: []fleet.GPU{{Model: "V100", Memory: 16 << 30}},
@@ -65,5 +65,5 @@ func eight() *place.View {
 		}}
 		line.Add(it, fleet.Need{Nodes: 1, MaxNodes: 8, GPUs: 1, MaxGPUs: 1, Place: job.PlaceAny})
 	}
-	return &place.View{Now: now, Rooms: table.Rooms(), Line: line}
+	return &place.View{Now: now, Rooms: table.Rooms(), Queue: line}
 }

@@ -79,7 +79,7 @@ func (m Resume) handle(y *Yard) (any, error) {
 	if r.State == job.Pausing {
 		return nil, fault.New(fault.Conflict, "job_state", "job %s is still stopping", r.ID).WithRemedy("resume it when it is paused")
 	}
-	waits := "waits for its turn"
+	waits := "queued"
 	if len(r.pendingNeeds) > 0 {
 		waits = waitsFor(r.pendingNeeds)
 	}

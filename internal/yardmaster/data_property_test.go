@@ -86,7 +86,7 @@ func (y *ruledYard) act(t *rapid.T) {
 	case 4:
 		m = yardmaster.Override{Job: job1, Place: job.PlaceAny, By: "alice", Why: "let"}
 	case 5:
-		m = yardmaster.Gone{Node: node, By: "test", Reason: "the power went"}
+		m = yardmaster.NodeGone{Node: node, By: "test", Reason: "the power went"}
 	case 6:
 		m = yardmaster.NodeReport{Node: node, Data: []job.DataCopy{{Name: "d0", Path: "/x"}}}
 	default:

@@ -150,7 +150,7 @@ func TestDataKeepsARetryWhereItMayBe(t *testing.T) {
 	y.round()
 	y.running(j, 0)
 	y.Take()
-	y.ok(yardmaster.Gone{Node: "a", By: "test", Reason: "the power went"})
+	y.ok(yardmaster.NodeGone{Node: "a", By: "test", Reason: "the power went"})
 	y.pass(time.Minute, "c")
 	if n := y.nodeOf(j); n != "" {
 		t.Fatalf("after its node was lost it runs on %s", n)
@@ -228,7 +228,7 @@ func TestAPlanCannotMoveDataWhereItMayNotBe(t *testing.T) {
 			b := y.plan(p, func(v *place.View) place.Plan {
 				r := v.Running[0]
 				return place.Plan{Stops: []place.Stop{{Running: r, Reason: "moves"}},
-					Starts: []place.Start{{Item: r.Item, Seats: []place.Seat{{Node: "c", GPUs: 1}}, Reason: "moves"}}}
+					Starts: []place.Start{{Item: r.Item, Allocations: []place.Allocation{{Node: "c", GPUs: 1}}, Reason: "moves"}}}
 			})
 			y.check()
 			stopped := len(b.Orders) == 1 && b.Orders[0].Stop == job.StopTerm
@@ -263,7 +263,7 @@ func TestAPromiseIsNotKeptAgainstANewRule(t *testing.T) {
 	y.plan(p, func(v *place.View) place.Plan {
 		r := v.Running[0]
 		return place.Plan{Stops: []place.Stop{{Running: r, Reason: "moves"}},
-			Starts: []place.Start{{Item: r.Item, Seats: []place.Seat{{Node: "c", GPUs: 1}}, Reason: "moves"}}}
+			Starts: []place.Start{{Item: r.Item, Allocations: []place.Allocation{{Node: "c", GPUs: 1}}, Reason: "moves"}}}
 	})
 	y.rule("mri", job.PlaceLocal)
 	y.stops("a", "j1.1")
@@ -424,7 +424,7 @@ func TestCopiesThatNodesKeepAreKnown(t *testing.T) {
 	if !slices.Equal(on(), []id.Node{"a"}) {
 		t.Errorf("copies on %v, want none on c", on())
 	}
-	y.ok(yardmaster.Gone{Node: "a", By: "test", Reason: "the power went"})
+	y.ok(yardmaster.NodeGone{Node: "a", By: "test", Reason: "the power went"})
 	if len(on()) > 0 {
 		t.Errorf("copies on %v, which is lost", on())
 	}

@@ -249,10 +249,10 @@ func (d *driver) operate() error {
 	a := d.agents[d.rng.IntN(len(d.agents))]
 	switch d.rng.IntN(8) {
 	case 0:
-		_, err := d.send(yardmaster.Drain{Node: a.node, By: "root", On: true, Stop: d.chance(2)})
+		_, err := d.send(yardmaster.Cordon{Node: a.node, By: "root", On: true, Stop: d.chance(2)})
 		return refused(err, fault.NotFound)
 	case 1, 2, 3:
-		_, err := d.send(yardmaster.Drain{Node: a.node, By: "root"})
+		_, err := d.send(yardmaster.Cordon{Node: a.node, By: "root"})
 		return refused(err, fault.NotFound)
 	case 4:
 		_, err := d.send(yardmaster.RemoveNode{Node: a.node, By: "root"})
@@ -374,7 +374,7 @@ func (d *driver) comeToRest() error {
 		for i := range a.inv.GPUs {
 			a.inv.GPUs[i].Error = ""
 		}
-		if _, err := d.send(yardmaster.Drain{Node: a.node, By: "root"}); refused(err, fault.NotFound) != nil {
+		if _, err := d.send(yardmaster.Cordon{Node: a.node, By: "root"}); refused(err, fault.NotFound) != nil {
 			return err
 		}
 	}

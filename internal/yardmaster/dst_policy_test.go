@@ -21,7 +21,7 @@ func (restless) Revises() bool { return true }
 func (restless) Plan(v *place.View) place.Plan {
 	plan := ordered.FIFO{}.Plan(v)
 	rng := rand.New(rand.NewPCG(uint64(v.Now.UnixNano()), uint64(len(v.Running))))
-	plan.Again = v.Now.Add(1 + v.Now.Sub(start)%7e9)
+	plan.WakeAt = v.Now.Add(1 + v.Now.Sub(start)%7e9)
 	if len(v.Running) == 0 {
 		return plan
 	}
@@ -30,45 +30,45 @@ func (restless) Plan(v *place.View) place.Plan {
 		plan.Stops = append(plan.Stops, place.Stop{Running: r, Reason: "by chance"})
 		switch rng.IntN(5) {
 		case 0: // moves to some node, whatever is there
-			plan.Starts = append(plan.Starts, place.Start{Item: r.Item, Seats: anywhere(v, r.Item, rng), Reason: "moves by chance"})
+			plan.Starts = append(plan.Starts, place.Start{Item: r.Item, Allocations: anywhere(v, r.Item, rng), Reason: "moves by chance"})
 		case 1: // stays with what it has, or with less
-			plan.Starts = append(plan.Starts, place.Start{Item: r.Item, Seats: shrink(r), Reason: "shrinks by chance"})
+			plan.Starts = append(plan.Starts, place.Start{Item: r.Item, Allocations: shrink(r), Reason: "shrinks by chance"})
 		case 4: // shares a GPU with whoever is there
 			seats := anywhere(v, r.Item, rng)[:1]
 			seats[0].GPUs, seats[0].Share = fleet.Take(seats[0].GPUs, 1), 0.5
-			plan.Starts = append(plan.Starts, place.Start{Item: r.Item, Seats: seats, Reason: "shares by chance"})
+			plan.Starts = append(plan.Starts, place.Start{Item: r.Item, Allocations: seats, Reason: "shares by chance"})
 		case 2: // gives its seats to one that waits
-			if items := v.Line.Items(); len(items) > 0 {
+			if items := v.Queue.Items(); len(items) > 0 {
 				it := items[rng.IntN(len(items))]
-				plan.Starts = append(plan.Starts, place.Start{Item: it, Seats: r.Seats, Reason: "takes over by chance"})
+				plan.Starts = append(plan.Starts, place.Start{Item: it, Allocations: r.Allocations, Reason: "takes over by chance"})
 			}
 		}
 	}
 	// And some that wait share the first GPU of some node.
-	items := slices.DeleteFunc(v.Line.Items(), func(it *queue.Item) bool { return it.Outlook.Speed == nil || it.Shape.Need.MaxGPUs == 0 })
+	items := slices.DeleteFunc(v.Queue.Items(), func(it *queue.Item) bool { return it.Outlook.Speed == nil || it.Shape.Need.MaxGPUs == 0 })
 	if len(items) > 0 && rng.IntN(2) == 0 {
 		plan.Starts = nil
 		room := &v.Rooms[rng.IntN(len(v.Rooms))]
 		for _, it := range items {
-			plan.Starts = append(plan.Starts, place.Start{Item: it, Seats: []place.Seat{{Node: room.Node.ID, GPUs: fleet.Take(room.Sound, 1), Share: 0.5}}, Reason: "shares by chance"})
+			plan.Starts = append(plan.Starts, place.Start{Item: it, Allocations: []place.Allocation{{Node: room.Node.ID, GPUs: fleet.Take(room.Sound, 1), Share: 0.5}}, Reason: "shares by chance"})
 		}
 	}
 	return plan
 }
 
-func anywhere(v *place.View, it *queue.Item, rng *rand.Rand) []place.Seat {
-	var seats []place.Seat
+func anywhere(v *place.View, it *queue.Item, rng *rand.Rand) []place.Allocation {
+	var seats []place.Allocation
 	for _, at := range rng.Perm(len(v.Rooms))[:min(len(v.Rooms), it.Shape.Need.Nodes)] {
 		room := &v.Rooms[at]
-		seats = append(seats, place.Seat{Node: room.Node.ID, GPUs: fleet.Take(room.Sound, it.Shape.Need.GPUs)})
+		seats = append(seats, place.Allocation{Node: room.Node.ID, GPUs: fleet.Take(room.Sound, it.Shape.Need.GPUs)})
 	}
 	return seats
 }
 
-func shrink(r *place.Running) []place.Seat {
-	seats := make([]place.Seat, len(r.Seats))
-	for i, s := range r.Seats {
-		seats[i] = place.Seat{Node: s.Node, GPUs: fleet.Take(s.GPUs, r.Shape.Need.GPUs)}
+func shrink(r *place.Running) []place.Allocation {
+	seats := make([]place.Allocation, len(r.Allocations))
+	for i, s := range r.Allocations {
+		seats[i] = place.Allocation{Node: s.Node, GPUs: fleet.Take(s.GPUs, r.Shape.Need.GPUs)}
 	}
 	return seats
 }

@@ -65,7 +65,7 @@ func TestInvariantsHoldAfterEveryMessage(t *testing.T) {
 				t.Fatalf("seed %d, message %d, at rest: %v", seed, d.sent, err)
 			}
 			for _, kind := range d.mustSee([]string{"job.succeeded", "job.failed", "job.cancelled", "job.paused", "job.recovering", "job.pausing",
-				"job.cancelling", "node.suspect", "node.lost", "node.removed", "node.drained", "node.ready", "run.timed_out", "user.changed"}) {
+				"job.cancelling", "node.suspect", "node.lost", "node.removed", "node.cordoned", "node.ready", "run.timed_out", "user.changed"}) {
 				if d.store.events[kind] == 0 {
 					t.Errorf("seed %d never saw %s: it tests too little", seed, kind)
 				}

@@ -288,8 +288,8 @@ func checkRooms(y *Yard, shrunk map[id.Node]bool) error {
 }
 
 func checkRoom(y *Yard, n *nodes.Node, room *fleet.Room, shrunk bool) error {
-	if room.Open != (n.State == fleet.Ready && !n.Drained) {
-		return fmt.Errorf("node %s is %s, drained %v, and open is %v", n.ID, n.State, n.Drained, room.Open)
+	if room.Open != (n.State == fleet.Ready && !n.Cordoned) {
+		return fmt.Errorf("node %s is %s, drained %v, and open is %v", n.ID, n.State, n.Cordoned, room.Open)
 	}
 	var gpus, held uint64 // by runs, and by promises too
 	runs := 0
@@ -341,7 +341,7 @@ func checkRoom(y *Yard, n *nodes.Node, room *fleet.Room, shrunk bool) error {
 // isPromised reports whether a hold is that of a promise.
 func isPromised(y *Yard, n id.Node, h *fleet.Hold) bool {
 	return slices.ContainsFunc(y.promises, func(p *promise) bool {
-		return p.run == h.Run && slices.ContainsFunc(p.start.Seats, func(s place.Seat) bool { return s.Node == n && s.GPUs == h.GPUs })
+		return p.run == h.Run && slices.ContainsFunc(p.start.Allocations, func(s place.Allocation) bool { return s.Node == n && s.GPUs == h.GPUs })
 	})
 }
 
@@ -380,7 +380,7 @@ func checkPromises(y *Yard) error {
 		case r.item != nil:
 			return fmt.Errorf("%s is promised seats while its job is in line", p.run)
 		}
-		for _, s := range p.start.Seats {
+		for _, s := range p.start.Allocations {
 			if room, ok := y.nodes.Rooms.Get(s.Node); !ok || !slices.ContainsFunc(room.Holds, func(h fleet.Hold) bool { return h.Run == p.run && h.GPUs == s.GPUs }) {
 				return fmt.Errorf("%s is promised a seat on %s that is not held", p.run, s.Node)
 			}

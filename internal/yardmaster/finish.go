@@ -120,7 +120,7 @@ func (y *Yard) settleNeeds(r *jobRecord) {
 		if !d.State.Waiting() {
 			continue
 		}
-		if d.Reason = "waits for its turn"; len(d.pendingNeeds) > 0 {
+		if d.Reason = "queued"; len(d.pendingNeeds) > 0 {
 			d.Reason = waitsFor(d.pendingNeeds)
 		}
 		y.changedJob(d)

@@ -10,12 +10,12 @@ import (
 
 // Foresee tells the yard what is expected of jobs. It comes from beside the loop,
 // where curves and history are; what has gone stale meanwhile is dropped.
-type Foresee struct {
-	Jobs []Foreseen
+type PutForecasts struct {
+	Jobs []JobForecast
 }
 
 // Foreseen is what is expected of one job, and what its people are to be told.
-type Foreseen struct {
+type JobForecast struct {
 	Job      id.Job
 	Forecast *job.Forecast // nil if there is nothing new
 	Notices  []Notice
@@ -27,7 +27,7 @@ type Notice struct {
 	Reason string
 }
 
-func (m Foresee) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
+func (m PutForecasts) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
 	for i := range m.Jobs {
 		r, ok := y.jobs[m.Jobs[i].Job]
 		if !ok || r.State.Final() {
@@ -73,7 +73,7 @@ func moved(before, now *job.Forecast) bool {
 }
 
 // Stand is where a job stands, for forecasts.
-type Stand struct {
+type JobStatus struct {
 	Cost     float64       // so far, with what is not posted yet
 	Progress *job.Progress // how far its program says it is, nil if it has ended
 	Speed    *job.Speed    // as told; nil if nobody did
@@ -81,8 +81,8 @@ type Stand struct {
 }
 
 // Stands tells where jobs stand; of one that is not in memory it is empty.
-func (y *Yard) Stands(jobs []id.Job) []Stand {
-	list := make([]Stand, len(jobs))
+func (y *Yard) JobStatuses(jobs []id.Job) []JobStatus {
+	list := make([]JobStatus, len(jobs))
 	for i, j := range jobs {
 		r, ok := y.jobs[j]
 		if !ok {

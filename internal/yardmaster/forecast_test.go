@@ -14,7 +14,7 @@ import (
 // foresee tells the yard that a job has so much left.
 func (y *yard) foresee(j id.Job, left time.Duration, basis job.Basis) {
 	y.t.Helper()
-	y.ok(yardmaster.Foresee{Jobs: []yardmaster.Foreseen{{Job: j, Forecast: &job.Forecast{
+	y.ok(yardmaster.PutForecasts{Jobs: []yardmaster.JobForecast{{Job: j, Forecast: &job.Forecast{
 		At: y.now, Basis: basis, Remaining: job.Band{Low: left.Seconds() / 2, Mid: left.Seconds(), High: 2 * left.Seconds()},
 	}}}})
 }
@@ -92,7 +92,7 @@ func TestNoticesGoIntoTheFeedOfTheirJob(t *testing.T) {
 	y.running(j, 0)
 	y.Take()
 	say := func() []yardmaster.Event {
-		y.ok(yardmaster.Foresee{Jobs: []yardmaster.Foreseen{
+		y.ok(yardmaster.PutForecasts{Jobs: []yardmaster.JobForecast{
 			{Job: "j99", Notices: []yardmaster.Notice{{Kind: "forecast.slipped", Reason: "nobody's"}}},
 			{Job: j, Notices: []yardmaster.Notice{{Kind: "forecast.nan", Reason: "loss is NaN"}}},
 		}})
@@ -124,14 +124,14 @@ func TestStandsTellCostProgressAndStart(t *testing.T) {
 	y.running(first, 0)
 	y.round()
 	y.pass(100*time.Second, "a")
-	stands := y.Stands([]id.Job{first, second, "j99"})
+	stands := y.JobStatuses([]id.Job{first, second, "j99"})
 	if p := stands[0].Progress; p == nil || p.Work != 100 || p.Done < 9 || p.Done > 11 {
 		t.Errorf("progress = %+v, want about 10 of 100", p)
 	}
 	if got := stands[1].Start; got.Sub(y.now).Round(time.Minute) != 15*time.Minute {
 		t.Errorf("the second starts at %v, want 15 minutes from %v", got, y.now)
 	}
-	if diff := cmp.Diff(yardmaster.Stand{}, stands[2], cmp.AllowUnexported(job.Speed{})); diff != "" {
+	if diff := cmp.Diff(yardmaster.JobStatus{}, stands[2], cmp.AllowUnexported(job.Speed{})); diff != "" {
 		t.Errorf("a job that is not there stands somewhere: %s", diff)
 	}
 }
@@ -144,7 +144,7 @@ func TestAJobThatWaitsLastsAsLongAsIsForeseen(t *testing.T) {
 	silent, said := y.submit("alice", spec(2)), y.submit("alice", owned)
 	lasts := func() map[id.Job]time.Duration {
 		all := map[id.Job]time.Duration{}
-		for _, it := range y.View(y.now).Line.Items() {
+		for _, it := range y.View(y.now).Queue.Items() {
 			all[it.Job] = it.Lasts
 		}
 		return all

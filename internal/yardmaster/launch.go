@@ -17,18 +17,18 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 	r.NotBefore = time.Time{}
 	run := &runRecord{Run: job.Run{
 		ID: id.NewRun(r.ID, r.Epoch), Job: r.ID, Epoch: r.Epoch, State: job.RunOrdered, Reason: s.Reason, Ordered: y.now,
-		Ranks: make([]job.Rank, len(s.Seats)),
+		Ranks: make([]job.Rank, len(s.Allocations)),
 	}}
-	addresses := make([]string, len(s.Seats))
-	for i, seat := range s.Seats {
+	addresses := make([]string, len(s.Allocations))
+	for i, seat := range s.Allocations {
 		run.Ranks[i] = job.Rank{
 			Rank: i, Node: seat.Node, GPUs: fleet.Indices(seat.GPUs), Share: seat.Share, CPUs: need.CPUs, Memory: need.Memory, State: job.RunOrdered,
 		}
 		addresses[i] = y.nodes.Of(seat.Node).Inventory.Address
 	}
 	y.runs[run.ID] = run
-	r.run, r.Last = run, s.Seats[0].Node
-	r.running = y.running.add(r.entry, &run.Run, s.Seats, y.nodes.Of)
+	r.run, r.Last = run, s.Allocations[0].Node
+	r.running = y.running.add(r.entry, &run.Run, s.Allocations, y.nodes.Of)
 	y.hold(r, run)
 	for i := range run.Ranks {
 		y.use(r, &run.Ranks[i], 1)

@@ -19,12 +19,12 @@ func (y *Yard) Lease(name id.Lease) *fleet.Lease { return y.leases.Of(name) }
 // ReturnLease gives a provisioned node back. What runs there is stopped and starts again
 // elsewhere. A job that waits for it and for others provisioned with it has no use for those
 // alone: they are given back too, and it may provision anew. The answer is the lease.
-type ReturnLease struct {
+type ReleaseLease struct {
 	Lease id.Lease
 	By    id.User
 }
 
-func (m ReturnLease) handle(y *Yard) (any, error) {
+func (m ReleaseLease) handle(y *Yard) (any, error) {
 	l, ok := y.leases.Get(m.Lease)
 	if !ok {
 		return y.leases.Return(y.now, m.Lease, "")
@@ -132,7 +132,7 @@ func (y *Yard) checkIdle(name id.Node) {
 	if l == nil || l.State != fleet.LeaseActive {
 		return
 	}
-	if n.Drained {
+	if n.Cordoned {
 		y.leases.Release(y.now, l.ID, n.Reason)
 		return
 	}
@@ -161,7 +161,7 @@ func (y *Yard) recheckIdle(n *nodes.Node, at time.Time) {
 func (y *Yard) idleNodes() []provision.Idle {
 	var list []provision.Idle
 	for _, l := range y.leases.Live() {
-		if n, ok := y.nodes.Get(l.Node); ok && l.State == fleet.LeaseActive && len(n.Runs) == 0 && !n.Drained {
+		if n, ok := y.nodes.Get(l.Node); ok && l.State == fleet.LeaseActive && len(n.Runs) == 0 && !n.Cordoned {
 			list = append(list, provision.Idle{Lease: l, Since: n.Idle})
 		}
 	}

@@ -32,7 +32,7 @@ func (gangHirer) Plan(v *place.View) place.Plan {
 	for _, l := range v.Leases {
 		served[l.Job] = served[l.Job] || l.Live()
 	}
-	for _, it := range v.Line.Items() {
+	for _, it := range v.Queue.Items() {
 		if !served[it.Job] && it.Shape.Need.Nodes > 1 {
 			plan.Provisions = append(plan.Provisions, place.Provision{Item: it, Offer: v.Offers[0].Name, Count: it.Shape.Need.Nodes, Reason: "it waits and nothing is free"})
 		}
@@ -75,7 +75,7 @@ func (y *yard) joins(l id.Lease) {
 	y.ok(yardmaster.AddToken{By: "alice", Token: tenant.Token{ID: token, Kind: tenant.JoinToken, Owner: "alice", Class: string(fleet.OnDemand), Lease: l, UsesLeft: 1, Expires: start.AddDate(1, 0, 0)}})
 	offer := y.Lease(l).Offer
 	node := offer.Node()
-	y.ok(yardmaster.Join{Token: token, Name: "provisioned-" + string(l), Key: "key-" + string(l), Inventory: node.Inventory})
+	y.ok(yardmaster.Join{Token: token, Name: "cloud-" + string(l), Key: "key-" + string(l), Inventory: node.Inventory})
 	y.round()
 }
 
@@ -109,7 +109,7 @@ func TestOneOfAGangIsGivenBackByHand(t *testing.T) {
 			t.Parallel()
 			y := provisioningYard(t)
 			tc.before(y)
-			y.ok(yardmaster.ReturnLease{Lease: "l1", By: "alice"})
+			y.ok(yardmaster.ReleaseLease{Lease: "l1", By: "alice"})
 			y.check()
 			if got := y.leases(); got != tc.want {
 				t.Errorf("the leases are %q, want %q", got, tc.want)
@@ -130,7 +130,7 @@ func TestOneOfAGangIsGivenBackByHand(t *testing.T) {
 func TestAGangIsProvisionedAnewAfterOneWasGivenBack(t *testing.T) {
 	t.Parallel()
 	y := provisioningYard(t)
-	y.ok(yardmaster.ReturnLease{Lease: "l2", By: "alice"})
+	y.ok(yardmaster.ReleaseLease{Lease: "l2", By: "alice"})
 	y.round()
 	if got, want := y.leases(), "l1 returning, l2 returning, l3 returning, l4 asked, l5 asked, l6 asked"; got != want {
 		t.Errorf("the leases are %q, want %q", got, want)
@@ -141,7 +141,7 @@ func TestAGangIsProvisionedAnewAfterOneWasGivenBack(t *testing.T) {
 func TestAProviderIsBackWhenItHasAnsweredForAWhile(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	fails, answers := yardmaster.ProviderFailed{Provider: "p", Why: "503"}, yardmaster.Listed{Provider: "p"}
+	fails, answers := yardmaster.ProviderFailed{Provider: "p", Why: "503"}, yardmaster.InstancesListed{Provider: "p"}
 	y.Take()
 	step := func(d time.Duration, m yardmaster.Message, failing bool, want ...string) {
 		t.Helper()

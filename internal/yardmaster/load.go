@@ -90,9 +90,9 @@ func (y *Yard) loadRun(run job.Run) {
 	r.run = rec
 	need := y.describeItem(r)
 	r.entry.Shape = &queue.Shape{Need: need}
-	seats := make([]place.Seat, len(run.Ranks))
+	seats := make([]place.Allocation, len(run.Ranks))
 	for i := range run.Ranks {
-		seats[i] = place.Seat{Node: run.Ranks[i].Node, GPUs: fleet.Mask(run.Ranks[i].GPUs), Share: run.Ranks[i].Share}
+		seats[i] = place.Allocation{Node: run.Ranks[i].Node, GPUs: fleet.Mask(run.Ranks[i].GPUs), Share: run.Ranks[i].Share}
 	}
 	r.running = y.running.add(r.entry, &rec.Run, seats, y.nodes.Of)
 	y.hold(r, rec)

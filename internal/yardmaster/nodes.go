@@ -51,7 +51,7 @@ func (m Join) handle(y *Yard) (any, error) {
 }
 
 // Heard is the answer to a report of a provisioned node.
-type Heard struct {
+type LeaseRenewal struct {
 	LeaseLeft time.Duration // until the node has to end itself if it hears nothing newer
 }
 
@@ -77,7 +77,7 @@ func (m NodeReport) handle(y *Yard) (any, error) {
 		y.watch(m.Node, &m.Ranks[i])
 	}
 	if l := y.Lease(n.Lease); l != nil {
-		return Heard{LeaseLeft: l.Ends.Sub(y.now)}, nil
+		return LeaseRenewal{LeaseLeft: l.Ends.Sub(y.now)}, nil
 	}
 	return nil, nil
 }
@@ -99,13 +99,13 @@ func (y *Yard) lose(n *nodes.Node, silent job.Duration) {
 
 // Gone says that a node is known to be dead, by who would know: its provider, or
 // the model of a simulation. Its runs are given up at once. The answer is the node.
-type Gone struct {
+type NodeGone struct {
 	Node   id.Node
 	By     string
 	Reason string
 }
 
-func (m Gone) handle(y *Yard) (any, error) {
+func (m NodeGone) handle(y *Yard) (any, error) {
 	n, err := y.nodes.Find(m.Node)
 	if err != nil {
 		return nil, err
@@ -128,19 +128,19 @@ func (y *Yard) giveUp(n *nodes.Node, cause job.Cause, reason string) {
 
 // Drain lets nothing new onto a node, or opens it again. With Stop what runs
 // there is stopped and starts again elsewhere. The answer is the node.
-type Drain struct {
+type Cordon struct {
 	Node id.Node
 	By   id.User
 	On   bool
 	Stop bool
 }
 
-func (m Drain) handle(y *Yard) (any, error) {
+func (m Cordon) handle(y *Yard) (any, error) {
 	n, err := y.nodes.Find(m.Node)
 	if err != nil {
 		return nil, err
 	}
-	y.nodes.Drain(y.now, n, m.On, m.By)
+	y.nodes.SetCordon(y.now, n, m.On, m.By)
 	if m.On && m.Stop {
 		for _, runID := range sortedKeys(n.Runs) {
 			y.stop(y.runs[runID], job.StopTerm, job.CausePreempted)
@@ -163,11 +163,11 @@ func (m RemoveNode) handle(y *Yard) (any, error) {
 	}
 	if y.Lease(n.Lease) != nil {
 		return nil, fault.New(fault.Conflict, "node_provisioned", "node %s is provisioned and would be paid for without being used", n.ID).
-			WithRemedy("give it back: trainyard return %s", n.Lease)
+			WithRemedy("release it first: trainyard release %s", n.Lease)
 	}
 	if len(n.Runs) > 0 {
 		return nil, fault.New(fault.Conflict, "node_busy", "node %s has %s on it", n.ID, humanize.Count(len(n.Runs), "run")).
-			WithRemedy("drain it with --stop first, and remove it when nothing runs there")
+			WithRemedy("drain it first: trainyard drain %s", n.ID)
 	}
 	y.moveNode(n, fleet.EventRemove, string(m.By), "removed by "+string(m.By))
 	return n.Node, nil
@@ -178,13 +178,13 @@ const EventReleased = nodes.EventReleased
 
 // ReleaseGPU writes down that a GPU which its agent keeps out of use may be used
 // retry. The agent lets it go when it is told. The answer is the event.
-type ReleaseGPU struct {
+type ClearGPUError struct {
 	Node id.Node
 	GPU  int
 	By   id.User
 }
 
-func (m ReleaseGPU) handle(y *Yard) (any, error) {
+func (m ClearGPUError) handle(y *Yard) (any, error) {
 	return answer(y.nodes.Release(y.now, m.Node, m.GPU, m.By))
 }
 

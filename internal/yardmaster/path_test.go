@@ -129,9 +129,9 @@ func TestHowJobsEnd(t *testing.T) {
 			reason: "it was paused and has stopped"},
 		"paused, then cancelled": {before: func(y *yard) { y.ok(pause); y.ok(cancel) }, ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Cancelled,
 			cause: job.CauseCancelled, exitCode: 143, reason: "it was cancelled and has stopped"},
-		"drained": {before: func(y *yard) { y.ok(yardmaster.Drain{Node: "b", By: "root", On: true, Stop: true}) }, ends: [2]yardmaster.RankReport{stopped, stopped},
+		"drained": {before: func(y *yard) { y.ok(yardmaster.Cordon{Node: "b", By: "root", On: true, Stop: true}) }, ends: [2]yardmaster.RankReport{stopped, stopped},
 			state: job.Recovering, cause: job.CausePreempted, exitCode: 143, reason: "preempted by other work; runs again"},
-		"drained, then cancelled": {before: func(y *yard) { y.ok(yardmaster.Drain{Node: "b", By: "root", On: true, Stop: true}); y.ok(cancel) },
+		"drained, then cancelled": {before: func(y *yard) { y.ok(yardmaster.Cordon{Node: "b", By: "root", On: true, Stop: true}); y.ok(cancel) },
 			ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Cancelled, cause: job.CauseCancelled, exitCode: 143, reason: "it was cancelled and has stopped"},
 		"both nodes cut off": {ends: [2]yardmaster.RankReport{cutOff, cutOff}, state: job.Recovering, cause: job.CauseNodeLost,
 			reason: "cut off from the yard for 4m; runs again in 5s at the earliest"},
@@ -387,7 +387,7 @@ func TestJobIsLetBackOntoANodeThatFailedIt(t *testing.T) {
 	y := newYard(t)
 	y.node("a", 1)
 	y.node("b", 1)
-	y.ok(yardmaster.Drain{Node: "b", By: "root", On: true})
+	y.ok(yardmaster.Cordon{Node: "b", By: "root", On: true})
 	j := y.submit("alice", spec(1))
 	y.round()
 	y.report(j, 0, yardmaster.RankReport{State: job.RunEnded, Cause: job.CauseLaunchFailed, Reason: "no disk left"})

@@ -24,8 +24,8 @@ func (y *Yard) Round(now time.Time) {
 // has moved on since the view was taken, is dropped.
 func (y *Yard) apply(now time.Time, p place.Plan) {
 	y.setNow(now)
-	y.held = p.Held
-	y.askAgain(p.Again)
+	y.held = p.Reservation
+	y.askAgain(p.WakeAt)
 	if len(p.Provisions) > 0 {
 		y.provisionAll(p.Provisions)
 		y.settleLeases()

@@ -72,7 +72,7 @@ const noLongerWaits = "the job no longer waits"
 // Parts whose job or run has changed since are dropped; whether the nodes are still to
 // be had, Check finds out.
 func (y *Yard) bind(p place.Plan) place.Plan {
-	bound := place.Plan{Held: p.Held, Again: p.Again}
+	bound := place.Plan{Reservation: p.Reservation, WakeAt: p.WakeAt}
 
 	for _, s := range p.Stops {
 		r, ok := y.jobs[s.Running.Job]
@@ -104,9 +104,9 @@ func (y *Yard) bind(p place.Plan) place.Plan {
 		bound.Provisions = append(bound.Provisions, h)
 	}
 
-	if p.Held != nil {
-		if r, ok := y.jobs[p.Held.Job]; !ok || r.item == nil {
-			bound.Held = nil
+	if p.Reservation != nil {
+		if r, ok := y.jobs[p.Reservation.Job]; !ok || r.item == nil {
+			bound.Reservation = nil
 		}
 	}
 

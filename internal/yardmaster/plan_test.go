@@ -47,12 +47,12 @@ func TestStaleParts(t *testing.T) {
 			dropped: []string{"the job no longer waits"},
 		},
 		"a node is drained": {
-			happens: func(y *yard) { y.ok(yardmaster.Drain{Node: "b", By: "alice", On: true}) },
+			happens: func(y *yard) { y.ok(yardmaster.Cordon{Node: "b", By: "alice", On: true}) },
 			runs:    []id.Job{"j1"},
 			dropped: []string{"the plan for job j2 cannot be carried out: it does not fit on node b"},
 		},
 		"a node is lost": {
-			happens: func(y *yard) { y.ok(yardmaster.Gone{Node: "b", By: "test", Reason: "unplugged"}) },
+			happens: func(y *yard) { y.ok(yardmaster.NodeGone{Node: "b", By: "test", Reason: "unplugged"}) },
 			runs:    []id.Job{"j1"},
 			dropped: []string{"the plan for job j2 cannot be carried out: it does not fit on node b"},
 		},
@@ -145,11 +145,11 @@ func TestAViewStaysAsItIs(t *testing.T) {
 
 	y.now = y.now.Add(time.Minute)
 	for _, r := range y.View(y.now).Running {
-		y.runs(r.Seats[0].Node, r.Run)
+		y.runs(r.Allocations[0].Node, r.Run)
 	}
 	y.ok(yardmaster.Cancel{Job: "j1", By: "alice", Kill: true})
 	y.ok(yardmaster.Cancel{Job: "j5", By: "alice"})
-	y.ok(yardmaster.Drain{Node: "b", By: "alice", On: true})
+	y.ok(yardmaster.Cordon{Node: "b", By: "alice", On: true})
 	y.submit("alice", spec(1))
 	y.Round(y.now)
 
@@ -162,8 +162,8 @@ func TestAViewStaysAsItIs(t *testing.T) {
 	if err := json.Unmarshal(before, &read); err != nil {
 		t.Fatal(err)
 	}
-	if read.Line.Len() != 1 || len(read.Running) != 4 {
-		t.Errorf("read back: %d wait and %d run; want 1 and 4", read.Line.Len(), len(read.Running))
+	if read.Queue.Len() != 1 || len(read.Running) != 4 {
+		t.Errorf("read back: %d wait and %d run; want 1 and 4", read.Queue.Len(), len(read.Running))
 	}
 }
 
@@ -202,7 +202,7 @@ func TestAPlanIsMadeBesideTheYard(t *testing.T) {
 
 				y.now = y.now.Add(time.Second)
 				for _, r := range y.View(y.now).Running {
-					y.runs(r.Seats[0].Node, r.Run)
+					y.runs(r.Allocations[0].Node, r.Run)
 				}
 				y.ok(yardmaster.Cancel{Job: y.submit("alice", spec(1)), By: "alice"})
 				y.ok(yardmaster.PutDataset{By: "alice", Dataset: dataset.Dataset{ID: "films", Rule: job.PlaceAny, Size: 1}})

@@ -24,7 +24,7 @@ func (y *Yard) promise(r *jobRecord, s *place.Start) {
 	y.dequeue(r)
 	need := &s.Item.Shape.Need
 	p := &promise{job: r, start: *s, run: id.NewRun(r.ID, r.Epoch+1)}
-	for _, seat := range s.Seats {
+	for _, seat := range s.Allocations {
 		y.nodes.Rooms.Book(seat.Node, fleet.Hold{Run: p.run, Job: r.ID, Owner: r.Owner, GPUs: seat.GPUs, Share: seat.Share, CPUs: need.CPUs, Memory: need.Memory})
 	}
 	r.promise = p
@@ -40,7 +40,7 @@ func (y *Yard) unpromise(r *jobRecord) {
 	}
 	r.promise = nil
 	y.promises = slices.DeleteFunc(y.promises, func(o *promise) bool { return o == p })
-	for _, seat := range p.start.Seats {
+	for _, seat := range p.start.Allocations {
 		y.nodes.Rooms.Release(seat.Node, p.run)
 	}
 }

@@ -33,12 +33,12 @@ func (m Refused) handle(y *Yard) (any, error) { //nolint:unparam // the form of 
 }
 
 // Unclear says that it is not known whether a provider has created a machine.
-type Unclear struct {
+type OutcomeUnknown struct {
 	Lease id.Lease
 	Why   string
 }
 
-func (m Unclear) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
+func (m OutcomeUnknown) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
 	y.leases.Unclear(y.now, m.Lease, m.Why)
 	return nil, nil
 }
@@ -63,13 +63,13 @@ func (m MachineGone) handle(y *Yard) (any, error) { //nolint:unparam // the form
 }
 
 // Listed is what a provider shows of the yard's machines.
-type Listed struct {
+type InstancesListed struct {
 	Provider string
 	Asked    time.Time // before the answer
 	Machines []fleet.Instance
 }
 
-func (m Listed) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
+func (m InstancesListed) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
 	y.leases.Listed(y.now, m.Asked, m.Provider, m.Machines)
 	return nil, nil
 }

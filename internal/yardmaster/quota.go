@@ -28,7 +28,7 @@ func (m PutQuota) handle(y *Yard) (any, error) {
 	if old, ok := y.quotas.Own(q.Subject); ok {
 		q.Seq = old.Seq
 	} else if q.Removed {
-		return nil, fault.New(fault.NotFound, "limit_not_found", "%s has no quota", q.Subject)
+		return nil, fault.New(fault.NotFound, "quota_not_found", "%s has no quota", q.Subject)
 	}
 
 	q.Seq++
@@ -42,7 +42,7 @@ func (m PutQuota) handle(y *Yard) (any, error) {
 	}
 
 	y.changedQuotas = append(y.changedQuotas, q)
-	y.event(Event{Kind: "limit.set", Actor: m.By, Owner: q.Subject.User, Reason: reason})
+	y.event(Event{Kind: "quota.set", Actor: m.By, Owner: q.Subject.User, Reason: reason})
 	y.requeueHeld()
 	y.round = true
 
@@ -137,7 +137,7 @@ func (y *Yard) unhold(r *jobRecord) {
 }
 
 // purse is whose quotas a job is held back by.
-func purse(r *jobRecord) queue.Purse { return queue.Purse{User: r.Owner, Project: r.Project} }
+func purse(r *jobRecord) queue.Payer { return queue.Payer{User: r.Owner, Project: r.Project} }
 
 // requeueHeld puts held jobs back into the queue as far as quotas allow: for each payer in
 // order of submission, until one has to stay, and then those behind it stay as well.
@@ -158,7 +158,7 @@ func (y *Yard) requeueHeld() {
 			}
 
 			y.unhold(r)
-			r.Reason = "waits for its turn"
+			r.Reason = "queued"
 			y.changedJob(r)
 			y.addToQueue(r, y.describeItem(r))
 		}
@@ -291,7 +291,7 @@ func (y *Yard) pauseOverBudget(r *jobRecord, sentence string) {
 
 // onDemand reports whether a job runs on on-demand nodes.
 func (y *Yard) onDemand(rn *place.Running) bool {
-	for _, s := range rn.Seats {
+	for _, s := range rn.Allocations {
 		if n := y.nodes.Of(s.Node); n != nil && n.Lease != "" {
 			return true
 		}
@@ -303,7 +303,7 @@ func (y *Yard) onDemand(rn *place.Running) bool {
 // gpusOf counts the GPUs of a start.
 func gpusOf(s *place.Start) int {
 	n := 0
-	for _, seat := range s.Seats {
+	for _, seat := range s.Allocations {
 		n += bits.OnesCount64(seat.GPUs)
 	}
 

@@ -48,7 +48,7 @@ func TestQuotasAreNumberedAndAnnounced(t *testing.T) {
 
 	var f *fault.Error
 	if _, err := y.Step(y.now, yardmaster.PutQuota{Quota: tenant.Quota{Subject: alice, Removed: true}, By: "root"}); !errors.As(err, &f) ||
-		f.Code != "limit_not_found" {
+		f.Code != "quota_not_found" {
 		t.Errorf("removed a quota that is not there: %v", err)
 	}
 

@@ -59,8 +59,8 @@ func elastic() *job.Spec {
 
 func startOn(v *place.View, node id.Node, gpus uint64) place.Plan {
 	var p place.Plan
-	for _, it := range v.Line.Items() {
-		p.Starts = append(p.Starts, place.Start{Item: it, Seats: []place.Seat{{Node: node, GPUs: gpus}}, Reason: "the test wants it there"})
+	for _, it := range v.Queue.Items() {
+		p.Starts = append(p.Starts, place.Start{Item: it, Allocations: []place.Allocation{{Node: node, GPUs: gpus}}, Reason: "the test wants it there"})
 	}
 	return p
 }
@@ -98,7 +98,7 @@ func TestAJobMovesWhenItsOldRunHasEnded(t *testing.T) {
 		}
 		return place.Plan{
 			Stops:  []place.Stop{{Running: r, Reason: "it is faster on b"}},
-			Starts: []place.Start{{Item: r.Item, Seats: []place.Seat{{Node: "b", GPUs: 15}}, Reason: "b has four GPUs"}},
+			Starts: []place.Start{{Item: r.Item, Allocations: []place.Allocation{{Node: "b", GPUs: 15}}, Reason: "b has four GPUs"}},
 		}
 	})
 	if len(b.Orders) != 1 || b.Orders[0].Stop != job.StopTerm || b.Orders[0].Run != "j1.1" {
@@ -130,8 +130,8 @@ func TestAPromiseIsDropped(t *testing.T) {
 	}{
 		"when its job is cancelled": {func(y *yard) { y.ok(yardmaster.Cancel{Job: "j1", By: "alice"}) }, job.Cancelled},
 		"when its job is paused":    {func(y *yard) { y.ok(yardmaster.Pause{Job: "j1", By: "alice"}) }, job.Paused},
-		"when its node is drained":  {func(y *yard) { y.ok(yardmaster.Drain{Node: "b", By: "alice", On: true}) }, job.Recovering},
-		"when its node dies":        {func(y *yard) { y.ok(yardmaster.Gone{Node: "b", By: "test", Reason: "its provider took it back"}) }, job.Recovering},
+		"when its node is drained":  {func(y *yard) { y.ok(yardmaster.Cordon{Node: "b", By: "alice", On: true}) }, job.Recovering},
+		"when its node dies":        {func(y *yard) { y.ok(yardmaster.NodeGone{Node: "b", By: "test", Reason: "its provider took it back"}) }, job.Recovering},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -142,7 +142,7 @@ func TestAPromiseIsDropped(t *testing.T) {
 			y.plan(p, func(v *place.View) place.Plan {
 				r := v.Running[0]
 				return place.Plan{Stops: []place.Stop{{Running: r, Reason: "moves"}},
-					Starts: []place.Start{{Item: r.Item, Seats: []place.Seat{{Node: "b", GPUs: 3}}, Reason: "moves"}}}
+					Starts: []place.Start{{Item: r.Item, Allocations: []place.Allocation{{Node: "b", GPUs: 3}}, Reason: "moves"}}}
 			})
 			tc.happens(y)
 			y.stops("a", "j1.1")
@@ -166,7 +166,7 @@ func TestAWaitingJobTakesOverFromOneThatIsStopped(t *testing.T) {
 	y.submit("alice", elastic())
 	b := y.plan(p, func(v *place.View) place.Plan {
 		return place.Plan{Stops: []place.Stop{{Running: v.Running[0], Reason: "j2 is more urgent"}},
-			Starts: []place.Start{{Item: v.Line.Items()[0], Seats: []place.Seat{{Node: "a", GPUs: 7}}, Reason: "urgent"}}}
+			Starts: []place.Start{{Item: v.Queue.Items()[0], Allocations: []place.Allocation{{Node: "a", GPUs: 7}}, Reason: "urgent"}}}
 	})
 	if len(b.Orders) != 1 {
 		t.Fatalf("orders %+v, want the stop alone", b.Orders)
@@ -196,15 +196,15 @@ func TestARestartForgetsPromisesAndNotJobs(t *testing.T) {
 	y.submit("alice", elastic())
 	p.plan = func(v *place.View) place.Plan {
 		return place.Plan{Stops: []place.Stop{{Running: v.Running[0], Reason: "j2 is more urgent"}},
-			Starts: []place.Start{{Item: v.Line.Items()[0], Seats: []place.Seat{{Node: "a", GPUs: 7}}, Reason: "urgent"}}}
+			Starts: []place.Start{{Item: v.Queue.Items()[0], Allocations: []place.Allocation{{Node: "a", GPUs: 7}}, Reason: "urgent"}}}
 	}
 	y.Round(y.now)
 	b = y.Take()
 	again := yardmaster.New(yardmaster.Defaults(p))
 	again.Load(y.now, yardmaster.State{Users: b.Users, Nodes: nodes, Jobs: b.Jobs, Runs: b.Runs, Orders: b.Orders, LastJob: 2})
 	v := again.View(y.now)
-	if v.Line.Len() != 1 || len(v.Running) != 1 || !v.Running[0].Stopping || yardmaster.PromiseCount(again) != 0 {
-		t.Errorf("after the restart %d jobs wait, %d run, %d promises are kept; want one, one that is stopping, none", v.Line.Len(), len(v.Running), yardmaster.PromiseCount(again))
+	if v.Queue.Len() != 1 || len(v.Running) != 1 || !v.Running[0].Stopping || yardmaster.PromiseCount(again) != 0 {
+		t.Errorf("after the restart %d jobs wait, %d run, %d promises are kept; want one, one that is stopping, none", v.Queue.Len(), len(v.Running), yardmaster.PromiseCount(again))
 	}
 }
 
@@ -213,7 +213,7 @@ func TestAPolicyIsAskedAgainWhenItWantsToBe(t *testing.T) {
 	y, p := scripted(t)
 	y.submit("alice", elastic())
 	at := y.now.Add(time.Minute)
-	y.plan(p, func(v *place.View) place.Plan { plan := startOn(v, "a", 1); plan.Again = at; return plan })
+	y.plan(p, func(v *place.View) place.Plan { plan := startOn(v, "a", 1); plan.WakeAt = at; return plan })
 	if y.Wanted() {
 		t.Fatal("nothing happened and the policy is wanted")
 	}
@@ -231,11 +231,11 @@ func TestADeadRunKeepsItsLastCheckpoint(t *testing.T) {
 	y.plan(p, func(v *place.View) place.Plan { return startOn(v, "a", 1) })
 	y.runs("a", "j1.1")
 	y.now = y.now.Add(10*time.Second + 70*time.Second) // start, one checkpoint after 60 s, 10 s more
-	y.ok(yardmaster.Gone{Node: "a", By: "test", Reason: "it burned"})
+	y.ok(yardmaster.NodeGone{Node: "a", By: "test", Reason: "it burned"})
 	if got, _ := yardmaster.JobOf(y.Yard, "j1"); got.Done != 600 || got.State != job.Recovering {
 		t.Errorf("the job is %s with %g units, want recovering with 600 of the 700", got.State, got.Done)
 	}
-	node, err := y.Step(y.now, yardmaster.Gone{Node: "a", By: "test", Reason: "again"})
+	node, err := y.Step(y.now, yardmaster.NodeGone{Node: "a", By: "test", Reason: "again"})
 	if n, ok := node.(fleet.Node); err != nil || !ok || n.State != fleet.Lost {
 		t.Errorf("a node that is gone twice is %+v, %v", node, err)
 	}

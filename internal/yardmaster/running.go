@@ -85,9 +85,9 @@ func recordWork(now time.Time, j *job.Job, run *job.Run, rn *place.Running, caus
 type runningJobs []*place.Running
 
 // add adds a job that was queued as an item.
-func (l *runningJobs) add(it *queue.Item, run *job.Run, seats []place.Seat, node func(id.Node) *fleet.Node) *place.Running {
+func (l *runningJobs) add(it *queue.Item, run *job.Run, seats []place.Allocation, node func(id.Node) *fleet.Node) *place.Running {
 	rn := &place.Running{
-		Item: it, Run: run.ID, Seats: seats, Rate: place.RateOn(it.Outlook.Speed, seats, node),
+		Item: it, Run: run.ID, Allocations: seats, Rate: place.RateOn(it.Outlook.Speed, seats, node),
 		Ordered: run.Ordered, Began: run.Started, Stopping: run.Stop != job.StopNone,
 	}
 	for _, s := range seats {

@@ -40,7 +40,7 @@ func TestWhatAnEndedRunLeavesBehind(t *testing.T) {
 			o := job.NewOutlook(j)
 			run := &job.Run{ID: "j1.1", Started: begin}
 			var list runningJobs
-			rn := list.add(&queue.Item{Job: "j1", Number: 1, Outlook: o}, run, []place.Seat{{Node: "a", GPUs: 1}}, someNode)
+			rn := list.add(&queue.Item{Job: "j1", Number: 1, Outlook: o}, run, []place.Allocation{{Node: "a", GPUs: 1}}, someNode)
 			recordWork(begin.Add(25*time.Minute), j, run, rn, c.cause, c.told)
 			if math.Abs(j.Done-c.done) > 1 || o.Done != j.Done || j.Served != 25*60 {
 				t.Errorf("it has done %g with %g GPU-seconds, and is expected to have done %g", j.Done, j.Served, o.Done)

@@ -157,7 +157,7 @@ func (y *Yard) accept(r *jobRecord) {
 		r.Reason = waitsFor(r.pendingNeeds)
 		return
 	}
-	r.Reason = "waits for its turn"
+	r.Reason = "queued"
 	y.enqueue(r)
 }
 

@@ -38,7 +38,7 @@ func (y *Yard) glance(now time.Time) *place.View {
 		Now:     y.now,
 		Rooms:   y.nodes.Rooms.Own(),
 		Bands:   y.nodes.Rooms.Bands(),
-		Line:    y.line,
+		Queue:    y.line,
 		Running: y.running,
 	}
 }
@@ -50,12 +50,12 @@ func (y *Yard) limitsOf() *place.Limits {
 	}
 
 	l := &place.Limits{
-		Purses: make(map[queue.Purse]place.Purse, len(y.purses)),
+		Payers: make(map[queue.Payer]place.PayerLimit, len(y.purses)),
 		Jobs:   make(map[id.Job]tenant.Allowance, len(y.apart)),
 	}
 	for p := range y.purses {
 		payer := quota.Payer{Owner: p.User, Project: p.Project}
-		l.Purses[p] = place.Purse{
+		l.Payers[p] = place.PayerLimit{
 			Allowance: y.quotas.Allow(y.now, payer, 0, 0),
 			Borrows:   y.quotas.Any() && y.quotas.Borrowed(payer) > 0,
 		}
@@ -72,7 +72,7 @@ func (y *Yard) countJob(r *jobRecord, jobs int) {
 	y.people.Count(r.Owner, jobs)
 	y.countBudget(r, jobs)
 
-	p := queue.Purse{User: r.Owner, Project: r.Project}
+	p := queue.Payer{User: r.Owner, Project: r.Project}
 	y.purses[p] += jobs
 	if y.purses[p] == 0 {
 		delete(y.purses, p)

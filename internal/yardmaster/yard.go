@@ -94,7 +94,7 @@ type Yard struct {
 	data   *datasets.Datasets
 	orders *batch.Orders
 
-	line     *queue.Line
+	line     *queue.Queue
 	past     queue.Past         // how long earlier jobs ran
 	running  runningJobs        // jobs that hold nodes, by number
 	promises []*promise         // starts that wait for stops, by age
@@ -108,7 +108,7 @@ type Yard struct {
 	planning bool      // a plan is being made beside the yard
 	dropped  int       // parts of plans that were not carried out
 
-	purses map[queue.Purse]int   // owners and projects of jobs that have not ended, with how many they are
+	purses map[queue.Payer]int   // owners and projects of jobs that have not ended, with how many they are
 	apart  map[id.Job]*jobRecord // jobs in line with an allowance of their own
 
 	changedMeters map[id.Node]bool // nodes whose meters have to be updated
@@ -162,10 +162,10 @@ func New(cfg Config) *Yard {
 		runs:   map[id.Run]*runRecord{},
 		keys:   map[submitKey][]id.Job{},
 		needed: map[id.Job][]id.Job{},
-		purses: map[queue.Purse]int{},
+		purses: map[queue.Payer]int{},
 		apart:  map[id.Job]*jobRecord{},
 		orders: batch.NewOrders(),
-		line:   queue.NewLine(),
+		line:   queue.New(),
 		quotas: quota.New(),
 
 		changedMeters: map[id.Node]bool{},

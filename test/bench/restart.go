@@ -150,7 +150,7 @@ func (f *filler) add(n int, ended time.Time, waits bool) error {
 		return err
 	}
 	j := job.Job{
-		ID: id.NewJob(f.job), Seq: 1, Owner: f.scene.Owner(), Spec: sp, State: job.Pending, Reason: "waits for its turn",
+		ID: id.NewJob(f.job), Seq: 1, Owner: f.scene.Owner(), Spec: sp, State: job.Pending, Reason: "queued",
 		Submitted: f.now, Since: f.now,
 	}
 	if waits {

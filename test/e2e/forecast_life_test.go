@@ -89,8 +89,8 @@ func TestALossThatIsNoNumberIsTold(t *testing.T) {
 	if reason := s.awaitEvent(t, j, "job."+foresight.NotNumber); !strings.Contains(reason, "loss") || !strings.Contains(reason, "1.5 at step 8") {
 		t.Errorf("it is told as %q", reason)
 	}
-	if c := s.curve(t, j, "loss"); c.Bad == 0 || c.Value != 1.5 {
-		t.Errorf("the curve counts %d values that are no numbers, the last that is one is %g", c.Bad, c.Value)
+	if c := s.curve(t, j, "loss"); c.NonFinite == 0 || c.Value != 1.5 {
+		t.Errorf("the curve counts %d values that are no numbers, the last that is one is %g", c.NonFinite, c.Value)
 	}
 	s.succeed(t, "kill", string(j))
 }

@@ -35,8 +35,8 @@ func TestTheBooksSayWhatTheCloudCharges(t *testing.T) {
 	// The margin is wide, so that a stretch is not begun by a machine that is slow to end.
 	h := newHybrid(t, yardtest.Cloud{Provision: "{idle: 1s, margin: 3s, list_every: 500ms, settle: 2s}", Offers: `
 {type: second, gpu: A100, gpu_memory: 40GB, cpus: 2, memory: 4GB, hourly: $36}
-{type: tens, gpu: V100, gpu_memory: 16GB, cpus: 2, memory: 4GB, hourly: $72, bills: 10s}
-{type: least, gpu: T4, gpu_memory: 16GB, cpus: 2, memory: 4GB, hourly: $18, least: 5s}`})
+{type: tens, gpu: V100, gpu_memory: 16GB, cpus: 2, memory: 4GB, hourly: $72, billing_increment: 10s}
+{type: least, gpu: T4, gpu_memory: 16GB, cpus: 2, memory: 4GB, hourly: $18, min_billing: 5s}`})
 	var ids []string
 	for _, j := range []struct {
 		gpu     string
@@ -153,7 +153,7 @@ func TestWhatRunsGoesOnAndNothingNewStartsWhereABudgetSaysAsk(t *testing.T) {
 	second := h.submit(t, onGPU("", "echo begun"))
 	h.await(t, "the second job was considered", func() bool {
 		d := h.job(t, second)
-		return d.Why != nil || d.Reason != "waits for its turn"
+		return d.Why != nil || d.Reason != "queued"
 	})
 	if d := h.job(t, second); d.State != job.Pending {
 		t.Errorf("the second job is %s (%s)", d.State, d.Reason)

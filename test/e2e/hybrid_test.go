@@ -153,7 +153,7 @@ func TestAMachineIsProvisionedForAJobAndGoesBackWhenItIsIdle(t *testing.T) {
 	id := h.submit(t, onGPU("", "echo on $TRAINYARD_NODE", "sleep 0.5"))
 	h.succeed(t, "wait", id)
 	d := h.job(t, id)
-	if len(d.Runs) != 1 || !strings.HasPrefix(nodeOf(t, d, 1), "provisioned-") {
+	if len(d.Runs) != 1 || !strings.HasPrefix(nodeOf(t, d, 1), "cloud-") {
 		t.Errorf("the job ran %d times, first on %s", len(d.Runs), nodeOf(t, d, 1))
 	}
 	h.awaitEmpty(t)
@@ -309,7 +309,7 @@ func TestDataOfTheBuildingStaysThereUnlessSomebodyWritesDownWhyNot(t *testing.T)
 	// A job that may go anywhere is provisioned for meanwhile, so the cloud has what the other one wants.
 	anywhere := h.submit(t, onGPU("", "echo over"))
 	h.succeed(t, "wait", anywhere)
-	if got := nodeOf(t, h.job(t, anywhere), 1); !strings.HasPrefix(got, "provisioned-") {
+	if got := nodeOf(t, h.job(t, anywhere), 1); !strings.HasPrefix(got, "cloud-") {
 		t.Fatalf("the job without data ran on %s", got)
 	}
 	if d := h.job(t, waits); d.State != job.Pending || len(d.Runs) != 0 {
@@ -329,7 +329,7 @@ func TestDataOfTheBuildingStaysThereUnlessSomebodyWritesDownWhyNot(t *testing.T)
 		t.Fatal(err)
 	}
 	h.succeed(t, "wait", waits)
-	if got := nodeOf(t, h.job(t, waits), 1); !strings.HasPrefix(got, "provisioned-") {
+	if got := nodeOf(t, h.job(t, waits), 1); !strings.HasPrefix(got, "cloud-") {
 		t.Errorf("with the override it ran on %s", got)
 	}
 	a := audit()

@@ -255,7 +255,7 @@ func (w *world) meddle() {
 		return
 	}
 	l := held[w.rng.IntN(len(held))].ID
-	if _, _, err := w.send(yardmaster.ReturnLease{Lease: l, By: "root"}); err != nil {
+	if _, _, err := w.send(yardmaster.ReleaseLease{Lease: l, By: "root"}); err != nil {
 		w.fail("give %s back: %w", l, err)
 	}
 }

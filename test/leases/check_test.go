@@ -105,8 +105,8 @@ func (s *record) missing(live *fleet.Lease) *fleet.Lease {
 		if live.Gang == "" || l.Gang != live.Gang || !l.Joined.IsZero() {
 			continue
 		}
-		nothing := l.State == fleet.LeaseRefused || l.State == fleet.LeaseEnded && l.Returned.IsZero()
-		if nothing || !l.Returned.IsZero() && live.State != fleet.LeaseActive {
+		nothing := l.State == fleet.LeaseRefused || l.State == fleet.LeaseEnded && l.Released.IsZero()
+		if nothing || !l.Released.IsZero() && live.State != fleet.LeaseActive {
 			return &l
 		}
 	}
@@ -121,7 +121,7 @@ func (s *record) checkRuns() error {
 		if !provisioned || o.Stop != job.StopNone || run.State == job.RunEnded {
 			continue
 		}
-		if l.State == fleet.LeaseReleasing && run.Ordered.After(l.Returned) || l.State.Final() {
+		if l.State == fleet.LeaseReleasing && run.Ordered.After(l.Released) || l.State.Final() {
 			return fmt.Errorf("order %s of %s is on node %s, whose lease %s is %s since %s", key, run.Ordered, o.Node, l.ID, l.State, l.Since)
 		}
 	}
@@ -222,8 +222,8 @@ func (w *world) over(m *machine) time.Time {
 	switch {
 	case l.Instance != "" && l.Instance != m.id: // one too many, from when that was clear
 		return later(l.Granted, m.created)
-	case !l.Returned.IsZero():
-		return later(l.Returned, m.created)
+	case !l.Released.IsZero():
+		return later(l.Released, m.created)
 	case l.State.Final():
 		return later(l.Ended, m.created)
 	}
@@ -256,7 +256,7 @@ func (w *world) checkEnded(m *machine) {
 	if m.booted.IsZero() {
 		return // only its provider can end it
 	}
-	own := later(w.store.leases[m.lease.ID].Ends, m.booted.Add(m.lease.Ends.Sub(m.lease.Asked))).Add(cloud.Slack + endMost)
+	own := later(w.store.leases[m.lease.ID].Ends, m.booted.Add(m.lease.Ends.Sub(m.lease.Requested))).Add(cloud.Slack + endMost)
 	if m.ended.After(own) {
 		w.fail("machine %s ended at %s and should have ended itself by %s", m.id, m.ended, own)
 	}

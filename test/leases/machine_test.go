@@ -122,7 +122,7 @@ func (m *machine) end(in time.Duration, why string) {
 // from now, and the wall clock can only make it shorter.
 func (m *machine) arm() {
 	w := m.p.w
-	left := m.lease.Ends.Sub(m.lease.Asked)
+	left := m.lease.Ends.Sub(m.lease.Requested)
 	if byWall := m.lease.Ends.Sub(w.now.Add(m.skew)); byWall > 0 && byWall < left {
 		left = byWall
 	}
@@ -187,7 +187,7 @@ func (m *machine) join() {
 
 func (m *machine) wantsToJoin(key string) yardmaster.Join {
 	node := m.offer.Node()
-	return yardmaster.Join{Token: tokenOf(m.lease.ID), Name: "provisioned-" + string(m.lease.ID), Key: key, Inventory: node.Inventory}
+	return yardmaster.Join{Token: tokenOf(m.lease.ID), Name: "cloud-" + string(m.lease.ID), Key: key, Inventory: node.Inventory}
 }
 
 // intrude lets another machine join with the same token.
@@ -221,7 +221,7 @@ func (m *machine) report() {
 	if stored {
 		m.reported = w.now
 	}
-	switch heard, ok := reply.(yardmaster.Heard); {
+	switch heard, ok := reply.(yardmaster.LeaseRenewal); {
 	case !stored || w.chance(20):
 	case err != nil: // it is no node any more
 		w.seen["report after the lease"]++

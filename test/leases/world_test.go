@@ -132,9 +132,9 @@ func (w *world) config() yardmaster.Config {
 func offers() []fleet.Offer {
 	var list []fleet.Offer
 	for i, o := range []fleet.Offer{
-		{Provider: "once", Type: "small", Region: "north", Boot: job.Duration(3 * time.Minute), Bills: job.Duration(time.Hour)},
+		{Provider: "once", Type: "small", Region: "north", Boot: job.Duration(3 * time.Minute), BillingIncrement: job.Duration(time.Hour)},
 		{Provider: "once", Type: "small", Region: "north", Spot: true, Boot: job.Duration(3 * time.Minute)},
-		{Provider: "twice", Type: "large", Region: "south", Boot: job.Duration(8 * time.Minute), Least: job.Duration(10 * time.Minute)},
+		{Provider: "twice", Type: "large", Region: "south", Boot: job.Duration(8 * time.Minute), MinBilling: job.Duration(10 * time.Minute)},
 		{Provider: "twice", Type: "small", Region: "west", Boot: job.Duration(time.Minute)},
 	} {
 		o.Name, o.GPU, o.GPUs, o.GPUMemory, o.CPUs, o.Memory = o.NameOf(), "NVIDIA L4", 1, 24<<30, 8000, 32<<30

@@ -57,7 +57,7 @@ type terms struct {
 	Settle   job.Duration `yaml:"settle"`
 	Idle     job.Duration `yaml:"idle"`
 	Margin   job.Duration `yaml:"margin"`
-	Most     int          `yaml:"most"`
+	MaxNodes int          `yaml:"max_nodes"`
 	List     job.Duration `yaml:"list_every"`
 	Warm     []struct {
 		Offer string `yaml:"offer"`
@@ -202,7 +202,7 @@ func (c *Clouds) Terms(y *yardmaster.Config) error {
 			*d.to = time.Duration(d.from)
 		}
 	}
-	y.Provision.Most = h.Most
+	y.Provision.MaxNodes = h.MaxNodes
 	for _, w := range h.Warm {
 		line := provision.Warm{Offer: w.Offer, Nodes: w.Nodes}
 		if err := line.GPU.UnmarshalText([]byte(w.GPU)); err != nil {
@@ -390,10 +390,10 @@ func (p *Provisioner) prepare(ctx context.Context, l *fleet.Lease) (cloud.Reques
 		return cloud.Request{}, err
 	}
 	r := cloud.Request{
-		Yard: p.yard, Lease: l.ID, Offer: l.Offer, Name: "provisioned-" + string(l.ID), Until: l.Asked.Add(time.Duration(l.Offer.Boot)*3/2 + p.Config.Patience),
+		Yard: p.yard, Lease: l.ID, Offer: l.Offer, Name: "cloud-" + string(l.ID), Until: l.Requested.Add(time.Duration(l.Offer.Boot)*3/2 + p.Config.Patience),
 		Boot: cloud.Boot{Server: p.server, Token: secret.Text, AgentURL: strings.TrimSuffix(p.server, "/") + programPath, AgentHash: p.program},
 	}
-	r.Boot.Script, err = cloud.UserData(r, l.Asked)
+	r.Boot.Script, err = cloud.UserData(r, l.Requested)
 	return r, err
 }
 

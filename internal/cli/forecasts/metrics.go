@@ -78,17 +78,17 @@ func (f *Forecasts) listMetrics(ctx context.Context, c *api.Client, j id.Job) er
 		for i := range list.Metrics {
 			m := &list.Metrics[i]
 			value, step, goal := table.Cell{Text: number(m.Value)}, table.Amount(m.Step), ""
-			if m.Heard == 0 {
+			if m.Count == 0 {
 				value.Text, step = "", ""
 			}
-			if m.Bad > 0 {
-				value = table.Cell{Text: strings.TrimPrefix(fmt.Sprintf("%s, then NaN %s", value.Text, times(m.Bad)), ", then "), Color: table.Red}
+			if m.NonFinite > 0 {
+				value = table.Cell{Text: strings.TrimPrefix(fmt.Sprintf("%s, then NaN %s", value.Text, times(m.NonFinite)), ", then "), Color: table.Red}
 			}
 			if m.Goal != nil {
 				goal = number(*m.Goal)
 			}
 			t.Cells(table.Cell{Text: m.Name}, value, table.Cell{Text: step}, table.Cell{Text: goal},
-				table.Cell{Text: table.Amount(float64(m.Heard))}, table.Cell{Text: heardAgo(m.At, now)}, table.Cell{Text: m.Source})
+				table.Cell{Text: table.Amount(float64(m.Count))}, table.Cell{Text: heardAgo(m.At, now)}, table.Cell{Text: m.Source})
 		}
 		return f.WriteTable(t, fmt.Sprintf("%s has reported no metrics yet", j),
 			fmt.Sprintf("trainyard logs -f %s       output lines such as \"step=100 loss=2.3\" are parsed", j), fmt.Sprintf("trainyard forecast %s      the forecast without metrics", j))
@@ -241,8 +241,8 @@ func (f *Forecasts) title(m *api.Metric) string {
 	if m.Source != "" {
 		text += ", from " + m.Source
 	}
-	if m.Bad > 0 {
-		text += "; then NaN " + times(m.Bad)
+	if m.NonFinite > 0 {
+		text += "; then NaN " + times(m.NonFinite)
 	}
 	return text
 }

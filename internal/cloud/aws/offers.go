@@ -135,7 +135,7 @@ func runsAgents(t *types.InstanceTypeInfo) bool {
 
 // offer describes a type, without price.
 func (p *Provider) offer(t *types.InstanceTypeInfo, region string) fleet.Offer {
-	o := fleet.Offer{Provider: p.cfg.Name, Type: string(t.InstanceType), Region: region, Least: leastPaid}
+	o := fleet.Offer{Provider: p.cfg.Name, Type: string(t.InstanceType), Region: region, MinBilling: leastPaid}
 	o.GPU, o.GPUs, o.GPUMemory = gpuOf(t)
 	if t.VCpuInfo != nil {
 		o.CPUs = job.CPUs(sdk.ToInt32(t.VCpuInfo.DefaultVCpus)) * 1000

@@ -95,7 +95,7 @@ func TestOffersComeFromTypesPricesAndSpotPrices(t *testing.T) {
 	}
 	want := fleet.Offer{
 		Name: "aws/p4d.24xlarge/us-east-1", Provider: "aws", Type: "p4d.24xlarge", Region: home, GPU: "A100", GPUs: 8, GPUMemory: 40 << 30,
-		CPUs: 96_000, Memory: 1152 << 30, Hourly: 32_772_600, Least: job.Duration(time.Minute),
+		CPUs: 96_000, Memory: 1152 << 30, Hourly: 32_772_600, MinBilling: job.Duration(time.Minute),
 	}
 	if diff := cmp.Diff(want, byName[want.Name]); diff != "" {
 		t.Errorf("p4d.24xlarge (-want +got):\n%s", diff)
@@ -173,7 +173,7 @@ func TestOffersThatTheAccountMayNotHaveAreLeftOut(t *testing.T) {
 	}
 	found := map[string]int{}
 	for _, o := range offers {
-		found[o.Type+fmt.Sprintf(" spot %t", o.Spot)] = o.Most
+		found[o.Type+fmt.Sprintf(" spot %t", o.Spot)] = o.MaxNodes
 	}
 	// Nothing is said of spot machines of the fifth generation: they may be asked for.
 	want := map[string]int{"g5.xlarge spot false": 16, "g5.xlarge spot true": 1, "p5.48xlarge spot true": 0}

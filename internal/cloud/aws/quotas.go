@@ -90,8 +90,8 @@ func within(offers []fleet.Offer, limits map[string]float64) []fleet.Offer {
 	var kept []fleet.Offer
 	for _, o := range offers {
 		if vcpus, known := limits[quotaOf(&o)]; known && o.CPUs > 0 {
-			o.Most = int(math.Floor(vcpus * 1000 / float64(o.CPUs)))
-			if o.Most < 1 {
+			o.MaxNodes = int(math.Floor(vcpus * 1000 / float64(o.CPUs)))
+			if o.MaxNodes < 1 {
 				continue
 			}
 		}

@@ -38,7 +38,7 @@ func TestOffersCountAgainstTheLimitOfTheirFamily(t *testing.T) {
 func TestLimitSaysHowManyThereCanBe(t *testing.T) {
 	t.Parallel()
 	offer := func(kind string, cpus job.CPUs, most int) fleet.Offer {
-		return fleet.Offer{Type: kind, CPUs: cpus * 1000, Most: most}
+		return fleet.Offer{Type: kind, CPUs: cpus * 1000, MaxNodes: most}
 	}
 	got := within([]fleet.Offer{
 		offer("g5.xlarge", 4, 0), offer("g5.48xlarge", 192, 0), offer("g5.16xlarge", 64, 0),

@@ -240,8 +240,8 @@ func (p *Provider) launch(ctx context.Context, r cloud.Request) (cloud.Instance,
 		Grace: p.cfg.Grace, Slack: p.cfg.Slack,
 	}}
 	m.dir = p.account.path(machinesDir, m.ID)
-	if r.Offer.Spot && r.Offer.Losses > 0 {
-		m.Taken = m.Launched.Add(lifetime(p.cfg.Seed, number, r.Offer.Losses))
+	if r.Offer.Spot && r.Offer.LossRate > 0 {
+		m.Taken = m.Launched.Add(lifetime(p.cfg.Seed, number, r.Offer.LossRate))
 	}
 	if err := m.write(r.Boot.Script, agentSettings(m, r.Boot.Token)); err != nil {
 		return cloud.Instance{}, fmt.Errorf("write down machine %s: %w", m.ID, err)

@@ -343,7 +343,7 @@ func TestWhatEndsAMachine(t *testing.T) {
 func TestTheBooksSayWhatAMachineCosts(t *testing.T) {
 	t.Parallel()
 	o := offer() // $36 an hour is a cent a second
-	o.Bills, o.Least = hours(10*time.Second), hours(time.Minute)
+	o.BillingIncrement, o.MinBilling = hours(10*time.Second), hours(time.Minute)
 	p := open(t, config(t, sleeper))
 	made := create(t, p, request(1, o))
 	if one := await(t, p, made.ID, up); math.Abs(one.Billed-0.6) > 1e-9 {
@@ -435,7 +435,7 @@ func TestSpotMachinesAreTakenBackByChance(t *testing.T) {
 		t.Errorf("four losses an hour give a mean life of %s", mean)
 	}
 	o := spot()
-	o.Losses = 1e9 // at once
+	o.LossRate = 1e9 // at once
 	p := open(t, config(t, sleeper))
 	made := create(t, p, request(1, o))
 	if one := await(t, p, made.ID, gone); one.Why != whySpot || !one.Spot {

@@ -219,7 +219,7 @@ func (d *Desk) Listed(now time.Time, call Call, machines []fleet.Instance, err e
 			d.rest(now, e)
 		}
 	}
-	return []yardmaster.Message{yardmaster.Listed{Provider: call.Provider, Asked: call.Asked, Machines: machines}}
+	return []yardmaster.Message{yardmaster.InstancesListed{Provider: call.Provider, Asked: call.Asked, Machines: machines}}
 }
 
 // Created takes the answer to a create and returns what to tell the yardmaster.
@@ -237,7 +237,7 @@ func (d *Desk) Created(now time.Time, call Call, m fleet.Instance, err error) []
 	if c := d.providers[call.Provider]; c != nil {
 		c.next, c.hurry = now, c.listing
 	}
-	return []yardmaster.Message{yardmaster.Unclear{Lease: call.Lease.ID, Why: err.Error()}}
+	return []yardmaster.Message{yardmaster.OutcomeUnknown{Lease: call.Lease.ID, Why: err.Error()}}
 }
 
 // Terminated takes the answer to a terminate and returns what to tell the yardmaster.

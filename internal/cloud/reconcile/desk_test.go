@@ -216,7 +216,7 @@ func TestAfterAnUnclearCallTheProviderIsListedBeforeItIsAskedAgain(t *testing.T)
 	old := c.one(t, "list")
 	c.pass(time.Second)
 	got := c.Created(c.now, create, fleet.Instance{}, errLost)
-	if diff := cmp.Diff([]yardmaster.Message{yardmaster.Unclear{Lease: "l1", Why: "connection reset"}}, got); diff != "" {
+	if diff := cmp.Diff([]yardmaster.Message{yardmaster.OutcomeUnknown{Lease: "l1", Why: "connection reset"}}, got); diff != "" {
 		t.Errorf("told:\n%s", diff)
 	}
 	c.pass(time.Second)
@@ -298,9 +298,9 @@ func TestWhatTheYardIsTold(t *testing.T) {
 		{"too cheap", fault.New(fault.OverLimit, fleet.RefusedPrice, "bid"), refused(fleet.RefusedPrice, "bid")},
 		{"unknown type", fault.New(fault.Invalid, "type", "what"), refused(fleet.RefusedInvalid, "what")},
 		{"not allowed", fault.New(fault.Denied, "key", "no"), refused(fleet.RefusedDenied, "no")},
-		{"unavailable", fault.New(fault.Unavailable, "down", "down"), []yardmaster.Message{yardmaster.Unclear{Lease: "l1", Why: "down"}}},
-		{"not found", fault.New(fault.NotFound, "image", "gone"), []yardmaster.Message{yardmaster.Unclear{Lease: "l1", Why: "gone"}}},
-		{"anything else", errLost, []yardmaster.Message{yardmaster.Unclear{Lease: "l1", Why: "connection reset"}}},
+		{"unavailable", fault.New(fault.Unavailable, "down", "down"), []yardmaster.Message{yardmaster.OutcomeUnknown{Lease: "l1", Why: "down"}}},
+		{"not found", fault.New(fault.NotFound, "image", "gone"), []yardmaster.Message{yardmaster.OutcomeUnknown{Lease: "l1", Why: "gone"}}},
+		{"anything else", errLost, []yardmaster.Message{yardmaster.OutcomeUnknown{Lease: "l1", Why: "connection reset"}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

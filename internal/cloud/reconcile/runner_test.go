@@ -123,7 +123,7 @@ func (y *yard) tell(_ context.Context, m yardmaster.Message) error {
 	time.Sleep(y.slow)
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	if _, list := m.(yardmaster.Listed); !list {
+	if _, list := m.(yardmaster.InstancesListed); !list {
 		y.told = append(y.told, fmt.Sprintf("%T", m))
 	}
 	return y.err

@@ -36,7 +36,7 @@ type Request struct {
 
 // Allocation is what a job gets.
 type Allocation struct {
-	Seats     []place.Seat // in rank order; nil for nothing
+	Seats     []place.Allocation // in rank order; nil for nothing
 	GPUs      int          // in all, or nodes if it asks for no GPUs; less than requested if there is no more
 	Unchanged bool         // it runs on just these seats and need not be stopped
 }
@@ -52,8 +52,8 @@ type Options struct {
 // checkpoint, is not being stopped already, and has whole GPUs. A job that shares one stays
 // where it is.
 func Movable(r *place.Running) bool {
-	return r.Outlook.Resumes && !r.Stopping && !slices.ContainsFunc(r.Seats,
-		func(s place.Seat) bool { return s.Share != 0 })
+	return r.Outlook.Resumes && !r.Stopping && !slices.ContainsFunc(r.Allocations,
+		func(s place.Allocation) bool { return s.Share != 0 })
 }
 
 // Assign gives each of the requests its seats. Jobs that are not among them, or not movable,
@@ -95,7 +95,7 @@ func Plan(requests []Request, results []Allocation, why func(i int) string) plac
 			p.Stops = append(p.Stops, place.Stop{Running: w.Running, Reason: reason})
 		}
 		if len(g.Seats) > 0 {
-			p.Starts = append(p.Starts, place.Start{Item: w.Item, Seats: g.Seats, Reason: reason})
+			p.Starts = append(p.Starts, place.Start{Item: w.Item, Allocations: g.Seats, Reason: reason})
 		}
 	}
 	return p

@@ -22,12 +22,12 @@ import (
 // yard is a small yard under test.
 type yard struct {
 	table   *fleet.Table
-	line    *queue.Line
+	line    *queue.Queue
 	running []*place.Running
 	number  uint64
 }
 
-func newYard() *yard { return &yard{table: fleet.NewTable(), line: queue.NewLine()} }
+func newYard() *yard { return &yard{table: fleet.NewTable(), line: queue.New()} }
 
 // node adds a node with so many GPUs of a model.
 func (y *yard) node(name, model string, gpus int, change func(*fleet.Node)) {
@@ -57,8 +57,8 @@ func (y *yard) item(r job.Resources) *queue.Item {
 // run lets a job run on seats, written as in "a:0,1 b:3".
 func (y *yard) run(it *queue.Item, text string) *place.Running {
 	y.line.Remove(it)
-	r := &place.Running{Item: it, Run: id.NewRun(it.Job, 1), Seats: parse(text)}
-	for _, s := range r.Seats {
+	r := &place.Running{Item: it, Run: id.NewRun(it.Job, 1), Allocations: parse(text)}
+	for _, s := range r.Allocations {
 		r.GPUs += bits.OnesCount64(s.GPUs)
 		y.table.Book(s.Node, fleet.Hold{Run: r.Run, Job: it.Job, GPUs: s.GPUs, CPUs: it.Shape.Need.CPUs, Memory: it.Shape.Need.Memory})
 	}
@@ -67,14 +67,14 @@ func (y *yard) run(it *queue.Item, text string) *place.Running {
 }
 
 func (y *yard) view() *place.View {
-	return &place.View{Now: time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC), Rooms: y.table.Rooms(), Line: y.line, Running: y.running}
+	return &place.View{Now: time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC), Rooms: y.table.Rooms(), Queue: y.line, Running: y.running}
 }
 
-func parse(text string) []place.Seat {
-	var list []place.Seat
+func parse(text string) []place.Allocation {
+	var list []place.Allocation
 	for part := range strings.FieldsSeq(text) {
 		node, gpus, _ := strings.Cut(part, ":")
-		s := place.Seat{Node: id.Node(node)}
+		s := place.Allocation{Node: id.Node(node)}
 		for g := range strings.SplitSeq(gpus, ",") {
 			if g != "" {
 				s.GPUs |= 1 << (g[0] - '0')
@@ -85,7 +85,7 @@ func parse(text string) []place.Seat {
 	return list
 }
 
-func text(list []place.Seat) string {
+func text(list []place.Allocation) string {
 	parts := make([]string, len(list))
 	for i, s := range list {
 		gpus := make([]string, 0, 4)
@@ -270,7 +270,7 @@ func TestDeal(t *testing.T) {
 		"a closed node keeps who stays and gets nobody": {
 			deal: func() (*yard, []allocate.Request) {
 				y := newYard()
-				y.node("a", "A100", 4, func(n *fleet.Node) { n.Drained = true })
+				y.node("a", "A100", 4, func(n *fleet.Node) { n.Cordoned = true })
 				y.node("b", "A100", 4, nil)
 				return y, []allocate.Request{runs(y, elastic, "a:0", 1), runs(y, elastic, "a:1", 2), waits(y, elastic, 3)}
 			},
@@ -357,7 +357,7 @@ func TestKinds(t *testing.T) {
 	y.node("a", "A100", 4, nil)
 	y.node("b", "A100", 2, nil)
 	y.node("c", "V100", 8, nil)
-	y.node("d", "V100", 8, func(n *fleet.Node) { n.Drained = true })
+	y.node("d", "V100", 8, func(n *fleet.Node) { n.Cordoned = true })
 	y.node("e", "", 0, nil)
 	y.run(y.item(ask(1, 1, 2, 2)), "a:0,1")
 	y.run(y.item(ask(1, 1, 2, 2)), "c:0,1").Outlook.Resumes = false
@@ -380,7 +380,7 @@ func drawDeal(t *rapid.T) (*yard, []allocate.Request) {
 	y := newYard()
 	for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
 		y.node(fmt.Sprintf("n%d", i), rapid.SampledFrom([]string{"A100", "A100", "V100"}).Draw(t, "model"), rapid.IntRange(0, 4).Draw(t, "GPUs"), func(n *fleet.Node) {
-			n.Drained = rapid.IntRange(0, 5).Draw(t, "drained") == 0
+			n.Cordoned = rapid.IntRange(0, 5).Draw(t, "drained") == 0
 			n.Inventory.CPUs = job.CPUs(rapid.IntRange(1, 8).Draw(t, "CPUs")) * 1000
 		})
 	}
@@ -443,14 +443,14 @@ func soundGiven(t *rapid.T, y *yard, w *allocate.Request, g *allocate.Allocation
 	held := 0
 	if w.Running != nil {
 		if held = w.Running.GPUs; need.MaxGPUs == 0 {
-			held = len(w.Running.Seats)
+			held = len(w.Running.Allocations)
 		}
 	}
 	loose := w.Running != nil && allocate.Movable(w.Running)
 	switch {
 	case g.GPUs != n:
 		t.Fatalf("%s has %d and is said to have %d", w.Item.Job, n, g.GPUs)
-	case g.Unchanged && (w.Running == nil || !slices.Equal(g.Seats, w.Running.Seats)):
+	case g.Unchanged && (w.Running == nil || !slices.Equal(g.Seats, w.Running.Allocations)):
 		t.Fatalf("%s stays and has %v", w.Item.Job, g.Seats)
 	case w.Running != nil && !loose && !g.Unchanged:
 		t.Fatalf("%s cannot be stopped and is given %v", w.Item.Job, g.Seats)
@@ -459,7 +459,7 @@ func soundGiven(t *rapid.T, y *yard, w *allocate.Request, g *allocate.Allocation
 	case !g.Unchanged && n > 0 && n < w.Min:
 		t.Fatalf("%s wants at least %d and gets %d", w.Item.Job, w.Min, n)
 	case loose && w.GPUs == held && !g.Unchanged && !o.Move:
-		t.Fatalf("%s keeps its count and is moved from %v to %v", w.Item.Job, w.Running.Seats, g.Seats)
+		t.Fatalf("%s keeps its count and is moved from %v to %v", w.Item.Job, w.Running.Allocations, g.Seats)
 	case loose && w.GPUs > held && n < held && !o.Move && y.open(w.Running):
 		t.Fatalf("%s is to grow from %d to %d and gets %d", w.Item.Job, held, w.GPUs, n)
 	}
@@ -467,7 +467,7 @@ func soundGiven(t *rapid.T, y *yard, w *allocate.Request, g *allocate.Allocation
 
 // open reports whether new work may go onto all nodes of a job.
 func (y *yard) open(r *place.Running) bool {
-	return !slices.ContainsFunc(r.Seats, func(s place.Seat) bool {
+	return !slices.ContainsFunc(r.Allocations, func(s place.Allocation) bool {
 		room, found := y.table.Get(s.Node)
 		return !found || !room.Open
 	})
@@ -501,7 +501,7 @@ func TestEverythingFitsThatIsFine(t *testing.T) {
 			}
 			for i := range wants {
 				if r := wants[i].Running; r != nil {
-					for _, s := range r.Seats {
+					for _, s := range r.Allocations {
 						y.table.Release(s.Node, r.Run)
 					}
 				}

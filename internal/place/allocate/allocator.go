@@ -60,7 +60,7 @@ func (al *allocator) vacate(running []*place.Running) {
 			continue
 		}
 		loose[r.Run] = true
-		for _, s := range r.Seats {
+		for _, s := range r.Allocations {
 			if at, found := al.find(s.Node); found {
 				touched[at] = true
 			}
@@ -119,8 +119,8 @@ func (al *allocator) keep(i int) bool {
 		return false
 	}
 	gone := false // the nodes of some of its seats are gone
-	own := make([]seat, 0, len(r.Seats))
-	for _, s := range r.Seats {
+	own := make([]seat, 0, len(r.Allocations))
+	for _, s := range r.Allocations {
 		at, found := al.find(s.Node)
 		if !found {
 			gone = true
@@ -203,17 +203,17 @@ func (al *allocator) result(i int) Allocation {
 	h, r := &al.allocations[i], al.requests[i].Running
 	g := Allocation{GPUs: h.count, Unchanged: r != nil && h.fixed}
 	if g.Unchanged {
-		g.Seats = r.Seats
+		g.Seats = r.Allocations
 		return g
 	}
 	if len(h.seats) == 0 {
 		return g
 	}
-	g.Seats = make([]place.Seat, len(h.seats))
+	g.Seats = make([]place.Allocation, len(h.seats))
 	for k, c := range h.seats {
-		g.Seats[k] = place.Seat{Node: al.rooms[c.room].Node.ID, GPUs: c.gpus}
+		g.Seats[k] = place.Allocation{Node: al.rooms[c.room].Node.ID, GPUs: c.gpus}
 	}
-	g.Unchanged = r != nil && slices.Equal(g.Seats, r.Seats)
+	g.Unchanged = r != nil && slices.Equal(g.Seats, r.Allocations)
 	return g
 }
 

@@ -69,7 +69,7 @@ func (al *allocator) unserved(i int) allocation {
 		return allocation{}
 	}
 	h := allocation{fixed: true}
-	for _, s := range r.Seats {
+	for _, s := range r.Allocations {
 		at, found := al.find(s.Node)
 		if !found || !al.available(at, s.GPUs, &w.Item.Shape.Need) {
 			return allocation{}
@@ -89,7 +89,7 @@ func (al *allocator) available(at int32, gpus uint64, need *fleet.Need) bool {
 // currentCount is what a running job has now.
 func (al *allocator) currentCount(w *Request) int {
 	if w.Item.Shape.Need.MaxGPUs == 0 {
-		return len(w.Running.Seats)
+		return len(w.Running.Allocations)
 	}
 	return w.Running.GPUs
 }

@@ -22,7 +22,7 @@ func (y *yard) allocate() {
 		switch {
 		case t.assigned < 0:
 		case t.running != nil && t.assigned == t.current:
-			y.restoreSeats(int32(i), t.running.Seats, t.currentRooms)
+			y.restoreSeats(int32(i), t.running.Allocations, t.currentRooms)
 		default:
 			rest = append(rest, int32(i))
 		}
@@ -52,7 +52,7 @@ func (y *yard) clearSeats() {
 const usualSeats = 8
 
 // addSeat gives a task GPUs of a room.
-func (y *yard) addSeat(i int32, room int32, seat place.Seat) {
+func (y *yard) addSeat(i int32, room int32, seat place.Allocation) {
 	t := &y.tasks[i]
 	y.occupy(i, room, seat)
 	t.seats = append(t.seats, seat)
@@ -60,7 +60,7 @@ func (y *yard) addSeat(i int32, room int32, seat place.Seat) {
 }
 
 // occupy takes a seat out of a room.
-func (y *yard) occupy(i int32, room int32, seat place.Seat) {
+func (y *yard) occupy(i int32, room int32, seat place.Allocation) {
 	t, r, sp := &y.tasks[i], &y.rooms[room], y.positions[room]
 	need := &t.item.Shape.Need
 	taken := bits.OnesCount64(seat.GPUs & r.Free) // a GPU that is shared already is taken once
@@ -73,7 +73,7 @@ func (y *yard) occupy(i int32, room int32, seat place.Seat) {
 }
 
 // removeSeats takes a task off its seats, and returns them.
-func (y *yard) removeSeats(i int32) (seats []place.Seat, rooms []int32) {
+func (y *yard) removeSeats(i int32) (seats []place.Allocation, rooms []int32) {
 	t := &y.tasks[i]
 	need := &t.item.Shape.Need
 	seats, rooms = t.seats, slices.Clone(t.positions)
@@ -94,7 +94,7 @@ func (y *yard) removeSeats(i int32) (seats []place.Seat, rooms []int32) {
 }
 
 // restoreSeats puts a task back onto seats that it had.
-func (y *yard) restoreSeats(i int32, seats []place.Seat, rooms []int32) {
+func (y *yard) restoreSeats(i int32, seats []place.Allocation, rooms []int32) {
 	for k, room := range rooms {
 		y.occupy(i, room, seats[k])
 	}
@@ -150,7 +150,7 @@ func (y *yard) tryAllocate(i int32, avoid []int32) bool {
 	if o.share > 0 {
 		room, gpu, ok := y.sharing(t, o, avoid)
 		if ok {
-			y.addSeat(i, room, place.Seat{Node: y.rooms[room].Node.ID, GPUs: gpu, Share: o.share})
+			y.addSeat(i, room, place.Allocation{Node: y.rooms[room].Node.ID, GPUs: gpu, Share: o.share})
 		}
 		return ok
 	}
@@ -165,7 +165,7 @@ func (y *yard) tryAllocate(i int32, avoid []int32) bool {
 		rooms, masks = append(rooms, room), append(masks, mask)
 	}
 	for n, room := range rooms {
-		y.addSeat(i, room, place.Seat{Node: y.rooms[room].Node.ID, GPUs: masks[n]})
+		y.addSeat(i, room, place.Allocation{Node: y.rooms[room].Node.ID, GPUs: masks[n]})
 	}
 	return true
 }
@@ -198,18 +198,18 @@ func (y *yard) sharing(t *task, o *candidate, avoid []int32) (room int32, gpu ui
 func (y *yard) keepSeats(i int32) bool {
 	t := &y.tasks[i]
 	need := &t.item.Shape.Need
-	for k, s := range t.running.Seats {
+	for k, s := range t.running.Allocations {
 		r := &y.rooms[t.currentRooms[k]]
 		if !isFree(r, s) || r.CPUs < need.CPUs || r.Memory < need.Memory {
 			return false
 		}
 	}
-	y.restoreSeats(i, t.running.Seats, t.currentRooms)
+	y.restoreSeats(i, t.running.Allocations, t.currentRooms)
 	return true
 }
 
 // isFree reports whether the GPUs of a seat, or its part of one, are free.
-func isFree(r *fleet.Room, s place.Seat) bool {
+func isFree(r *fleet.Room, s place.Allocation) bool {
 	if s.Share == 0 || s.GPUs&r.Free != 0 {
 		return s.GPUs&^r.Free == 0
 	}

@@ -275,7 +275,7 @@ func TestWhatRuns(t *testing.T) {
 			func(c *cluster) {
 				c.node("k1", "K80", 1)
 				c.run(want{speed: alexnet(), due: 300 * hour, late: 30}, seat("k1", 1))
-				c.node("k1", "K80", 1, func(n *fleet.Node) { n.Drained = true })
+				c.node("k1", "K80", 1, func(n *fleet.Node) { n.Cordoned = true })
 				c.wait(urgent)
 			},
 			map[id.Job]string{"j1": "stays", "j2": ""},
@@ -395,10 +395,10 @@ func TestWaitingByChoiceEnds(t *testing.T) {
 		if len(p.Starts) > 0 {
 			break
 		}
-		if !p.Again.After(c.now) {
-			t.Fatalf("it waits since %v and does not ask to be asked again: %v", start, p.Again)
+		if !p.WakeAt.After(c.now) {
+			t.Fatalf("it waits since %v and does not ask to be asked again: %v", start, p.WakeAt)
 		}
-		c.now = p.Again
+		c.now = p.WakeAt
 		if waits++; waits > 100 {
 			t.Fatal("it waits for ever")
 		}
@@ -465,8 +465,8 @@ func TestSharedGPUs(t *testing.T) {
 	half := func(rate float64) *job.Speed {
 		return job.NewSpeed(3600, 0, 0, job.Rate{GPU: "TESLA", GPUs: 1, PerSecond: 1}, job.Rate{GPU: "TESLA", GPUs: 1, Share: 0.5, PerSecond: rate})
 	}
-	part := func(node string, gpu uint64) place.Seat {
-		return place.Seat{Node: id.Node(node), GPUs: gpu, Share: 0.5}
+	part := func(node string, gpu uint64) place.Allocation {
+		return place.Allocation{Node: id.Node(node), GPUs: gpu, Share: 0.5}
 	}
 	for name, tc := range map[string]struct {
 		yard func(c *cluster)

@@ -21,7 +21,7 @@ var start = time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC)
 type cluster struct {
 	now     time.Time
 	table   *fleet.Table
-	line    *queue.Line
+	line    *queue.Queue
 	running []*place.Running
 	jobs    uint64
 	tariff  *fleet.Tariff
@@ -31,7 +31,7 @@ type cluster struct {
 // newCluster has a tariff as published: TESLA with four GPUs, TURING with two, off when unused.
 func newCluster() *cluster {
 	return &cluster{
-		now: start, table: fleet.NewTable(), line: queue.NewLine(), usage: map[id.User]float64{},
+		now: start, table: fleet.NewTable(), line: queue.New(), usage: map[id.User]float64{},
 		tariff: &fleet.Tariff{Energy: 0.2, Nodes: []fleet.NodePrice{
 			{GPU: "TESLA", Watts: []float64{360, 530, 700, 870, 1040}, Off: true},
 			{GPU: "TURING", Watts: []float64{320, 400, 480}, Off: true},
@@ -104,14 +104,14 @@ func (c *cluster) wait(w want) *queue.Item {
 }
 
 // run lets a job run on seats, since an hour ago.
-func (c *cluster) run(w want, seats ...place.Seat) *place.Running {
+func (c *cluster) run(w want, seats ...place.Allocation) *place.Running {
 	it, need := c.item(w)
 	it.Shape = &queue.Shape{Need: need}
 	return c.launch(it, c.now.Add(-time.Hour), seats)
 }
 
-func (c *cluster) launch(it *queue.Item, began time.Time, seats []place.Seat) *place.Running {
-	r := &place.Running{Item: it, Run: id.NewRun(it.Job, 1), Seats: seats, Ordered: began, Began: began}
+func (c *cluster) launch(it *queue.Item, began time.Time, seats []place.Allocation) *place.Running {
+	r := &place.Running{Item: it, Run: id.NewRun(it.Job, 1), Allocations: seats, Ordered: began, Began: began}
 	for _, s := range seats {
 		r.GPUs += bits.OnesCount64(s.GPUs)
 		c.table.Book(s.Node, fleet.Hold{Run: r.Run, Job: it.Job, GPUs: s.GPUs, Share: s.Share, CPUs: it.Shape.Need.CPUs})
@@ -126,11 +126,11 @@ func (c *cluster) launch(it *queue.Item, began time.Time, seats []place.Seat) *p
 	return r
 }
 
-func seat(node string, gpus uint64) place.Seat { return place.Seat{Node: id.Node(node), GPUs: gpus} }
+func seat(node string, gpus uint64) place.Allocation { return place.Allocation{Node: id.Node(node), GPUs: gpus} }
 
 func (c *cluster) view() *place.View {
 	return &place.View{
-		Now: c.now, Rooms: c.table.Rooms(), Line: c.line, Running: c.running, Tariff: c.tariff,
+		Now: c.now, Rooms: c.table.Rooms(), Queue: c.line, Running: c.running, Tariff: c.tariff,
 		Usage: c.usage,
 	}
 }
@@ -163,7 +163,7 @@ func (c *cluster) given(p place.Plan) map[id.Job]string {
 	}
 	for _, s := range p.Starts {
 		text := ""
-		for _, seat := range s.Seats {
+		for _, seat := range s.Allocations {
 			room, _ := c.table.Get(seat.Node)
 			model := "CPU"
 			if len(room.Node.Inventory.GPUs) > 0 {

@@ -12,7 +12,7 @@ import (
 // moved is a task that was taken off its seats to try something.
 type moved struct {
 	task  int32
-	seats []place.Seat
+	seats []place.Allocation
 	rooms []int32
 }
 
@@ -33,7 +33,7 @@ func (y *yard) undo(list []moved) {
 // GPUs cost money meanwhile.
 func (y *yard) restartCost(i int32) float64 {
 	t := &y.tasks[i]
-	if t.running == nil || t.assigned != t.current || !slices.Equal(t.seats, t.running.Seats) {
+	if t.running == nil || t.assigned != t.current || !slices.Equal(t.seats, t.running.Allocations) {
 		return 0
 	}
 	o := &t.candidates[t.assigned]

@@ -227,7 +227,7 @@ func (y *yard) startValueOf(t *task) float64 {
 	if t.running != nil {
 		return 2 * worth
 	}
-	return worth * (1 - float64(t.queueRank)/float64(2*(y.view.Line.Len()+1)))
+	return worth * (1 - float64(t.queueRank)/float64(2*(y.view.Queue.Len()+1)))
 }
 
 // computeUrgency finds out who may wait for GPUs that suit it better: whose deadline is far

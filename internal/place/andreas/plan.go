@@ -14,7 +14,7 @@ func (y *yard) plan(why func(*task) string) place.Plan {
 	var p place.Plan
 	for i := range y.tasks {
 		t := &y.tasks[i]
-		if t.running != nil && slices.Equal(t.seats, t.running.Seats) || t.running == nil && len(t.seats) == 0 {
+		if t.running != nil && slices.Equal(t.seats, t.running.Allocations) || t.running == nil && len(t.seats) == 0 {
 			continue
 		}
 		reason := why(t)
@@ -22,7 +22,7 @@ func (y *yard) plan(why func(*task) string) place.Plan {
 			p.Stops = append(p.Stops, place.Stop{Running: t.running, Reason: reason})
 		}
 		if len(t.seats) > 0 {
-			p.Starts = append(p.Starts, place.Start{Item: t.item, Seats: t.seats, Reason: reason})
+			p.Starts = append(p.Starts, place.Start{Item: t.item, Allocations: t.seats, Reason: reason})
 		}
 	}
 	return p

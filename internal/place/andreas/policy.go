@@ -120,6 +120,6 @@ func (p *Policy) Search(v *place.View, enough func() bool) place.Plan {
 	y.improve()
 	y.allocate()
 	plan := y.plan(y.reason)
-	plan.Again = y.wakeAt()
+	plan.WakeAt = y.wakeAt()
 	return plan
 }

@@ -40,7 +40,7 @@ func drawCluster(t *rapid.T) *cluster {
 	for i := range rapid.IntRange(1, 6).Draw(t, "nodes") {
 		kind := rapid.SampledFrom(kinds).Draw(t, "kind")
 		c.node(fmt.Sprintf("n%d", i), kind, rapid.IntRange(0, 8).Draw(t, "gpus"), func(n *fleet.Node) {
-			n.Drained = rapid.IntRange(0, 5).Draw(t, "drained") == 0
+			n.Cordoned = rapid.IntRange(0, 5).Draw(t, "drained") == 0
 			n.Class = rapid.SampledFrom(fleet.Classes()).Draw(t, "class")
 			n.Inventory.CPUs = job.CPUs(rapid.IntRange(1, 16).Draw(t, "cpus") * 1000)
 			if k := len(n.Inventory.GPUs); k > 0 && rapid.IntRange(0, 5).Draw(t, "mixed") == 0 {
@@ -97,7 +97,7 @@ func (c *cluster) start(w want) bool {
 	it, need := c.item(w)
 	m := fleet.NewMatcher(need)
 	for _, r := range c.table.Rooms() {
-		seat := place.Seat{Node: r.Node.ID}
+		seat := place.Allocation{Node: r.Node.ID}
 		if part := partOf(w.speed, &r); part > 0 {
 			shared, free, ok := m.FitsPart(&r, part)
 			if !ok {
@@ -111,7 +111,7 @@ func (c *cluster) start(w want) bool {
 		}
 		c.line.Add(it, need) // gives it its shape
 		c.line.Remove(it)
-		c.launch(it, c.now.Add(-time.Minute), []place.Seat{seat})
+		c.launch(it, c.now.Add(-time.Minute), []place.Allocation{seat})
 		return true
 	}
 	c.jobs--
@@ -181,7 +181,7 @@ func (c *cluster) carryOut(p place.Plan) {
 				break
 			}
 		}
-		for _, seat := range s.Running.Seats {
+		for _, seat := range s.Running.Allocations {
 			c.table.Release(seat.Node, s.Running.Run)
 		}
 		need := s.Running.Shape.Need
@@ -189,6 +189,6 @@ func (c *cluster) carryOut(p place.Plan) {
 	}
 	for _, s := range p.Starts {
 		c.line.Remove(s.Item)
-		c.launch(s.Item, c.now, s.Seats)
+		c.launch(s.Item, c.now, s.Allocations)
 	}
 }

@@ -56,7 +56,7 @@ func (y *yard) changed(t *task) string {
 	case was.amount() > is.amount() && was.kind == is.kind:
 		return fmt.Sprintf("resized from %g to %g GPUs; ", was.amount(), is.amount())
 	case t.assigned == t.current:
-		return fmt.Sprintf("moved from %s to make room or to switch a node off; ", t.running.Seats[0].Node)
+		return fmt.Sprintf("moved from %s to make room or to switch a node off; ", t.running.Allocations[0].Node)
 	}
 	return fmt.Sprintf("moved from %s; ", y.gpus(was))
 }

@@ -27,7 +27,7 @@ func (y *yard) relabel() {
 		switch {
 		case t.assigned < 0:
 		case t.keepsAssignment() && t.candidates[t.assigned].nodes == 1 && y.takePlace(left, t, t.currentRooms[0]):
-			y.restoreSeats(int32(i), t.running.Seats, t.currentRooms)
+			y.restoreSeats(int32(i), t.running.Allocations, t.currentRooms)
 		default:
 			rest = append(rest, int32(i))
 		}
@@ -79,7 +79,7 @@ func (y *yard) claim(i int32) {
 	}
 	t.positions = t.positions[:0]
 	for n, room := range rooms {
-		y.addSeat(i, room, place.Seat{Node: y.rooms[room].Node.ID, GPUs: masks[n]})
+		y.addSeat(i, room, place.Allocation{Node: y.rooms[room].Node.ID, GPUs: masks[n]})
 	}
 }
 

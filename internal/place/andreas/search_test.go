@@ -27,7 +27,7 @@ func drawView(t *rapid.T) *place.View {
 		}
 		table.Put(n, 0)
 	}
-	line := queue.NewLine()
+	line := queue.New()
 	for i := range rapid.IntRange(1, 20).Draw(t, "jobs") {
 		rates := []job.Rate{}
 		for g, rate := 1, 0.0; g <= 4; g++ {
@@ -41,7 +41,7 @@ func drawView(t *rapid.T) *place.View {
 		number := uint64(i + 1)
 		line.Add(&queue.Item{Job: id.NewJob(number), Number: number, User: "ada", Outlook: o}, fleet.Need{Nodes: 1, MaxNodes: 1, GPUs: 1, MaxGPUs: 4, Place: job.PlaceAny})
 	}
-	return &place.View{Now: now, Rooms: table.Rooms(), Line: line}
+	return &place.View{Now: now, Rooms: table.Rooms(), Queue: line}
 }
 
 // TestSearchesNeverLose compares what each search finds with the first solution, and
@@ -149,7 +149,7 @@ func BenchmarkPlan(b *testing.B) {
 
 func busyView() *place.View {
 	now := time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC)
-	table, line := fleet.NewTable(), queue.NewLine()
+	table, line := fleet.NewTable(), queue.New()
 	for i := range 100 {
 		n := &fleet.Node{ID: id.Node(fmt.Sprintf("n%03d", i)), Class: fleet.Local, State: fleet.Ready}
 		model := []string{"K80", "M60"}[i%2]
@@ -158,7 +158,7 @@ func busyView() *place.View {
 		}
 		table.Put(n, 0)
 	}
-	v := &place.View{Now: now, Line: line}
+	v := &place.View{Now: now, Queue: line}
 	var speeds []*job.Speed
 	for s := range 15 {
 		rates := []job.Rate{}
@@ -179,8 +179,8 @@ func busyView() *place.View {
 		}
 		line.Remove(it)
 		node := id.Node(fmt.Sprintf("n%03d", i/2))
-		r := &place.Running{Item: it, Run: id.NewRun(it.Job, 1), Seats: []place.Seat{{Node: node, GPUs: 0xf << (i % 2 * 4)}}, GPUs: 4, Rate: 1.5, Ordered: now.Add(-time.Hour), Began: now.Add(-time.Hour)}
-		table.Book(node, fleet.Hold{Run: r.Run, Job: it.Job, GPUs: r.Seats[0].GPUs})
+		r := &place.Running{Item: it, Run: id.NewRun(it.Job, 1), Allocations: []place.Allocation{{Node: node, GPUs: 0xf << (i % 2 * 4)}}, GPUs: 4, Rate: 1.5, Ordered: now.Add(-time.Hour), Began: now.Add(-time.Hour)}
+		table.Book(node, fleet.Hold{Run: r.Run, Job: it.Job, GPUs: r.Allocations[0].GPUs})
 		v.Running = append(v.Running, r)
 	}
 	v.Rooms = table.Rooms()

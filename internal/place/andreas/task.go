@@ -41,7 +41,7 @@ type task struct {
 	onePosition  [1]int32
 	sharedGPU    int          // the shared GPU that it has a part of, in the kind's index
 	randomFactor float64      // multiplies the value of its steps in a randomised search
-	seats        []place.Seat // once seats are allocated
+	seats        []place.Allocation // once seats are allocated
 }
 
 // candidate is a configuration that a task could have, with what it would take and cost.
@@ -92,8 +92,8 @@ func (y *yard) enter(waiting []*queue.Item) {
 
 // rank records the order of the queue, for the jobs without a deadline.
 func (y *yard) rank() {
-	ranks := make(map[*queue.Item]int, y.view.Line.Len())
-	walk := y.view.Line.Walk(y.view.UsageOf)
+	ranks := make(map[*queue.Item]int, y.view.Queue.Len())
+	walk := y.view.Queue.Walk(y.view.UsageOf)
 	every := func(*queue.Shape) bool { return true }
 	for it := walk.Next(every); it != nil; it = walk.Next(every) {
 		ranks[it] = len(ranks)
@@ -158,7 +158,7 @@ func (y *yard) runningCandidates(t *task) {
 	t.current = len(y.candidateSpace)
 	y.candidateSpace = append(y.candidateSpace, candidate{
 		configuration: configuration{kind: y.positions[t.currentRooms[0]].kind, gpus: int32(r.GPUs),
-			nodes: int32(len(r.Seats)), share: r.Seats[0].Share, rate: r.Rate},
+			nodes: int32(len(r.Allocations)), share: r.Allocations[0].Share, rate: r.Rate},
 		duration: max(ends.Sub(y.now).Seconds(), 1),
 	})
 	t.remainingWork, _ = r.Left(y.now)

@@ -65,7 +65,7 @@ const perHour = 1.0 / 3600
 // become tasks. If no job has a deadline or a known speed it looks no further.
 func newYard(v *place.View, o *Options, fixed bool) *yard {
 	y := &yard{o: o, view: v, now: v.Now, rooms: v.Rooms}
-	waiting := v.Line.Items()
+	waiting := v.Queue.Items()
 	for _, it := range waiting {
 		y.hasEstimates = y.hasEstimates || hasEstimate(it)
 	}
@@ -106,12 +106,12 @@ func (y *yard) listPreemptible() {
 			continue
 		}
 		from := len(all)
-		for _, s := range r.Seats {
+		for _, s := range r.Allocations {
 			if at := y.find(s.Node); at >= 0 && mayStay(&y.rooms[at], r, s) {
 				all = append(all, int32(at))
 			}
 		}
-		if len(all)-from == len(r.Seats) {
+		if len(all)-from == len(r.Allocations) {
 			y.preemptible = append(y.preemptible, preemptible{r, all[from:len(all):len(all)]})
 			y.hasEstimates = y.hasEstimates || hasEstimate(r.Item)
 		}
@@ -128,7 +128,7 @@ func (y *yard) restartTime(it *queue.Item) time.Duration {
 }
 
 // mayStay reports whether a run may keep its seat in a room.
-func mayStay(room *fleet.Room, r *place.Running, s place.Seat) bool {
+func mayStay(room *fleet.Room, r *place.Running, s place.Allocation) bool {
 	return room.Open && s.GPUs&^room.Sound == 0 && !slices.ContainsFunc(room.Holds, func(h fleet.Hold) bool {
 		return h.Run != r.Run && h.GPUs&s.GPUs != 0 && (h.Share == 0 || s.Share == 0)
 	})
@@ -140,7 +140,7 @@ func (y *yard) free() {
 	for _, l := range y.preemptible {
 		need := &l.run.Shape.Need
 		for k, at := range l.rooms {
-			r, s := &y.rooms[at], &l.run.Seats[k]
+			r, s := &y.rooms[at], &l.run.Allocations[k]
 			if s.Share > 0 {
 				r.Share(s.GPUs, -s.Share)
 			} else {

@@ -23,14 +23,14 @@ var start = time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC)
 type cluster struct {
 	now   time.Time
 	table *fleet.Table
-	line  *queue.Line
+	line  *queue.Queue
 	items map[id.Job]*queue.Item
 	usage map[id.User]float64
 	runs  []*place.Running // by submission
 }
 
 func newCluster() *cluster {
-	return &cluster{now: start, table: fleet.NewTable(), line: queue.NewLine(), items: map[id.Job]*queue.Item{}, usage: map[id.User]float64{}}
+	return &cluster{now: start, table: fleet.NewTable(), line: queue.New(), items: map[id.Job]*queue.Item{}, usage: map[id.User]float64{}}
 }
 
 // node adds a node that is ready.
@@ -86,7 +86,7 @@ func (c *cluster) add(w want) *queue.Item {
 func gpus(n int) job.Resources { return job.Resources{GPUs: job.Range{Min: n, Max: n}, CPUs: 1000} }
 
 func (c *cluster) view() *place.View {
-	return &place.View{Now: c.now, Rooms: c.table.Rooms(), Line: c.line, Running: c.runs, Usage: c.usage}
+	return &place.View{Now: c.now, Rooms: c.table.Rooms(), Queue: c.line, Running: c.runs, Usage: c.usage}
 }
 
 func (c *cluster) plan() place.Plan { return ordered.FIFO{}.Plan(c.view()) }
@@ -94,12 +94,12 @@ func (c *cluster) plan() place.Plan { return ordered.FIFO{}.Plan(c.view()) }
 // book lets a start of a plan run.
 func (c *cluster) book(s place.Start) {
 	c.line.Remove(s.Item)
-	r := &place.Running{Item: s.Item, Run: id.NewRun(s.Item.Job, 1), Seats: s.Seats, Ordered: c.now, Began: c.now}
-	for _, seat := range s.Seats {
+	r := &place.Running{Item: s.Item, Run: id.NewRun(s.Item.Job, 1), Allocations: s.Allocations, Ordered: c.now, Began: c.now}
+	for _, seat := range s.Allocations {
 		c.table.Book(seat.Node, c.holdOf(s, seat))
 		r.GPUs += bits.OnesCount64(seat.GPUs)
 	}
-	r.Rate = place.RateOn(s.Item.Outlook.Speed, s.Seats, func(n id.Node) *fleet.Node {
+	r.Rate = place.RateOn(s.Item.Outlook.Speed, s.Allocations, func(n id.Node) *fleet.Node {
 		room, _ := c.table.Get(n)
 		return room.Node
 	})
@@ -109,7 +109,7 @@ func (c *cluster) book(s place.Start) {
 
 // leave takes a job off its nodes. What it has done and had is written down.
 func (c *cluster) leave(r *place.Running) {
-	for _, seat := range r.Seats {
+	for _, seat := range r.Allocations {
 		c.table.Release(seat.Node, r.Run)
 	}
 	o := r.Outlook
@@ -124,7 +124,7 @@ func (c *cluster) stop(r *place.Running) {
 	c.line.Add(r.Item, r.Shape.Need)
 }
 
-func (c *cluster) holdOf(s place.Start, seat place.Seat) fleet.Hold {
+func (c *cluster) holdOf(s place.Start, seat place.Allocation) fleet.Hold {
 	h := fleet.Hold{Run: id.NewRun(s.Item.Job, 1), Job: s.Item.Job, Owner: s.Item.User, GPUs: seat.GPUs, CPUs: s.Item.Shape.Need.CPUs, Memory: s.Item.Shape.Need.Memory}
 	if s.Item.Lasts > 0 {
 		h.Ends = c.now.Add(s.Item.Lasts)
@@ -145,7 +145,7 @@ func started(p place.Plan) []id.Job {
 func where(p place.Plan, j id.Job) []id.Node {
 	var nodes []id.Node
 	for _, s := range p.Starts {
-		for _, seat := range s.Seats {
+		for _, seat := range s.Allocations {
 			if s.Item.Job == j {
 				nodes = append(nodes, seat.Node)
 			}

@@ -337,7 +337,7 @@ func TestAJobThatFindsNoNodeIsInNobodysWay(t *testing.T) {
 	w := newWorld(c, policy("elastic-fifo"))
 	for _, n := range []id.Node{"a", "b"} {
 		it := c.add(want{spec: gpus(1), stuck: true})
-		c.book(place.Start{Item: it, Seats: []place.Seat{{Node: n, GPUs: 1}}})
+		c.book(place.Start{Item: it, Allocations: []place.Allocation{{Node: n, GPUs: 1}}})
 	}
 	c.add(want{spec: gpus(2)})
 	c.add(want{spec: gpus(1)})
@@ -356,7 +356,7 @@ func TestBitsHereAndThereAreOfNoUse(t *testing.T) {
 	w := newWorld(c, policy("edl"))
 	for _, n := range []id.Node{"a", "b"} {
 		it := c.add(elasticJob(2, 1e6, 1, 2))
-		c.book(place.Start{Item: it, Seats: []place.Seat{{Node: n, GPUs: 3}}})
+		c.book(place.Start{Item: it, Allocations: []place.Allocation{{Node: n, GPUs: 3}}})
 	}
 	c.now = c.now.Add(10 * time.Minute)
 	c.add(want{spec: gpus(2)})

@@ -58,7 +58,7 @@ func TestGangStartsWholeOrNotAtAll(t *testing.T) {
 	r := gpus(4)
 	r.Nodes = job.Range{Min: 3, Max: 3}
 	j := c.add(want{spec: r}).Job
-	if p := c.plan(); len(p.Starts) > 0 || p.Held != nil {
+	if p := c.plan(); len(p.Starts) > 0 || p.Reservation != nil {
 		t.Errorf("plan = %+v, want nothing started and nothing kept: the yard has 2 nodes and 3 are needed", p)
 	}
 	c.box("c", 4)
@@ -85,7 +85,7 @@ func TestRangeTakesWhatIsFree(t *testing.T) {
 		c.add(want{spec: job.Resources{GPUs: r, CPUs: 1000}})
 		var got []int
 		for _, s := range c.plan().Starts {
-			for _, seat := range s.Seats {
+			for _, seat := range s.Allocations {
 				got = append(got, len(fleet.Indices(seat.GPUs)))
 				if seat.GPUs&0b1001 != 0 {
 					t.Errorf("gpus: %s is given %b, of which 1001 are held", tc.ask, seat.GPUs)
@@ -196,7 +196,7 @@ func TestJobThatFitsNowhereDoesNotHoldUpTheNext(t *testing.T) {
 	second := c.add(want{lasts: time.Hour, spec: gpus(4)})
 	c.add(want{lasts: 2 * time.Hour, spec: gpus(1)})
 	p := c.plan()
-	if len(p.Starts) > 0 || p.Held == nil || p.Held.Job != second.Job || !p.Held.At.Equal(c.now.Add(time.Hour)) {
+	if len(p.Starts) > 0 || p.Reservation == nil || p.Reservation.Job != second.Job || !p.Reservation.At.Equal(c.now.Add(time.Hour)) {
 		t.Errorf("plan = %+v, want node a kept for %s from 10:00", p, second.Job)
 	}
 }
@@ -214,8 +214,8 @@ func TestEndsOfWhatThisRoundStartsCount(t *testing.T) {
 	if got, want := started(p), []id.Job{"j1"}; !cmp.Equal(got, want) {
 		t.Errorf("started %v, want %v", got, want)
 	}
-	if p.Held == nil || p.Held.Job != head.Job || !cmp.Equal(p.Held.Nodes, []id.Node{"a"}) || !p.Held.At.Equal(c.now.Add(10*time.Minute)) {
-		t.Errorf("held %+v, want node a for %s in 10 minutes", p.Held, head.Job)
+	if p.Reservation == nil || p.Reservation.Job != head.Job || !cmp.Equal(p.Reservation.Nodes, []id.Node{"a"}) || !p.Reservation.At.Equal(c.now.Add(10*time.Minute)) {
+		t.Errorf("held %+v, want node a for %s in 10 minutes", p.Reservation, head.Job)
 	}
 }
 

@@ -81,8 +81,8 @@ func TestBehindTheFirst(t *testing.T) {
 			if diff := cmp.Diff(want, started(p)); diff != "" {
 				t.Error(diff)
 			}
-			if held := p.Held != nil && p.Held.Job == "j2" && p.Held.At.Equal(start.Add(time.Hour)); held == (name == "fifo-fit") {
-				t.Errorf("kept is %+v", p.Held)
+			if held := p.Reservation != nil && p.Reservation.Job == "j2" && p.Reservation.At.Equal(start.Add(time.Hour)); held == (name == "fifo-fit") {
+				t.Errorf("kept is %+v", p.Reservation)
 			}
 		})
 	}

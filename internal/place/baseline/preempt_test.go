@@ -215,8 +215,8 @@ func TestEveryPlanCanBeCarriedOut(t *testing.T) {
 				if len(p.Stops) > 0 && !policy(e.Name).Revises() {
 					t.Fatal("it stops jobs and says that it does not")
 				}
-				if !p.Again.IsZero() && !p.Again.After(v.Now) {
-					t.Fatalf("it wants to be asked again at %s, and now is %s", p.Again, v.Now)
+				if !p.WakeAt.IsZero() && !p.WakeAt.After(v.Now) {
+					t.Fatalf("it wants to be asked again at %s, and now is %s", p.WakeAt, v.Now)
 				}
 				// A plan takes what it has just started for settled, and the next one does
 				// not. So a second may make better use of the same; but it must come to rest.

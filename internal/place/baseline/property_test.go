@@ -49,7 +49,7 @@ func feasible(rooms []fleet.Room, need fleet.Need) bool {
 
 // take books a start on rooms of its own.
 func take(t *rapid.T, rooms []fleet.Room, s place.Start) {
-	for _, seat := range s.Seats {
+	for _, seat := range s.Allocations {
 		i := slices.IndexFunc(rooms, func(r fleet.Room) bool { return r.Node.ID == seat.Node })
 		r := &rooms[i]
 		if seat.GPUs&^r.Free != 0 {
@@ -116,28 +116,28 @@ func inOrder(t *rapid.T, c *cluster, rooms []fleet.Room, p place.Plan) {
 			t.Fatalf("job %s has room and is not started; kept: %v", it.Job, kept)
 		}
 		if kept == nil && feasible(rooms, it.Shape.Need) {
-			if p.Held == nil || p.Held.Job != it.Job {
-				t.Fatalf("job %s is the first that has to wait and %+v is held", it.Job, p.Held)
+			if p.Reservation == nil || p.Reservation.Job != it.Job {
+				t.Fatalf("job %s is the first that has to wait and %+v is held", it.Job, p.Reservation)
 			}
-			kept = p.Held.Nodes
+			kept = p.Reservation.Nodes
 			if len(kept) != it.Shape.Need.Nodes {
 				t.Fatalf("job %s needs %d nodes and %v are kept", it.Job, it.Shape.Need.Nodes, kept)
 			}
 		}
 	}
-	if kept == nil && p.Held != nil {
-		t.Fatalf("%+v is held and nothing has to wait", p.Held)
+	if kept == nil && p.Reservation != nil {
+		t.Fatalf("%+v is held and nothing has to wait", p.Reservation)
 	}
 }
 
 // checkSeats checks that a start takes as much of its range as there is.
 func checkSeats(t *rapid.T, rooms []fleet.Room, s place.Start) {
 	need := s.Item.Shape.Need
-	if s.Reason == "" || len(s.Seats) < need.Nodes || len(s.Seats) > need.MaxNodes {
+	if s.Reason == "" || len(s.Allocations) < need.Nodes || len(s.Allocations) > need.MaxNodes {
 		t.Fatalf("job %s: %+v", s.Item.Job, s)
 	}
 	m := fleet.NewMatcher(need)
-	for _, seat := range s.Seats {
+	for _, seat := range s.Allocations {
 		r := &rooms[slices.IndexFunc(rooms, func(r fleet.Room) bool { return r.Node.ID == seat.Node })]
 		free, ok := m.Fits(r)
 		if want := min(need.MaxGPUs, bits.OnesCount64(free)); !ok || bits.OnesCount64(seat.GPUs) != want {
@@ -208,7 +208,7 @@ func (s *simulation) run(t *rapid.T) {
 			if e.at.After(s.now) {
 				return false
 			}
-			for _, seat := range e.s.Seats {
+			for _, seat := range e.s.Allocations {
 				s.table.Release(seat.Node, id.NewRun(e.s.Item.Job, 1))
 			}
 			return true
@@ -267,7 +267,7 @@ func (s *simulation) alone(head *queue.Item, p place.Plan) time.Time {
 	ends := []time.Time{s.now}
 	for _, st := range p.Starts {
 		if st.Item.Number < head.Number {
-			for _, seat := range st.Seats {
+			for _, seat := range st.Allocations {
 				table.Book(seat.Node, s.holdOf(st, seat))
 			}
 		}

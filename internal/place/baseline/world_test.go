@@ -50,7 +50,7 @@ func (w *world) round(t failer) place.Plan {
 	if _, bad := place.Check(v, p); len(bad) > 0 {
 		t.Fatalf("%s: the plan does not pass the check: %v", w.policy.Name(), bad)
 	}
-	w.again = p.Again
+	w.again = p.WakeAt
 	for _, s := range p.Stops {
 		w.stop(s.Running)
 		w.stops++

@@ -29,7 +29,7 @@ func TestEveryPolicyCanBeMadeAndAsked(t *testing.T) {
 		seen[e.Name] = true
 		if p := make(); p.Name() != e.Name {
 			t.Errorf("%s calls itself %s", e.Name, p.Name())
-		} else if plan := p.Plan(&place.View{Line: queue.NewLine()}); len(plan.Starts)+len(plan.Stops) > 0 {
+		} else if plan := p.Plan(&place.View{Queue: queue.New()}); len(plan.Starts)+len(plan.Stops) > 0 {
 			t.Errorf("%s finds something to do in an empty yard: %+v", e.Name, plan)
 		}
 		params, err := all.Params(e.Name)

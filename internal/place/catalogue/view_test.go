@@ -29,7 +29,7 @@ var noon = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 // cluster is what a drawn view is made of.
 type cluster struct {
 	table *fleet.Table
-	line  *queue.Line
+	line  *queue.Queue
 	runs  []*place.Running
 	last  uint64
 }
@@ -41,7 +41,7 @@ var (
 
 // drawView draws a yard in use, with everything in it that a view may show.
 func drawView(t *rapid.T) *place.View {
-	c := &cluster{table: fleet.NewTable(), line: queue.NewLine()}
+	c := &cluster{table: fleet.NewTable(), line: queue.New()}
 
 	for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
 		c.table.Put(drawNode(t, i), uint64(rapid.IntRange(0, 1).Draw(t, "foreign")))
@@ -54,7 +54,7 @@ func drawView(t *rapid.T) *place.View {
 		c.submit(t)
 	}
 
-	v := &place.View{Now: noon, Rooms: c.table.Rooms(), Line: c.line, Running: c.runs}
+	v := &place.View{Now: noon, Rooms: c.table.Rooms(), Queue: c.line, Running: c.runs}
 	if rapid.Bool().Draw(t, "arranged") {
 		v.Bands = fleet.Arrange(v.Rooms)
 	}
@@ -69,7 +69,7 @@ func drawNode(t *rapid.T, i int) *fleet.Node {
 	n := &fleet.Node{
 		ID: id.Node(fmt.Sprintf("n%d", i)), Pool: "racks", State: fleet.Ready,
 		Class:     rapid.SampledFrom([]fleet.Class{fleet.Local, fleet.Local, fleet.Reserved}).Draw(t, "class"),
-		Drained:   rapid.IntRange(0, 5).Draw(t, "drained") == 0,
+		Cordoned:   rapid.IntRange(0, 5).Draw(t, "drained") == 0,
 		Inventory: fleet.Inventory{CPUs: 32_000, Memory: 1 << 38, Draw: []float64{100, 400}},
 	}
 	kind := rapid.SampledFrom([]fleet.GPU{
@@ -136,13 +136,13 @@ func (c *cluster) submit(t *rapid.T) {
 // start lets run what fits.
 func (c *cluster) start() {
 	began := noon.Add(-30 * time.Minute)
-	plan := ordered.FIFO{}.Plan(&place.View{Now: began, Rooms: c.table.Rooms(), Line: c.line})
+	plan := ordered.FIFO{}.Plan(&place.View{Now: began, Rooms: c.table.Rooms(), Queue: c.line})
 
 	for _, s := range plan.Starts {
 		c.line.Remove(s.Item)
 		run := id.NewRun(s.Item.Job, 1)
-		r := &place.Running{Item: s.Item, Run: run, Seats: s.Seats, Ordered: began, Began: began.Add(time.Minute)}
-		for _, seat := range s.Seats {
+		r := &place.Running{Item: s.Item, Run: run, Allocations: s.Allocations, Ordered: began, Began: began.Add(time.Minute)}
+		for _, seat := range s.Allocations {
 			h := fleet.Hold{Run: r.Run, Job: s.Item.Job, Owner: s.Item.User, GPUs: seat.GPUs, CPUs: 1000, Since: began}
 			if s.Item.Lasts > 0 {
 				h.Ends = began.Add(s.Item.Lasts)
@@ -150,7 +150,7 @@ func (c *cluster) start() {
 			c.table.Book(seat.Node, h)
 			r.GPUs += len(fleet.Indices(seat.GPUs))
 		}
-		r.Rate = place.RateOn(s.Item.Outlook.Speed, s.Seats, c.node)
+		r.Rate = place.RateOn(s.Item.Outlook.Speed, s.Allocations, c.node)
 		c.runs = append(c.runs, r)
 	}
 	slices.SortFunc(c.runs, func(a, b *place.Running) int { return int(a.Number) - int(b.Number) })
@@ -175,11 +175,11 @@ func drawPeople(t *rapid.T, v *place.View) {
 	if rapid.Bool().Draw(t, "nobody is limited") {
 		return
 	}
-	v.Limits = &place.Limits{Purses: map[queue.Purse]place.Purse{}, Jobs: map[id.Job]tenant.Allowance{}}
+	v.Limits = &place.Limits{Payers: map[queue.Payer]place.PayerLimit{}, Jobs: map[id.Job]tenant.Allowance{}}
 	for _, u := range users {
 		for _, p := range projects {
-			purse := place.Purse{Allowance: drawAllowance(t), Borrows: rapid.Bool().Draw(t, "borrows")}
-			v.Limits.Purses[queue.Purse{User: u, Project: p}] = purse
+			purse := place.PayerLimit{Allowance: drawAllowance(t), Borrows: rapid.Bool().Draw(t, "borrows")}
+			v.Limits.Payers[queue.Payer{User: u, Project: p}] = purse
 		}
 	}
 	v.Limits.Jobs["j1"] = drawAllowance(t)
@@ -220,7 +220,7 @@ func drawMarket(t *rapid.T, v *place.View) {
 	}
 	v.Offers = []fleet.Offer{o}
 	v.Leases = []*fleet.Lease{
-		{ID: "l1", Offer: o, State: fleet.LeaseBooting, Job: "j2", Owner: "ada", Asked: noon.Add(-time.Minute)},
+		{ID: "l1", Offer: o, State: fleet.LeaseBooting, Job: "j2", Owner: "ada", Requested: noon.Add(-time.Minute)},
 	}
 }
 

@@ -111,9 +111,9 @@ func (e Policy) Plan(v *place.View) place.Plan {
 		}
 	}
 	plan := allocate.Plan(wants, given, func(i int) string { return e.reason(&wants[i], &given[i]) })
-	plan.Again = again
+	plan.WakeAt = again
 	if calm {
-		plan.Again = sooner(plan.Again, until)
+		plan.WakeAt = sooner(plan.WakeAt, until)
 	}
 	return plan
 }
@@ -221,7 +221,7 @@ func (e Policy) pools(v *place.View) ([]*pool, []allocate.Request) {
 		}
 	}
 	b := &builder{view: v, vacant: vacant, pools: pools, load: make([]int, len(pools)), reach: map[*queue.Shape][]int{}}
-	items := v.Line.Items()
+	items := v.Queue.Items()
 	b.members = make([]member, 0, len(items)+len(v.Running))
 	for _, r := range v.Running {
 		if r.GPUs > 0 {
@@ -255,7 +255,7 @@ type builder struct {
 }
 
 func (b *builder) running(r *place.Running) {
-	at, found := slices.BinarySearchFunc(b.view.Rooms, r.Seats[0].Node,
+	at, found := slices.BinarySearchFunc(b.view.Rooms, r.Allocations[0].Node,
 		func(room fleet.Room, n id.Node) int { return cmp.Compare(room.Node.ID, n) })
 	if !found {
 		return

@@ -293,7 +293,7 @@ func TestAMoveIsPaidForToo(t *testing.T) {
 func (y *yard) drain(name id.Node) {
 	room, _ := y.table.Get(name)
 	n := *room.Node
-	n.Drained = true
+	n.Cordoned = true
 	y.table.Put(&n, 0)
 }
 
@@ -338,12 +338,12 @@ func TestItAsksAgainOnlyWhileSomethingIsWanting(t *testing.T) {
 	y := newYard()
 	y.node("a", "V100", 4)
 	y.runs(y.waits(elastic(), scales(1e6, 1, 4, time.Minute)), "a", 4, time.Hour)
-	if _, plan := y.after(t, goodput.Policy{}); !plan.Again.IsZero() {
-		t.Errorf("everybody has all there is, and it asks again at %v", plan.Again)
+	if _, plan := y.after(t, goodput.Policy{}); !plan.WakeAt.IsZero() {
+		t.Errorf("everybody has all there is, and it asks again at %v", plan.WakeAt)
 	}
 	y.waits(exactly(4), scales(1e7, 0, 4, time.Minute)).Outlook.Submitted = start.Add(-time.Hour)
-	if _, plan := y.after(t, goodput.Policy{}); !plan.Again.Equal(start.Add(30 * time.Minute)) {
-		t.Errorf("it asks again at %v, want half an hour after an hour without a change", plan.Again)
+	if _, plan := y.after(t, goodput.Policy{}); !plan.WakeAt.Equal(start.Add(30 * time.Minute)) {
+		t.Errorf("it asks again at %v, want half an hour after an hour without a change", plan.WakeAt)
 	}
 }
 
@@ -382,7 +382,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%+v is called %q", p, p.Name())
 		}
 	}
-	if plan := (goodput.Policy{}).Plan(newYard().view()); len(plan.Starts)+len(plan.Stops) > 0 || !plan.Again.IsZero() {
+	if plan := (goodput.Policy{}).Plan(newYard().view()); len(plan.Starts)+len(plan.Stops) > 0 || !plan.WakeAt.IsZero() {
 		t.Errorf("an empty yard has the plan %+v", plan)
 	}
 }

@@ -21,12 +21,12 @@ var start = time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC)
 type yard struct {
 	now     time.Time
 	table   *fleet.Table
-	line    *queue.Line
+	line    *queue.Queue
 	running []*place.Running
 	number  uint64
 }
 
-func newYard() *yard { return &yard{now: start, table: fleet.NewTable(), line: queue.NewLine()} }
+func newYard() *yard { return &yard{now: start, table: fleet.NewTable(), line: queue.New()} }
 
 // node adds a node with so many GPUs of a model.
 func (y *yard) node(name, model string, gpus int) {
@@ -74,15 +74,15 @@ func (y *yard) ranks(priority int, r job.Resources, s *job.Speed) *queue.Item {
 // runs lets a job run on so many GPUs of a node, since some time ago.
 func (y *yard) runs(it *queue.Item, node id.Node, gpus int, since time.Duration) *place.Running {
 	room, _ := y.table.Get(node)
-	return y.sits(it, []place.Seat{{Node: node, GPUs: fleet.Take(room.Free, gpus)}}, since)
+	return y.sits(it, []place.Allocation{{Node: node, GPUs: fleet.Take(room.Free, gpus)}}, since)
 }
 
 // sits lets a job run on seats.
-func (y *yard) sits(it *queue.Item, list []place.Seat, since time.Duration) *place.Running {
+func (y *yard) sits(it *queue.Item, list []place.Allocation, since time.Duration) *place.Running {
 	y.line.Remove(it)
 	at := y.now.Add(-since)
 	it.Outlook.Submitted, it.Outlook.At = at, at
-	r := &place.Running{Item: it, Run: id.NewRun(it.Job, 1), Seats: list, Ordered: at, Began: at}
+	r := &place.Running{Item: it, Run: id.NewRun(it.Job, 1), Allocations: list, Ordered: at, Began: at}
 	for _, s := range list {
 		r.GPUs += bits.OnesCount64(s.GPUs)
 		y.table.Book(s.Node, fleet.Hold{Run: r.Run, Job: it.Job, GPUs: s.GPUs, CPUs: it.Shape.Need.CPUs, Memory: it.Shape.Need.Memory})
@@ -97,7 +97,7 @@ func (y *yard) sits(it *queue.Item, list []place.Seat, since time.Duration) *pla
 }
 
 func (y *yard) view() *place.View {
-	return &place.View{Now: y.now, Rooms: y.table.Rooms(), Line: y.line, Running: y.running}
+	return &place.View{Now: y.now, Rooms: y.table.Rooms(), Queue: y.line, Running: y.running}
 }
 
 // has is what a job has after a plan: GPUs and the model of the first.
@@ -115,7 +115,7 @@ func (y *yard) after(t testing.TB, p goodput.Policy) (map[id.Job]has, place.Plan
 		t.Fatalf("the plan cannot be carried out: %v", bad)
 	}
 	out := map[id.Job]has{}
-	give := func(j id.Job, list []place.Seat) {
+	give := func(j id.Job, list []place.Allocation) {
 		var h has
 		for _, s := range list {
 			room, _ := y.table.Get(s.Node)
@@ -124,13 +124,13 @@ func (y *yard) after(t testing.TB, p goodput.Policy) (map[id.Job]has, place.Plan
 		out[j] = h
 	}
 	for _, r := range y.running {
-		give(r.Job, r.Seats)
+		give(r.Job, r.Allocations)
 	}
 	for _, s := range plan.Stops {
 		delete(out, s.Running.Job)
 	}
 	for _, s := range plan.Starts {
-		give(s.Item.Job, s.Seats)
+		give(s.Item.Job, s.Allocations)
 	}
 	return out, plan
 }

@@ -74,7 +74,7 @@ func newMarket(v *place.View, p Policy) *market {
 			m.add(r.Item, r)
 		}
 	}
-	for _, it := range v.Line.Items() {
+	for _, it := range v.Queue.Items() {
 		if it.Shape.Need.MaxGPUs == 0 {
 			m.plain = append(m.plain, it)
 			continue
@@ -109,11 +109,11 @@ func (m *market) add(it *queue.Item, r *place.Running) {
 // them. It reports false for a job on nodes that are closed or gone, which is left
 // as it is.
 func (t *task) hold(m *market) bool {
-	own := option{gpus: t.run.GPUs, nodes: len(t.run.Seats), rate: math.Max(t.run.Rate, tiny)}
+	own := option{gpus: t.run.GPUs, nodes: len(t.run.Allocations), rate: math.Max(t.run.Rate, tiny)}
 	if t.item.Outlook.Speed == nil {
 		own.rate = 1
 	}
-	for i, s := range t.run.Seats {
+	for i, s := range t.run.Allocations {
 		at, found := m.room(s.Node)
 		if !found || !m.view.Rooms[at].Open {
 			return false

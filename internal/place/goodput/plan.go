@@ -44,7 +44,7 @@ func (m *market) plan() place.Plan {
 		}
 		return m.why(&m.tasks[i], &given[i])
 	})
-	p.Again = m.again()
+	p.WakeAt = m.again()
 	return p
 }
 
@@ -84,7 +84,7 @@ func (m *market) worthOf(given []allocate.Allocation) float64 {
 }
 
 // rate is how fast a job is on seats.
-func (m *market) rate(t *task, list []place.Seat) float64 {
+func (m *market) rate(t *task, list []place.Allocation) float64 {
 	if t.item.Outlook.Speed == nil {
 		return 1
 	}
@@ -101,7 +101,7 @@ func (m *market) rate(t *task, list []place.Seat) float64 {
 func (m *market) why(t *task, g *allocate.Allocation) string {
 	if len(g.Seats) == 0 {
 		return fmt.Sprintf("preempted: its %s speed up other jobs by more than it is delayed",
-			m.amount(t.run.Seats, t.run.GPUs))
+			m.amount(t.run.Allocations, t.run.GPUs))
 	}
 	what := m.amount(g.Seats, g.GPUs)
 	if t.item.Outlook.Speed == nil {
@@ -122,14 +122,14 @@ func (m *market) why(t *task, g *allocate.Allocation) string {
 		return fmt.Sprintf("%s, est. finish in %s; faster GPUs speed up other jobs by more", what, about(ends))
 	case !known || t.left/t.opts[t.held].rate <= ends:
 		return fmt.Sprintf("resized from %s to %s: speeds up other jobs by more than it is delayed",
-			m.amount(t.run.Seats, t.run.GPUs), what)
+			m.amount(t.run.Allocations, t.run.GPUs), what)
 	}
 	return fmt.Sprintf("resized from %s to %s: est. finish in %s instead of %s",
-		m.amount(t.run.Seats, t.run.GPUs), what, about(ends), about(t.left/t.opts[t.held].rate))
+		m.amount(t.run.Allocations, t.run.GPUs), what, about(ends), about(t.left/t.opts[t.held].rate))
 }
 
 // amount is a number of GPUs of the kind of the first seat, in words.
-func (m *market) amount(list []place.Seat, gpus int) string {
+func (m *market) amount(list []place.Allocation, gpus int) string {
 	if at, found := m.room(list[0].Node); found && len(m.view.Rooms[at].Node.Inventory.GPUs) > 0 {
 		return fmt.Sprintf("%d× %s", gpus, m.view.Rooms[at].Node.Inventory.GPUs[0].Model)
 	}

@@ -54,7 +54,7 @@ func drawJob(t *rapid.T, y *yard) *queue.Item {
 // apply lets a plan come true, some time later.
 func (y *yard) apply(p place.Plan, later time.Duration) {
 	for _, s := range p.Stops {
-		for _, seat := range s.Running.Seats {
+		for _, seat := range s.Running.Allocations {
 			y.table.Release(seat.Node, s.Running.Run)
 		}
 		o := s.Running.Outlook
@@ -68,7 +68,7 @@ func (y *yard) apply(p place.Plan, later time.Duration) {
 		}
 	}
 	for _, s := range p.Starts {
-		y.sits(s.Item, s.Seats, 0)
+		y.sits(s.Item, s.Allocations, 0)
 	}
 	y.now = y.now.Add(later)
 }
@@ -130,7 +130,7 @@ func TestAnotherNodeNeverSlowsAJobThatIsAlone(t *testing.T) {
 		it := drawJob(t, y)
 		rate := func() float64 {
 			for _, s := range (goodput.Policy{}).Plan(y.view()).Starts {
-				return place.RateOn(it.Outlook.Speed, s.Seats, func(n id.Node) *fleet.Node {
+				return place.RateOn(it.Outlook.Speed, s.Allocations, func(n id.Node) *fleet.Node {
 					room, _ := y.table.Get(n)
 					return room.Node
 				})

@@ -91,8 +91,8 @@ func (r *round) sides() []SideRow {
 
 // priceOf returns what an hour of one GPU costs where a job runs.
 func (r *round) priceOf(f *place.Running) float64 {
-	if len(f.Seats) > 0 {
-		if at, found := r.find(f.Seats[0].Node); found {
+	if len(f.Allocations) > 0 {
+		if at, found := r.find(f.Allocations[0].Node); found {
 			return price(r.view, &r.view.Rooms[at])
 		}
 	}

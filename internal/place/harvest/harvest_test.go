@@ -154,9 +154,9 @@ func TestWhatCannotBeResizedIsLeftAlone(t *testing.T) {
 		"one that cannot be stopped": {want: want{dies: true}},
 		"one that is being stopped":  {after: func(_ *yard, r *place.Running) { r.Stopping = true }},
 		"one on a node that is closed": {after: func(y *yard, r *place.Running) {
-			room, _ := y.table.Get(r.Seats[0].Node)
+			room, _ := y.table.Get(r.Allocations[0].Node)
 			n := *room.Node
-			n.Drained = true
+			n.Cordoned = true
 			y.table.Put(&n, 0)
 		}},
 	} {
@@ -232,10 +232,10 @@ func TestPatienceEndsStarvation(t *testing.T) {
 	if got := y.counts(); got["j2"] != 4 {
 		t.Fatalf("%v, want all nodes for the fast job at first", got)
 	}
-	if want := y.now.Add(time.Hour); !p.Again.Equal(want) {
-		t.Errorf("wants to be asked again at %s, want %s", p.Again, want)
+	if want := y.now.Add(time.Hour); !p.WakeAt.Equal(want) {
+		t.Errorf("wants to be asked again at %s, want %s", p.WakeAt, want)
 	}
-	y.now = p.Again
+	y.now = p.WakeAt
 	y.obey(y.ask(t, h))
 	if got, want := y.counts(), map[id.Job]int{"j1": 1, "j2": 3}; !cmp.Equal(got, want) {
 		t.Errorf("after an hour %v, want %v", got, want)
@@ -329,14 +329,14 @@ func TestASizeIsWatchedBeforeTheNextIsTried(t *testing.T) {
 	h := harvest.Default()
 	p := y.ask(t, h)
 	y.obey(p)
-	if want := y.now.Add(5 * time.Minute); !p.Again.Equal(want) || y.counts()[it.Job] != 2 {
-		t.Errorf("%d nodes, asks again at %s; want 2, and to be asked at %s", y.counts()[it.Job], p.Again, want)
+	if want := y.now.Add(5 * time.Minute); !p.WakeAt.Equal(want) || y.counts()[it.Job] != 2 {
+		t.Errorf("%d nodes, asks again at %s; want 2, and to be asked at %s", y.counts()[it.Job], p.WakeAt, want)
 	}
 	y.now = y.now.Add(time.Minute)
-	if p = y.ask(t, h); len(p.Stops) > 0 || !p.Again.Equal(y.now.Add(4*time.Minute)) {
+	if p = y.ask(t, h); len(p.Stops) > 0 || !p.WakeAt.Equal(y.now.Add(4*time.Minute)) {
 		t.Errorf("after a minute it wants %q", words(p))
 	}
-	y.now = p.Again
+	y.now = p.WakeAt
 	y.obey(y.ask(t, h))
 	if got := y.counts()[it.Job]; got != 4 {
 		t.Errorf("after five minutes %d nodes, want 4", got)
@@ -428,7 +428,7 @@ func TestWhatIsNoNumberIsWorthNothingAndSaid(t *testing.T) {
 	y.nodes(0, 4)
 	y.add(want{speed: speed(work, 18*time.Second, shuffle)})
 	p := y.ask(t, policy(t, harvest.Params{Objective: "throughput / (n < 4)"}))
-	if len(p.Starts) != 1 || len(p.Starts[0].Seats) != 3 || !strings.Contains(p.Starts[0].Reason, "no value for 1 size of this job") {
+	if len(p.Starts) != 1 || len(p.Starts[0].Allocations) != 3 || !strings.Contains(p.Starts[0].Reason, "no value for 1 size of this job") {
 		t.Errorf("%+v, want 3 nodes, and that one size has no worth", p.Starts)
 	}
 }

@@ -35,7 +35,7 @@ func (r *round) decide() (d Decision, note string, ok bool) {
 
 // change is what becomes of a job.
 type change struct {
-	seats []place.Seat // nil for none
+	seats []place.Allocation // nil for none
 	stays bool
 }
 
@@ -61,7 +61,7 @@ func (r *round) plan(d Decision) place.Plan {
 			p.Stops = append(p.Stops, place.Stop{Running: b.running, Reason: r.stopReason(b, c)})
 		}
 		if len(c.seats) > 0 {
-			p.Starts = append(p.Starts, place.Start{Item: b.item, Seats: c.seats, Reason: r.startReason(b, c)})
+			p.Starts = append(p.Starts, place.Start{Item: b.item, Allocations: c.seats, Reason: r.startReason(b, c)})
 		}
 	}
 	r.again(changes, &p)
@@ -105,7 +105,7 @@ func (r *round) allocate(d Decision, changes []change, p *place.Plan) {
 		case who[i] >= 0:
 			changes[who[i]] = change{seats: g.Seats, stays: g.Unchanged || wants[i].Running == nil && len(g.Seats) == 0}
 		case wants[i].Running == nil && len(g.Seats) > 0:
-			p.Starts = append(p.Starts, place.Start{Item: wants[i].Item, Seats: g.Seats,
+			p.Starts = append(p.Starts, place.Start{Item: wants[i].Item, Allocations: g.Seats,
 				Reason: "it asks for no GPUs, and there is room for it"})
 		}
 	}
@@ -115,8 +115,8 @@ func (r *round) allocate(d Decision, changes []change, p *place.Plan) {
 // one whose speed is not known has been watched for long enough.
 func (r *round) again(changes []change, p *place.Plan) {
 	ask := func(at time.Time) {
-		if at.After(r.view.Now) && (p.Again.IsZero() || at.Before(p.Again)) {
-			p.Again = at
+		if at.After(r.view.Now) && (p.WakeAt.IsZero() || at.Before(p.WakeAt)) {
+			p.WakeAt = at
 		}
 	}
 	for j := range r.jobs {

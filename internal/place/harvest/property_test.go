@@ -94,11 +94,11 @@ func drawLoss(t *rapid.T, y *yard) {
 	}
 	room := rooms[rapid.IntRange(0, len(rooms)-1).Draw(t, "node")]
 	n := *room.Node
-	n.Drained, n.Since = !n.Drained, y.now
+	n.Cordoned, n.Since = !n.Cordoned, y.now
 	y.table.Put(&n, 0)
 	for i := 0; i < len(y.running); {
 		r := y.running[i]
-		if n.Drained && on1(r, &n) {
+		if n.Cordoned && on1(r, &n) {
 			y.stop(r)
 			continue
 		}
@@ -107,7 +107,7 @@ func drawLoss(t *rapid.T, y *yard) {
 }
 
 func on1(r *place.Running, n *fleet.Node) bool {
-	for _, s := range r.Seats {
+	for _, s := range r.Allocations {
 		if s.Node == n.ID {
 			return true
 		}
@@ -122,9 +122,9 @@ func words(p place.Plan) []string {
 		list = append(list, fmt.Sprint("stop ", s.Running.Run, " ", s.Reason))
 	}
 	for _, s := range p.Starts {
-		list = append(list, fmt.Sprint("start ", s.Item.Job, " ", s.Seats, " ", s.Reason))
+		list = append(list, fmt.Sprint("start ", s.Item.Job, " ", s.Allocations, " ", s.Reason))
 	}
-	return append(list, fmt.Sprint("again ", p.Again))
+	return append(list, fmt.Sprint("again ", p.WakeAt))
 }
 
 func TestAskedAgainAtOnceItChangesNothing(t *testing.T) {

@@ -19,7 +19,7 @@ func (r *round) outReason() string {
 func (r *round) stopReason(b *bidder, c *change) string {
 	if len(c.seats) == 0 {
 		return r.with(fmt.Sprintf("preempted: its %s are worth more to other jobs; it resumes when more are free",
-			amount(b.running.Seats)))
+			amount(b.running.Allocations)))
 	}
 	return r.startReason(b, c)
 }
@@ -36,10 +36,10 @@ func (r *round) startReason(b *bidder, c *change) string {
 		text = fmt.Sprintf("%s of the idle nodes: the best total for all jobs", amount(c.seats))
 	case has > had:
 		text = fmt.Sprintf("resized from %s to %s: the gain within %s exceeds the cost of restarting",
-			amount(b.running.Seats), amount(c.seats), r.horizon(b))
+			amount(b.running.Allocations), amount(c.seats), r.horizon(b))
 	case has < had:
 		text = fmt.Sprintf("resized from %s to %s: the released GPUs are worth more to other jobs",
-			amount(b.running.Seats), amount(c.seats))
+			amount(b.running.Allocations), amount(c.seats))
 	default:
 		text = fmt.Sprintf("moved to %s, where it is faster or makes room for others", amount(c.seats))
 	}
@@ -67,7 +67,7 @@ func (r *round) horizon(b *bidder) job.Duration {
 }
 
 // amount says how much seats are.
-func amount(seats []place.Seat) string {
+func amount(seats []place.Allocation) string {
 	gpus := gpusOf(seats)
 	if gpus == len(seats) {
 		return count(gpus, "GPU")
@@ -75,7 +75,7 @@ func amount(seats []place.Seat) string {
 	return count(gpus, "GPU") + " on " + count(len(seats), "node")
 }
 
-func gpusOf(seats []place.Seat) int {
+func gpusOf(seats []place.Allocation) int {
 	n := 0
 	for _, s := range seats {
 		n += bits.OnesCount64(s.GPUs)

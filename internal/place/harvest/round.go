@@ -89,7 +89,7 @@ func (r *round) resizable(run *place.Running) bool {
 	if !allocate.Movable(run) || n.MaxGPUs == 0 || n.MaxNodes == n.Nodes && n.MaxGPUs == n.GPUs {
 		return false
 	}
-	return !slices.ContainsFunc(run.Seats, func(s place.Seat) bool {
+	return !slices.ContainsFunc(run.Allocations, func(s place.Allocation) bool {
 		at, found := r.find(s.Node)
 		return !found || !r.rooms[at].Open || r.rooms[at].Kind < 0
 	})
@@ -108,7 +108,7 @@ func (r *round) admit(loose []*place.Running) {
 		all = append(all, entry{bidder{item: run.Item, running: run}, true})
 	}
 	most, waiting := r.policy.MaxParallel, 0
-	walk := r.view.Line.Walk(r.view.UsageOf)
+	walk := r.view.Queue.Walk(r.view.UsageOf)
 	for range ahead*most + ahead {
 		it := walk.Next(r.possible)
 		if it == nil {
@@ -174,7 +174,7 @@ func (r *round) free(running []*place.Running) {
 	touched := make([]bool, len(r.rooms))
 	for _, run := range running {
 		loose[run.Run] = true
-		for _, s := range run.Seats {
+		for _, s := range run.Allocations {
 			if at, found := r.find(s.Node); found {
 				touched[at] = true
 			}
@@ -278,10 +278,10 @@ func (r *round) matcher(need fleet.Need) *fleet.Matcher {
 // place finds what a job holds.
 func (r *round) place(b *bidder) {
 	b.kind = -1
-	if b.running == nil || len(b.running.Seats) == 0 {
+	if b.running == nil || len(b.running.Allocations) == 0 {
 		return
 	}
-	at, found := r.find(b.running.Seats[0].Node)
+	at, found := r.find(b.running.Allocations[0].Node)
 	if !found {
 		return
 	}

@@ -28,11 +28,11 @@ func (r *round) seatNodes(k int, d Decision, changes []change) {
 			seekers = append(seekers, j)
 			continue
 		case d.Count[j] == b.count:
-			changes[j] = change{seats: b.running.Seats, stays: true}
+			changes[j] = change{seats: b.running.Allocations, stays: true}
 		case d.Count[j] < b.count:
-			changes[j].seats = r.keep(b.running.Seats, d.Count[j])
+			changes[j].seats = r.keep(b.running.Allocations, d.Count[j])
 		default:
-			changes[j].seats = b.running.Seats
+			changes[j].seats = b.running.Allocations
 			seekers = append(seekers, j)
 		}
 		for _, s := range changes[j].seats {
@@ -55,7 +55,7 @@ func (r *round) seatNodes(k int, d Decision, changes []change) {
 }
 
 // keep returns so many of a job's seats, on the nodes that opened first.
-func (r *round) keep(held []place.Seat, n int) []place.Seat {
+func (r *round) keep(held []place.Allocation, n int) []place.Allocation {
 	order := make([]int, len(held))
 	since := make([]time.Time, len(held))
 	for i := range held {
@@ -67,7 +67,7 @@ func (r *round) keep(held []place.Seat, n int) []place.Seat {
 	slices.SortStableFunc(order, func(a, b int) int { return since[a].Compare(since[b]) })
 	order = order[:n]
 	slices.Sort(order)
-	kept := make([]place.Seat, n)
+	kept := make([]place.Allocation, n)
 	for i, at := range order {
 		kept[i] = held[at]
 	}
@@ -108,7 +108,7 @@ func (r *round) seek(b *bidder, c *change, count int, k *kind, free []int32) []i
 	c.seats = slices.Clone(c.seats)
 	for _, at := range got {
 		gpus, _ := m.Fits(&r.rooms[at])
-		c.seats = append(c.seats, place.Seat{Node: r.rooms[at].Node.ID, GPUs: fleet.Take(gpus, k.unit)})
+		c.seats = append(c.seats, place.Allocation{Node: r.rooms[at].Node.ID, GPUs: fleet.Take(gpus, k.unit)})
 	}
 	return slices.DeleteFunc(free, func(at int32) bool {
 		_, found := slices.BinarySearch(got, at)

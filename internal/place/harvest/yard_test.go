@@ -19,14 +19,14 @@ import (
 type yard struct {
 	now     time.Time
 	table   *fleet.Table
-	line    *queue.Line
+	line    *queue.Queue
 	running []*place.Running
 	number  uint64
 	tariff  *fleet.Tariff
 }
 
 func newYard() *yard {
-	return &yard{now: time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC), table: fleet.NewTable(), line: queue.NewLine()}
+	return &yard{now: time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC), table: fleet.NewTable(), line: queue.New()}
 }
 
 // node adds an open node, or changes when it opened.
@@ -92,13 +92,13 @@ func (y *yard) add(w want) *queue.Item {
 }
 
 func (y *yard) view() *place.View {
-	return &place.View{Now: y.now, Rooms: y.table.Rooms(), Line: y.line, Running: y.running, Tariff: y.tariff}
+	return &place.View{Now: y.now, Rooms: y.table.Rooms(), Queue: y.line, Running: y.running, Tariff: y.tariff}
 }
 
 // start lets a job run on so many nodes, from some node on, since a while.
-func (y *yard) start(it *queue.Item, seats ...place.Seat) *place.Running {
+func (y *yard) start(it *queue.Item, seats ...place.Allocation) *place.Running {
 	y.line.Remove(it)
-	r := &place.Running{Item: it, Run: id.NewRun(it.Job, it.Outlook.Stops+1), Seats: seats, Ordered: y.now, Began: y.now}
+	r := &place.Running{Item: it, Run: id.NewRun(it.Job, it.Outlook.Stops+1), Allocations: seats, Ordered: y.now, Began: y.now}
 	need := &it.Shape.Need
 	for _, s := range seats {
 		r.GPUs += bits.OnesCount64(s.GPUs)
@@ -114,10 +114,10 @@ func (y *yard) start(it *queue.Item, seats ...place.Seat) *place.Running {
 }
 
 // on names nodes n00 … as seats of one GPU.
-func on(from, to int) []place.Seat {
-	var list []place.Seat
+func on(from, to int) []place.Allocation {
+	var list []place.Allocation
 	for i := from; i < to; i++ {
-		list = append(list, place.Seat{Node: id.Node(fmt.Sprintf("n%02d", i)), GPUs: 1})
+		list = append(list, place.Allocation{Node: id.Node(fmt.Sprintf("n%02d", i)), GPUs: 1})
 	}
 	return list
 }
@@ -127,7 +127,7 @@ func (y *yard) stop(r *place.Running) {
 	o := r.Outlook
 	o.Done, o.Served, o.Ran = r.Done(y.now), r.Served(y.now), r.GPUs
 	o.Stops++
-	for _, s := range r.Seats {
+	for _, s := range r.Allocations {
 		y.table.Release(s.Node, r.Run)
 	}
 	y.running = slices.DeleteFunc(y.running, func(x *place.Running) bool { return x == r })
@@ -157,7 +157,7 @@ func (y *yard) obey(p place.Plan) {
 		y.stop(s.Running)
 	}
 	for _, s := range p.Starts {
-		y.start(s.Item, s.Seats...)
+		y.start(s.Item, s.Allocations...)
 	}
 }
 
@@ -184,7 +184,7 @@ func policy(t *testing.T, p harvest.Params) *harvest.Policy {
 func (y *yard) where(j id.Job) []id.Node {
 	var list []id.Node
 	for _, r := range y.running {
-		for _, s := range r.Seats {
+		for _, s := range r.Allocations {
 			if r.Job == j {
 				list = append(list, s.Node)
 			}

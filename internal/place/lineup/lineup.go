@@ -23,7 +23,7 @@ type group struct {
 }
 
 // New returns an empty one.
-func New(l *queue.Line) *Lineup {
+func New(l *queue.Queue) *Lineup {
 	return &Lineup{groups: make([]group, 1, l.Shapes()+1), shapes: make(map[*queue.Shape]int, l.Shapes())}
 }
 

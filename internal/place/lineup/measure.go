@@ -28,7 +28,7 @@ func Served(now time.Time, it *queue.Item, run *place.Running) float64 {
 }
 
 // NodeNames names the nodes of seats.
-func NodeNames(seats []place.Seat) string {
+func NodeNames(seats []place.Allocation) string {
 	if len(seats) > 1 {
 		return fmt.Sprintf("%s and %d more", seats[0].Node, len(seats)-1)
 	}

@@ -117,7 +117,7 @@ func (f *planner) bookStarts() {
 			continue
 		}
 		hold.Ends = f.view.Now.Add(s.Item.Lasts)
-		for k, seat := range s.Seats {
+		for k, seat := range s.Allocations {
 			at := f.rooms[f.booked][k]
 			room := f.trial.change(at)
 			if !f.holds[at] { // the view's stay as they are

@@ -35,7 +35,7 @@ func (Conservative) Revises() bool { return false }
 // Plan starts those whose time has come.
 func (Conservative) Plan(v *place.View) place.Plan {
 	c := newCalendar(v)
-	walk := v.Line.Walk(v.UsageOf)
+	walk := v.Queue.Walk(v.UsageOf)
 	reserved := 0
 	open := func(s *queue.Shape) bool { return reserved < maxReserved || !c.shapes[s].closed }
 	for it := walk.Next(open); it != nil; it = walk.Next(open) {
@@ -45,7 +45,7 @@ func (Conservative) Plan(v *place.View) place.Plan {
 			continue
 		}
 		// Of the rest none can start now: their times are of no use to anybody.
-		if c.reserve(it); c.open == 0 && c.plan.Held != nil {
+		if c.reserve(it); c.open == 0 && c.plan.Reservation != nil {
 			break
 		}
 	}
@@ -86,7 +86,7 @@ func newCalendar(v *place.View) *calendar {
 	for i := range v.Rooms {
 		c.days[i] = c.foresee(&v.Rooms[i])
 	}
-	for _, it := range v.Line.Items() {
+	for _, it := range v.Queue.Items() {
 		if c.shapes[it.Shape] != nil {
 			continue
 		}
@@ -151,10 +151,10 @@ func (c *calendar) reserve(it *queue.Item) {
 	if at.Equal(c.view.Now) {
 		start.Reason = start.Reason + ": fits and delays no job ahead of it"
 		c.plan.Starts = append(c.plan.Starts, start)
-	} else if c.plan.Held == nil {
-		c.plan.Held = &place.Reservation{Job: it.Job, At: at}
-		for _, s := range start.Seats {
-			c.plan.Held.Nodes = append(c.plan.Held.Nodes, s.Node)
+	} else if c.plan.Reservation == nil {
+		c.plan.Reservation = &place.Reservation{Job: it.Job, At: at}
+		for _, s := range start.Allocations {
+			c.plan.Reservation.Nodes = append(c.plan.Reservation.Nodes, s.Node)
 		}
 	}
 }
@@ -195,9 +195,9 @@ func (c *calendar) book(it *queue.Item, o *shapeNeed, at time.Time, rooms []int)
 	start := place.Start{Item: it}
 	for _, room := range rooms {
 		gpus := c.take(room, at, at.Add(c.lasts(it)), o)
-		start.Seats = append(start.Seats, place.Seat{Node: c.view.Rooms[room].Node.ID, GPUs: gpus})
+		start.Allocations = append(start.Allocations, place.Allocation{Node: c.view.Rooms[room].Node.ID, GPUs: gpus})
 	}
-	start.Reason = lineup.NodeNames(start.Seats)
+	start.Reason = lineup.NodeNames(start.Allocations)
 	if at.Equal(c.view.Now) {
 		for _, other := range c.shapes {
 			if !other.closed && !c.fitsNow(other) {

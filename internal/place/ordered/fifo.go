@@ -44,7 +44,7 @@ func (FIFO) Plan(v *place.View) place.Plan { return planQueue(v, easy) }
 // planQueue starts jobs in the order of the queue.
 func planQueue(v *place.View, behind backfillMode) place.Plan {
 	f := newPlanner(v, behind)
-	walk := v.Line.Walk(v.UsageOf)
+	walk := v.Queue.Walk(v.UsageOf)
 	for it := walk.Next(f.open); it != nil; it = walk.Next(f.open) {
 		if f.consider(it); f.over() {
 			break
@@ -96,7 +96,7 @@ func newPlanner(v *place.View, behind backfillMode) *planner {
 
 // over reports whether nothing more can start: with the first job held back and every shape tried.
 func (f *planner) over() bool {
-	return f.closed == f.view.Line.Shapes() || f.behind == block && f.held != nil
+	return f.closed == f.view.Queue.Shapes() || f.behind == block && f.held != nil
 }
 
 func (f *planner) open(s *queue.Shape) bool {
@@ -126,7 +126,7 @@ func (f *planner) consider(it *queue.Item) {
 			f.held = f.reserve(it, st)
 		}
 		if f.held != nil {
-			f.plan.Held = f.held.report()
+			f.plan.Reservation = f.held.report()
 		} else {
 			f.passed = true
 		}
@@ -192,7 +192,7 @@ func (f *planner) find(st *shapeState) []int32 {
 func (f *planner) start(it *queue.Item, rooms []int32) {
 	need := &it.Shape.Need
 	st := f.shapes[it.Shape]
-	s := place.Start{Item: it, Seats: make([]place.Seat, 0, len(rooms))}
+	s := place.Start{Item: it, Allocations: make([]place.Allocation, 0, len(rooms))}
 	for _, at := range rooms {
 		room := f.trial.change(at)
 		fits, _ := st.match.Fits(room)
@@ -201,7 +201,7 @@ func (f *planner) start(it *queue.Item, rooms []int32) {
 		room.CPUs -= need.CPUs
 		room.Memory -= need.Memory
 		f.held.take(f, it, at, bits.OnesCount64(gpus))
-		s.Seats = append(s.Seats, place.Seat{Node: room.Node.ID, GPUs: gpus})
+		s.Allocations = append(s.Allocations, place.Allocation{Node: room.Node.ID, GPUs: gpus})
 	}
 	s.Reason = f.reason(&s, rooms)
 	f.plan.Starts = append(f.plan.Starts, s)
@@ -209,7 +209,7 @@ func (f *planner) start(it *queue.Item, rooms []int32) {
 }
 
 func (f *planner) reason(s *place.Start, rooms []int32) string {
-	it, where := s.Item, lineup.NodeNames(s.Seats)
+	it, where := s.Item, lineup.NodeNames(s.Allocations)
 	if where == string(it.Prefer) {
 		where += " (ran there before)"
 	}

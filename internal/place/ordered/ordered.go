@@ -35,7 +35,7 @@ func (o Policy) Plan(v *place.View) place.Plan {
 		return planQueue(v, o.behind)
 	}
 	f := newPlanner(v, o.behind)
-	items, by, l := v.Line.Items(), o.score(v), lineup.New(v.Line)
+	items, by, l := v.Queue.Items(), o.score(v), lineup.New(v.Queue)
 	for i, it := range items {
 		l.AddQueued(it.Shape, lineup.Entry{First: by(it), Number: it.Number, At: int32(i)})
 	}
@@ -140,7 +140,7 @@ func byF1(origin time.Time) func(v *place.View) score {
 // oldest is when the oldest job was submitted that runs or waits.
 func oldest(v *place.View) time.Time {
 	at := v.Now
-	if items := v.Line.Items(); len(items) > 0 {
+	if items := v.Queue.Items(); len(items) > 0 {
 		at = items[0].Outlook.Submitted
 	}
 	if len(v.Running) > 0 && v.Running[0].Outlook.Submitted.Before(at) {

@@ -12,7 +12,7 @@ import (
 func Reservations(v *place.View) map[id.Job]time.Time {
 	c := newCalendar(v)
 	times := map[id.Job]time.Time{}
-	walk := v.Line.Walk(v.UsageOf)
+	walk := v.Queue.Walk(v.UsageOf)
 	all := func(*queue.Shape) bool { return true }
 	for it := walk.Next(all); it != nil; it = walk.Next(all) {
 		if at, rooms := c.earliest(it, c.shapes[it.Shape]); rooms != nil {

@@ -27,7 +27,7 @@ func (FairShare) Revises() bool { return true }
 
 // Plan shares the yard out.
 func (FairShare) Plan(v *place.View) place.Plan {
-	if v.Line.Len() == 0 {
+	if v.Queue.Len() == 0 {
 		return place.Plan{}
 	}
 	p := newPreemptor(v, "belongs to a user with a smaller share")

@@ -39,11 +39,11 @@ func (o Policy) Revises() bool { return true }
 
 // Plan lets run what comes first.
 func (o Policy) Plan(v *place.View) place.Plan {
-	if v.Line.Len() == 0 { // nobody is in anybody's way
+	if v.Queue.Len() == 0 { // nobody is in anybody's way
 		return place.Plan{}
 	}
 	p := newPreemptor(v, o.why)
-	l := lineup.New(v.Line)
+	l := lineup.New(v.Queue)
 	for n := range int32(p.count()) {
 		it, run := p.job(n)
 		first, second := o.rank(v.Now, it, run)
@@ -65,7 +65,7 @@ func (o Policy) Plan(v *place.View) place.Plan {
 	})
 	plan := p.plan()
 	if o.again != nil && p.waiting() {
-		plan.Again = o.next(v.Now, p)
+		plan.WakeAt = o.next(v.Now, p)
 	}
 	return plan
 }

@@ -23,7 +23,7 @@ type task struct {
 	rooms []int32 // of its seats, -1 for one that is gone
 	state taskState
 	by    id.Job // for whom it was stopped
-	seats []place.Seat
+	seats []place.Allocation
 }
 
 // gpus counts the GPUs of its new seats.
@@ -80,7 +80,7 @@ func newPreemptor(v *place.View, why string) *preemptor {
 	p := &preemptor{
 		view: v, idle: slices.Clone(v.Rooms), open: slices.Clone(v.Rooms), holders: make([][]int32, len(v.Rooms)),
 		groups: fleet.RankGroups(v.Rooms),
-		shapes: make(map[*queue.Shape]*search, v.Line.Shapes()), why: why, smallest: 1 << 30, items: v.Line.Items(),
+		shapes: make(map[*queue.Shape]*search, v.Queue.Shapes()), why: why, smallest: 1 << 30, items: v.Queue.Items(),
 	}
 	p.tasks = make([]task, 0, len(v.Running)+8)
 	for _, r := range v.Running {
@@ -88,7 +88,7 @@ func newPreemptor(v *place.View, why string) *preemptor {
 			continue
 		}
 		at := int32(len(p.tasks))
-		p.tasks = append(p.tasks, task{it: r.Item, run: r, rooms: p.find(r.Seats)})
+		p.tasks = append(p.tasks, task{it: r.Item, run: r, rooms: p.find(r.Allocations)})
 		p.hold(at, p.open, 1)
 		for _, room := range p.tasks[at].rooms {
 			if room >= 0 {
@@ -119,7 +119,7 @@ func (p *preemptor) job(n int32) (*queue.Item, *place.Running) {
 }
 
 // find returns the places of the seats' rooms.
-func (p *preemptor) find(list []place.Seat) []int32 {
+func (p *preemptor) find(list []place.Allocation) []int32 {
 	rooms := make([]int32, len(list))
 	for i, s := range list {
 		at := sort.Search(len(p.idle), func(k int) bool { return p.idle[k].Node.ID >= s.Node })
@@ -137,7 +137,7 @@ func (p *preemptor) hold(at int32, rooms []fleet.Room, sign int) int {
 	gpus := 0
 	t := &p.tasks[at]
 	need := &t.it.Shape.Need
-	for i, s := range t.run.Seats {
+	for i, s := range t.run.Allocations {
 		if t.rooms[i] < 0 {
 			continue
 		}
@@ -229,7 +229,7 @@ func (p *preemptor) settle(at int32, st *search) {
 		return
 	}
 	need := &st.match.Need
-	t.seats = make([]place.Seat, 0, len(rooms))
+	t.seats = make([]place.Allocation, 0, len(rooms))
 	for _, room := range rooms {
 		fits := p.clear(room, st, t.it.Job)
 		take := min(need.MaxGPUs, bits.OnesCount64(fits)) // a range gets what there is
@@ -241,7 +241,7 @@ func (p *preemptor) settle(at int32, st *search) {
 			r.Memory -= need.Memory
 		}
 		p.freeable -= bits.OnesCount64(gpus)
-		t.seats = append(t.seats, place.Seat{Node: p.idle[room].Node.ID, GPUs: gpus})
+		t.seats = append(t.seats, place.Allocation{Node: p.idle[room].Node.ID, GPUs: gpus})
 	}
 	t.state = placed
 	p.starts = append(p.starts, at)
@@ -254,7 +254,7 @@ func (p *preemptor) settle(at int32, st *search) {
 func (p *preemptor) own(t *task, room int32) uint64 {
 	for i, at := range t.rooms {
 		if at == room {
-			return t.run.Seats[i].GPUs
+			return t.run.Allocations[i].GPUs
 		}
 	}
 	return 0
@@ -353,7 +353,7 @@ func (p *preemptor) plan() place.Plan {
 	var plan place.Plan
 	for i := range p.tasks {
 		t := &p.tasks[i]
-		if t.run == nil || t.state != stopped && t.state != placed || slices.Equal(t.seats, t.run.Seats) {
+		if t.run == nil || t.state != stopped && t.state != placed || slices.Equal(t.seats, t.run.Allocations) {
 			continue
 		}
 		reason := fmt.Sprintf("preempted for %s, which %s", t.by, p.why)
@@ -364,14 +364,14 @@ func (p *preemptor) plan() place.Plan {
 	}
 	for _, at := range p.starts {
 		t := &p.tasks[at]
-		if t.run != nil && slices.Equal(t.seats, t.run.Seats) {
+		if t.run != nil && slices.Equal(t.seats, t.run.Allocations) {
 			continue
 		}
 		reason := lineup.NodeNames(t.seats) + ": next in the order and fits"
 		if t.run != nil {
 			reason = lineup.NodeNames(t.seats) + ": moved to make room for " + string(t.by)
 		}
-		plan.Starts = append(plan.Starts, place.Start{Item: t.it, Seats: t.seats, Reason: reason})
+		plan.Starts = append(plan.Starts, place.Start{Item: t.it, Allocations: t.seats, Reason: reason})
 	}
 	return plan
 }

@@ -16,8 +16,8 @@ func (e *engine) reserve(j *queuedJob, o *option) {
 	if j.patience.share > 0 && !j.costSensitive {
 		e.wakeAt(j.since.Add(min(stopAt*j.patience.lasts, e.cfg.Ageing)))
 	}
-	if e.plan.Held == nil {
-		e.plan.Held = &place.Reservation{Job: j.item.Job, Nodes: e.names(o.rooms), At: e.view.Now.Add(o.startsIn)}
+	if e.plan.Reservation == nil {
+		e.plan.Reservation = &place.Reservation{Job: j.item.Job, Nodes: e.names(o.rooms), At: e.view.Now.Add(o.startsIn)}
 	}
 }
 
@@ -25,11 +25,11 @@ func (e *engine) reserve(j *queuedJob, o *option) {
 func (e *engine) start(j *queuedJob, o *option, all []option) {
 	need := &j.item.Shape.Need
 	match := e.shapeOf(j).Match
-	s := place.Start{Item: j.item, Seats: make([]place.Seat, 0, len(o.rooms))}
+	s := place.Start{Item: j.item, Allocations: make([]place.Allocation, 0, len(o.rooms))}
 	for _, at := range o.rooms {
 		r := e.timeline.Room(at)
 		gpus := fleet.Take(match.Wanted(&r)&r.Free, o.gpus)
-		s.Seats = append(s.Seats, place.Seat{Node: r.Node.ID, GPUs: gpus})
+		s.Allocations = append(s.Allocations, place.Allocation{Node: r.Node.ID, GPUs: gpus})
 		e.timeline.Start(at, gpus, need, o.runs)
 	}
 	s.Reason = e.whyHere(j, o, all)

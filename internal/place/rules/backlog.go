@@ -15,7 +15,7 @@ import (
 // last and what its time is worth, in the order of the last round, and who has jobs here. A
 // job is described when it enters the queue and forgotten when it leaves it.
 type backlog struct {
-	queue     *queue.Line
+	queue     *queue.Queue
 	hadOffers bool   // there were offers: jobs have a patience
 	version   uint64 // of the timeline
 	stays     []stay // by order of submission
@@ -51,8 +51,8 @@ type stoppableJob struct {
 // update brings the backlog up to date with a view.
 func (l *backlog) update(e *engine) {
 	v := e.view
-	if l.queue != v.Line {
-		*l = backlog{queue: v.Line, jobs: map[id.Job]*queuedJob{}, shapes: map[*queue.Shape]*shape{}}
+	if l.queue != v.Queue {
+		*l = backlog{queue: v.Queue, jobs: map[id.Job]*queuedJob{}, shapes: map[*queue.Shape]*shape{}}
 	}
 	if l.version != e.timeline.Version() {
 		l.version = e.timeline.Version()
@@ -65,14 +65,14 @@ func (l *backlog) update(e *engine) {
 			l.stays[i].volatile = true
 		}
 	}
-	e.policy.patiences.forget(v.Line)
+	e.policy.patiences.forget(v.Queue)
 	l.walk(e)
 }
 
 // walk compares the queued jobs with those that were there, and describes the new ones.
 func (l *backlog) walk(e *engine) {
 	old, next := l.stays, l.spare[:0]
-	for count, it := range e.view.Line.Stays {
+	for count, it := range e.view.Queue.Stays {
 		for len(old) > 0 && old[0].count != count && old[0].job.item.Number <= it.Number {
 			l.leave(old[0].job)
 			old = old[1:]
@@ -200,4 +200,4 @@ func (l *backlog) removeRunning(r *place.Running) {
 func byNumber(c stoppableJob, number uint64) int { return cmp.Compare(c.Number, number) }
 
 // single reports whether a job runs on one node, on whole GPUs.
-func single(r *place.Running) bool { return len(r.Seats) == 1 && r.Seats[0].Share == 0 }
+func single(r *place.Running) bool { return len(r.Allocations) == 1 && r.Allocations[0].Share == 0 }

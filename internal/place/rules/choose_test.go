@@ -48,7 +48,7 @@ func TestWhereAJobGoes(t *testing.T) {
 		}, want{gpus: 2, kind: "A100", lasts: time.Hour}, "both"},
 		{"nothing goes to a drained node", func(y *yard) {
 			n := *y.node("a", fleet.Local, 4, a100())
-			n.Drained = true
+			n.Cordoned = true
 			y.table.Put(&n, 0)
 		}, want{gpus: 1, lasts: time.Hour}, ""},
 		{"nothing goes to a suspect node", func(y *yard) {
@@ -106,7 +106,7 @@ func TestElasticJobsGetWhatIsFree(t *testing.T) {
 		y.node("a", fleet.Local, 8, a100())
 		it := y.submit(want{gpus: 2, most: 6, lasts: time.Hour, objective: tc.objective})
 		p := y.plan(t)
-		if len(p.Starts) != 1 || p.Starts[0].Item != it || bits.OnesCount64(p.Starts[0].Seats[0].GPUs) != tc.want {
+		if len(p.Starts) != 1 || p.Starts[0].Item != it || bits.OnesCount64(p.Starts[0].Allocations[0].GPUs) != tc.want {
 			t.Errorf("%s: the plan is %+v, want %d GPUs", tc.objective, p, tc.want)
 		}
 	}
@@ -122,7 +122,7 @@ func TestWhoWaitsKnowsWhatThisPlanStarts(t *testing.T) {
 	y.submit(want{gpus: 8, lasts: 10 * time.Minute, objective: job.ObjectiveCost})
 	y.submit(want{gpus: 8, lasts: 20 * time.Minute, objective: job.ObjectiveCost})
 	p := y.plan(t)
-	if len(p.Starts) != 1 || len(p.Provisions) != 0 || p.Held == nil || !p.Held.At.Equal(y.now.Add(10*time.Minute)) {
+	if len(p.Starts) != 1 || len(p.Provisions) != 0 || p.Reservation == nil || !p.Reservation.At.Equal(y.now.Add(10*time.Minute)) {
 		t.Errorf("the plan is %+v, want one start and the node kept for the other in 10 minutes", p)
 	}
 }
@@ -138,8 +138,8 @@ func TestJobsWithoutGPUsLeaveBookingsAlone(t *testing.T) {
 	short := y.submit(want{gpus: 2, lasts: 30 * time.Minute})
 	long := y.submit(want{gpus: 2, lasts: 3 * time.Hour})
 	p := y.plan(t)
-	if p.Held == nil || p.Held.Job != wide.Job || !p.Held.At.Equal(y.now.Add(59*time.Minute)) {
-		t.Fatalf("held is %+v, want the node for the wide job in 59 minutes", p.Held)
+	if p.Reservation == nil || p.Reservation.Job != wide.Job || !p.Reservation.At.Equal(y.now.Add(59*time.Minute)) {
+		t.Fatalf("held is %+v, want the node for the wide job in 59 minutes", p.Reservation)
 	}
 	if where(p, small) == nil || where(p, short) == nil || where(p, long) != nil {
 		t.Errorf("the plan is %+v: want the job without GPUs and the short one to start, and the long one to wait", p.Starts)
@@ -153,7 +153,7 @@ func TestARoomShortOfCPUsIsWaitedFor(t *testing.T) {
 	y.node("a", fleet.Local, 8, a100())
 	y.occupy("a", 0, want{gpus: 1, cpus: 62_000, lasts: time.Hour})
 	it := y.submit(want{gpus: 1, cpus: 8000, lasts: time.Hour})
-	if p := y.plan(t); len(p.Starts) > 0 || p.Held == nil || p.Held.Job != it.Job || !p.Held.At.Equal(y.now.Add(time.Hour)) {
+	if p := y.plan(t); len(p.Starts) > 0 || p.Reservation == nil || p.Reservation.Job != it.Job || !p.Reservation.At.Equal(y.now.Add(time.Hour)) {
 		t.Errorf("the plan is %+v, want the node kept in an hour", p)
 	}
 }

@@ -124,9 +124,9 @@ func (e *engine) wakeAt(at time.Time) {
 	if !e.wakesEarlier(at) {
 		return
 	}
-	e.plan.Again = at
+	e.plan.WakeAt = at
 	if at.Before(e.earliestWake) {
-		e.plan.Again = e.earliestWake
+		e.plan.WakeAt = e.earliestWake
 	}
 }
 
@@ -135,5 +135,5 @@ func (e *engine) wakesEarlier(at time.Time) bool {
 	if !at.After(e.view.Now) {
 		return false
 	}
-	return e.plan.Again.IsZero() || at.Before(e.plan.Again) && e.plan.Again.After(e.earliestWake)
+	return e.plan.WakeAt.IsZero() || at.Before(e.plan.WakeAt) && e.plan.WakeAt.After(e.earliestWake)
 }

@@ -32,7 +32,7 @@ type yard struct {
 	policy   place.Policy
 	now      time.Time
 	table    *fleet.Table
-	line     *queue.Line
+	line     *queue.Queue
 	items    []*queue.Item
 	runs     []*place.Running
 	leases   []*fleet.Lease
@@ -52,7 +52,7 @@ func newYard(settings ...func(*rules.Config)) *yard {
 		set(&cfg)
 	}
 	return &yard{
-		policy: rules.New(cfg), now: start, table: fleet.NewTable(), line: queue.NewLine(),
+		policy: rules.New(cfg), now: start, table: fleet.NewTable(), line: queue.New(),
 		usage: map[id.User]float64{}, projects: map[id.Project]float64{}, began: map[id.Job]time.Time{},
 	}
 }
@@ -119,7 +119,7 @@ func (y *yard) submit(w want) *queue.Item {
 
 func (y *yard) view() *place.View {
 	return &place.View{
-		Now: y.now, Rooms: y.table.Rooms(), Line: y.line, Running: y.runs, Tariff: y.tariff, Offers: y.offers, Leases: y.leases, Limits: y.limits, Data: y.data,
+		Now: y.now, Rooms: y.table.Rooms(), Queue: y.line, Running: y.runs, Tariff: y.tariff, Offers: y.offers, Leases: y.leases, Limits: y.limits, Data: y.data,
 		Usage: y.usage, ProjectUsage: y.projects,
 	}
 }
@@ -127,9 +127,9 @@ func (y *yard) view() *place.View {
 // limitsOf are limits that leave an owner so much, whatever the project, and everyone
 // else all they want.
 func limitsOf(owner id.User, a tenant.Allowance) *place.Limits {
-	l := &place.Limits{Purses: map[queue.Purse]place.Purse{}}
+	l := &place.Limits{Payers: map[queue.Payer]place.PayerLimit{}}
 	for _, p := range []id.Project{"", "vision", "speech"} {
-		l.Purses[queue.Purse{User: owner, Project: p}] = place.Purse{Allowance: a}
+		l.Payers[queue.Payer{User: owner, Project: p}] = place.PayerLimit{Allowance: a}
 	}
 
 	return l
@@ -167,8 +167,8 @@ func (y *yard) plan(t failer) place.Plan {
 			t.Fatalf("provision without reason, count or cost: %+v", h)
 		}
 	}
-	if !p.Again.IsZero() && !p.Again.After(y.now) {
-		t.Fatalf("the policy wants to be asked again at %s, which is not later than %s", p.Again, y.now)
+	if !p.WakeAt.IsZero() && !p.WakeAt.After(y.now) {
+		t.Fatalf("the policy wants to be asked again at %s, which is not later than %s", p.WakeAt, y.now)
 	}
 	return p
 }
@@ -184,21 +184,21 @@ func (y *yard) round(t failer) place.Plan {
 	}
 	for _, s := range p.Starts {
 		y.line.Remove(s.Item)
-		y.hold(s.Item, s.Seats, y.now)
+		y.hold(s.Item, s.Allocations, y.now)
 	}
 	for _, h := range p.Provisions {
 		at := slices.IndexFunc(y.offers, func(o fleet.Offer) bool { return o.Name == h.Offer })
 		for range h.Count {
 			n := len(y.leases) + 1
-			y.leases = append(y.leases, &fleet.Lease{ID: id.Lease(fmt.Sprintf("l%d", n)), Offer: y.offers[at], State: fleet.LeaseBooting, Job: h.Item.Job, Asked: y.now, Granted: y.now})
+			y.leases = append(y.leases, &fleet.Lease{ID: id.Lease(fmt.Sprintf("l%d", n)), Offer: y.offers[at], State: fleet.LeaseBooting, Job: h.Item.Job, Requested: y.now, Granted: y.now})
 		}
 	}
 	return p
 }
 
 // hold lets a job run.
-func (y *yard) hold(it *queue.Item, seats []place.Seat, began time.Time) *place.Running {
-	r := &place.Running{Item: it, Run: id.NewRun(it.Job, it.Outlook.Stops+1), Seats: seats, Ordered: began, Began: began}
+func (y *yard) hold(it *queue.Item, seats []place.Allocation, began time.Time) *place.Running {
+	r := &place.Running{Item: it, Run: id.NewRun(it.Job, it.Outlook.Stops+1), Allocations: seats, Ordered: began, Began: began}
 	need := &it.Shape.Need
 	for _, s := range seats {
 		r.GPUs += bits.OnesCount64(s.GPUs)
@@ -221,12 +221,12 @@ func (y *yard) occupy(node id.Node, since time.Duration, w want) *place.Running 
 	it := y.submit(w)
 	y.line.Remove(it)
 	room, _ := y.table.Get(node)
-	return y.hold(it, []place.Seat{{Node: node, GPUs: fleet.Take(room.Free, w.gpus)}}, y.now.Add(-since))
+	return y.hold(it, []place.Allocation{{Node: node, GPUs: fleet.Take(room.Free, w.gpus)}}, y.now.Add(-since))
 }
 
 // leave takes a job off its nodes.
 func (y *yard) leave(r *place.Running) {
-	for _, s := range r.Seats {
+	for _, s := range r.Allocations {
 		y.table.Release(s.Node, r.Run)
 	}
 	y.runs = slices.DeleteFunc(y.runs, func(o *place.Running) bool { return o == r })
@@ -242,9 +242,9 @@ func (y *yard) pass(d time.Duration) {
 		}
 	}
 	for _, l := range y.leases {
-		if l.State == fleet.LeaseBooting && !l.Asked.Add(time.Duration(l.Offer.Boot)).After(y.now) {
+		if l.State == fleet.LeaseBooting && !l.Requested.Add(time.Duration(l.Offer.Boot)).After(y.now) {
 			gpu := fleet.GPU{Model: l.Offer.GPU, Memory: l.Offer.GPUMemory, Peak: l.Offer.TFLOPS}
-			n := *y.node("provisioned-"+string(l.ID), fleet.OnDemand, l.Offer.GPUs, gpu)
+			n := *y.node("cloud-"+string(l.ID), fleet.OnDemand, l.Offer.GPUs, gpu)
 			n.Lease = l.ID
 			y.table.Put(&n, 0)
 			l.State, l.Node = fleet.LeaseActive, n.ID
@@ -259,7 +259,7 @@ func (y *yard) next(most time.Duration) time.Duration {
 	}
 	for _, l := range y.leases {
 		if l.State == fleet.LeaseBooting {
-			most = min(most, l.Asked.Add(time.Duration(l.Offer.Boot)).Sub(y.now))
+			most = min(most, l.Requested.Add(time.Duration(l.Offer.Boot)).Sub(y.now))
 		}
 	}
 	return max(most, time.Second)
@@ -269,7 +269,7 @@ func (y *yard) next(most time.Duration) time.Duration {
 func where(p place.Plan, it *queue.Item) []id.Node {
 	var nodes []id.Node
 	for _, s := range p.Starts {
-		for _, seat := range s.Seats {
+		for _, seat := range s.Allocations {
 			if s.Item == it {
 				nodes = append(nodes, seat.Node)
 			}
@@ -301,7 +301,7 @@ func drawYard(t *rapid.T) *yard {
 		n := *y.node(name, rapid.SampledFrom([]fleet.Class{fleet.Local, fleet.Reserved}).Draw(t, "class"), rapid.IntRange(0, 8).Draw(t, "count"), rapid.SampledFrom(gpus).Draw(t, "gpu"))
 		switch rapid.IntRange(0, 9).Draw(t, "state") {
 		case 0:
-			n.Drained = true
+			n.Cordoned = true
 		case 1:
 			n.State = fleet.Suspect
 		case 2: // unlike GPUs in one node
@@ -327,7 +327,7 @@ func drawYard(t *rapid.T) *yard {
 		y.offer("aws/a100", 1, a100(), 3.5, 3*time.Minute)
 		y.offer("aws/h100x8", 8, h100(), 50, 4*time.Minute)
 		spot := y.offer("aws/a100/spot", 1, a100(), 1.2, 3*time.Minute)
-		spot.Spot, spot.Losses = true, 0.05
+		spot.Spot, spot.LossRate = true, 0.05
 	}
 	return y
 }

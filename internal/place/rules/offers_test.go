@@ -22,7 +22,7 @@ func drawOffers(t *rapid.T) []fleet.Offer {
 			Boot: job.Duration(time.Duration(rapid.IntRange(1, 20).Draw(t, "boot")) * time.Minute), Spot: rapid.Bool().Draw(t, "spot"),
 		}
 		if o.Spot {
-			o.Losses = 0.05
+			o.LossRate = 0.05
 		}
 		list = append(list, o)
 	}

@@ -65,7 +65,7 @@ func (e *engine) patienceOf(j *queuedJob) (p patience, settled bool) {
 }
 
 // forget drops jobs that have left the queue.
-func (m *patiences) forget(l *queue.Line) {
+func (m *patiences) forget(l *queue.Queue) {
 	if len(m.byNumber) <= 2*l.Len()+1024 {
 		return
 	}

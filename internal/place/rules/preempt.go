@@ -197,8 +197,8 @@ func (e *engine) eachStoppable(visit func(r *place.Running, at int32, gpus uint6
 	if e.anyBorrowed() {
 		for _, r := range e.view.Running {
 			if e.stoppable(r) && e.settled(r) {
-				if at, found := e.timeline.Find(r.Seats[0].Node); found {
-					visit(r, at, r.Seats[0].GPUs, sizeHeld(r))
+				if at, found := e.timeline.Find(r.Allocations[0].Node); found {
+					visit(r, at, r.Allocations[0].GPUs, sizeHeld(r))
 				}
 			}
 		}
@@ -207,13 +207,13 @@ func (e *engine) eachStoppable(visit func(r *place.Running, at int32, gpus uint6
 	for i := range e.backlog.stoppable {
 		c := &e.backlog.stoppable[i]
 		if c.item != c.Item { // its item was replaced: read it again
-			c.item, c.outlook, c.takes, c.gpus = c.Item, c.Outlook, sizeHeld(c.Running), c.Seats[0].GPUs
+			c.item, c.outlook, c.takes, c.gpus = c.Item, c.Outlook, sizeHeld(c.Running), c.Allocations[0].GPUs
 		}
 		if c.Stopping || !c.outlook.Resumes || !e.settled(c.Running) {
 			continue
 		}
 		if c.version != e.timeline.Version() {
-			at, found := e.timeline.Find(c.Seats[0].Node)
+			at, found := e.timeline.Find(c.Allocations[0].Node)
 			c.version, c.room = e.timeline.Version(), at
 			if !found {
 				c.room = -1
@@ -227,7 +227,7 @@ func (e *engine) eachStoppable(visit func(r *place.Running, at int32, gpus uint6
 
 // sizeHeld is what a job of one node holds of it.
 func sizeHeld(r *place.Running) timeline.Size {
-	return timeline.Size{GPUs: bits.OnesCount64(r.Seats[0].GPUs), CPUs: r.Shape.Need.CPUs, Memory: r.Shape.Need.Memory}
+	return timeline.Size{GPUs: bits.OnesCount64(r.Allocations[0].GPUs), CPUs: r.Shape.Need.CPUs, Memory: r.Shape.Need.Memory}
 }
 
 // stoppable reports whether a job may be preempted once it has run for a while: it is

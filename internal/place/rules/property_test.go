@@ -149,7 +149,7 @@ func TestBookingsAreKept(t *testing.T) {
 		for range 60 {
 			p := y.round(t)
 			kept(t, y, p)
-			if h := p.Held; h != nil {
+			if h := p.Reservation; h != nil {
 				if at, known := promised[h.Job]; !known || h.At.Before(at) {
 					promised[h.Job] = h.At
 				}
@@ -170,24 +170,24 @@ func TestBookingsAreKept(t *testing.T) {
 // kept checks that nothing of a plan that was carried out is in the way of the job for
 // which nodes are kept.
 func kept(t *rapid.T, y *yard, p place.Plan) {
-	if p.Held == nil {
+	if p.Reservation == nil {
 		return
 	}
-	at := slices.IndexFunc(y.items, func(it *queue.Item) bool { return it.Job == p.Held.Job })
+	at := slices.IndexFunc(y.items, func(it *queue.Item) bool { return it.Job == p.Reservation.Job })
 	need := y.items[at].Shape.Need
 	m := fleet.NewMatcher(need)
-	for _, n := range p.Held.Nodes {
+	for _, n := range p.Reservation.Nodes {
 		r, _ := y.table.Get(n)
 		then := *r
 		for _, h := range r.Holds {
-			if !h.Ends.After(p.Held.At) {
+			if !h.Ends.After(p.Reservation.At) {
 				then.Free |= h.GPUs
 				then.CPUs += h.CPUs
 				then.Memory += h.Memory
 			}
 		}
 		if _, ok := m.Fits(&then); !ok {
-			t.Fatalf("%s is kept for %s at %s and is not free then: %+v", n, p.Held.Job, p.Held.At.Format(time.TimeOnly), r.Holds)
+			t.Fatalf("%s is kept for %s at %s and is not free then: %+v", n, p.Reservation.Job, p.Reservation.At.Format(time.TimeOnly), r.Holds)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func TestWhatIsProvisioned(t *testing.T) {
 	spot := func(y *yard) {
 		catalogue(y)
 		o := y.offer("a100/spot", 1, a100(), 0.60, 2*time.Minute)
-		o.Spot, o.Losses = true, 0.05
+		o.Spot, o.LossRate = true, 0.05
 	}
 	limited := func(set func(*tenant.Allowance)) func(*yard) {
 		return func(y *yard) {
@@ -139,7 +139,7 @@ func TestProvisionOrWait(t *testing.T) {
 			y.offer("a100", 1, a100(), 3, 3*time.Minute)
 			y.occupy("a", 0, want{gpus: 1, lasts: tc.busy})
 			it := y.submit(want{gpus: 1, lasts: time.Hour, objective: tc.objective})
-			if p := y.plan(t); tc.provisions != (provisioned(p, it) != nil) || tc.provisions == (p.Held != nil) {
+			if p := y.plan(t); tc.provisions != (provisioned(p, it) != nil) || tc.provisions == (p.Reservation != nil) {
 				t.Errorf("the plan is %+v, want a provision: %v", p, tc.provisions)
 			}
 		})

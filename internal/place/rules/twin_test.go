@@ -150,7 +150,7 @@ func (l *life) runChanges(t *rapid.T) {
 	case 2:
 		r.Began = l.now.Add(-time.Duration(rapid.IntRange(0, 60).Draw(t, "began")) * time.Minute)
 	case 3: // it will end at another time
-		for _, s := range r.Seats {
+		for _, s := range r.Allocations {
 			room, _ := l.table.Get(s.Node)
 			if at := slices.IndexFunc(room.Holds, func(h fleet.Hold) bool { return h.Run == r.Run }); at >= 0 {
 				h := room.Holds[at]
@@ -178,7 +178,7 @@ func (l *life) nodeChanges(t *rapid.T) {
 	foreign := uint64(0)
 	switch rapid.IntRange(0, 6).Draw(t, "node changes") {
 	case 0:
-		n.Drained = !n.Drained
+		n.Cordoned = !n.Cordoned
 	case 1:
 		n.State = rapid.SampledFrom([]fleet.State{fleet.Ready, fleet.Ready, fleet.Suspect}).Draw(t, "state")
 	case 2:
@@ -254,9 +254,9 @@ func (l *life) limitsChange(t *rapid.T) {
 		l.limits = &place.Limits{}
 	case 3:
 		l.limits = limitsOf(who, tenant.Unlimited())
-		for p, purse := range l.limits.Purses {
+		for p, purse := range l.limits.Payers {
 			purse.Borrows = true
-			l.limits.Purses[p] = purse
+			l.limits.Payers[p] = purse
 		}
 	case 4:
 		l.data = nil
@@ -282,7 +282,7 @@ func (l *life) carriesOut(t *rapid.T, p place.Plan) {
 			continue
 		}
 		l.line.Remove(s.Item)
-		r := l.hold(s.Item, s.Seats, l.now)
+		r := l.hold(s.Item, s.Allocations, l.now)
 		if rapid.Bool().Draw(t, "starts") {
 			r.Began = time.Time{}
 		}
@@ -292,7 +292,7 @@ func (l *life) carriesOut(t *rapid.T, p place.Plan) {
 		for range h.Count {
 			l.asked++
 			l.leases = append(l.leases, &fleet.Lease{
-				ID: id.Lease(fmt.Sprintf("l%d", l.asked)), Offer: l.offers[at], State: fleet.LeaseBooting, Job: h.Item.Job, Asked: l.now, Granted: l.now,
+				ID: id.Lease(fmt.Sprintf("l%d", l.asked)), Offer: l.offers[at], State: fleet.LeaseBooting, Job: h.Item.Job, Requested: l.now, Granted: l.now,
 			})
 		}
 	}
@@ -405,7 +405,7 @@ func TestNothingIsKeptOfWhoIsGone(t *testing.T) {
 	}
 	for _, r := range y.runs {
 		runs = append(runs, weak.Make(r))
-		for _, s := range r.Seats {
+		for _, s := range r.Allocations {
 			y.table.Release(s.Node, r.Run)
 		}
 	}

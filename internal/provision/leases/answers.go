@@ -31,7 +31,7 @@ func (l *Leases) adopt(now time.Time, r *record, m *fleet.Instance, reason strin
 	if other != nil {
 		l.move(now, other, fleet.LeaseGone, "it is the machine of lease "+string(r.ID))
 	}
-	r.Instance, r.Granted = m.ID, within(m.Launched, r.Asked, now)
+	r.Instance, r.Granted = m.ID, within(m.Launched, r.Requested, now)
 	if m.Zone != "" {
 		r.Offer.Zone = m.Zone
 	}
@@ -168,7 +168,7 @@ func (l *Leases) missing(now, asked time.Time, r *record) {
 	case r.Instance == "" && r.State == fleet.LeaseRequested:
 		return // it is being asked for
 	case r.Instance == "": // returning: was anything created?
-		if since := latest(r.tried, r.Returned); asked.Sub(since) >= l.cfg.Settle {
+		if since := latest(r.tried, r.Released); asked.Sub(since) >= l.cfg.Settle {
 			l.move(now, r, fleet.LeaseGone, "given back; the provider shows no machine for it")
 		}
 	default:
@@ -207,7 +207,7 @@ func (l *Leases) stray(now time.Time, provider string, m *fleet.Instance, why st
 	offer := fleet.Offer{Provider: provider, Type: m.Type, Region: m.Region, Zone: m.Zone, Spot: m.Spot}
 	offer.Name = offer.NameOf()
 	r := &record{number: l.last, Lease: fleet.Lease{
-		ID: id.NewLease(l.last), Offer: offer, State: fleet.LeaseReleasing, Since: now, Asked: now, Granted: now, Returned: now, Ends: now, Instance: m.ID,
+		ID: id.NewLease(l.last), Offer: offer, State: fleet.LeaseReleasing, Since: now, Requested: now, Granted: now, Released: now, Ends: now, Instance: m.ID,
 		Reason: "a machine that the yard has not provisioned, or has no use for, is given back: " + why, Stray: true, Billed: m.Billed,
 	}}
 	l.add(r)

@@ -201,7 +201,7 @@ func (l *Leases) Provision(now time.Time, w Wish) ([]*fleet.Lease, error) {
 		l.last++
 		r := &record{number: l.last, Lease: fleet.Lease{
 			ID: id.NewLease(l.last), Offer: w.Offer, State: fleet.LeaseRequested, Since: now, Reason: w.Reason, Job: w.Job, Owner: w.Owner, Project: w.Project,
-			Gang: gang, Asked: now, Ends: now.Add(l.bootLimit(&w.Offer)), Billed: -1,
+			Gang: gang, Requested: now, Ends: now.Add(l.bootLimit(&w.Offer)), Billed: -1,
 		}}
 		l.add(r)
 		l.changed(r)
@@ -243,7 +243,7 @@ func (l *Leases) Return(now time.Time, name id.Lease, reason string) (*fleet.Lea
 
 func (l *Leases) giveBack(now time.Time, r *record, reason string) {
 	if l.move(now, r, fleet.LeaseRelease, reason) {
-		r.Returned = now
+		r.Released = now
 	}
 }
 

@@ -73,13 +73,13 @@ func (b *bench) states() string {
 
 // into brings lease l1 into a state.
 var into = map[string]func(b *bench){
-	"asked":                        func(*bench) {},
+	"requested":                        func(*bench) {},
 	"asked, unclear":               func(b *bench) { b.Unclear(b.now, "l1", "timeout") },
 	"booting":                      func(b *bench) { b.granted("i-1") },
 	"active":                       func(b *bench) { b.granted("i-1"); b.join("n1") },
 	"active, machine unknown":      func(b *bench) { b.join("n1") },
-	"returning":                    func(b *bench) { b.granted("i-1"); b.giveBack() },
-	"returning, machine unknown":   func(b *bench) { b.giveBack() },
+	"releasing":                    func(b *bench) { b.granted("i-1"); b.giveBack() },
+	"releasing, machine unknown":   func(b *bench) { b.giveBack() },
 	"over":                         func(b *bench) { b.granted("i-1"); b.Gone(b.now, "l1", "") },
 	"asked, machine taken a stray": func(b *bench) { b.listed(up("i-1", "")) },
 }
@@ -104,73 +104,73 @@ func TestWhatBecomesOfALease(t *testing.T) {
 		give         func(b *bench)
 		want         string
 	}{
-		{"asked", "a machine is given", func(b *bench) { b.granted("i-1") }, "l1 booting i-1"},
+		{"requested", "a machine is given", func(b *bench) { b.granted("i-1") }, "l1 booting i-1"},
 		{"asked, unclear", "a machine is given", func(b *bench) { b.granted("i-1") }, "l1 booting i-1"},
 		{"booting", "the same machine again", func(b *bench) { b.granted("i-1") }, "l1 booting i-1"},
-		{"booting", "another machine", func(b *bench) { b.granted("i-2") }, "l1 booting i-1, l2 returning i-2 stray"},
-		{"active", "another machine", func(b *bench) { b.granted("i-2") }, "l1 active i-1, l2 returning i-2 stray"},
+		{"booting", "another machine", func(b *bench) { b.granted("i-2") }, "l1 booting i-1, l2 releasing i-2 stray"},
+		{"active", "another machine", func(b *bench) { b.granted("i-2") }, "l1 active i-1, l2 releasing i-2 stray"},
 		{"active, machine unknown", "a machine is given", func(b *bench) { b.granted("i-1") }, "l1 active i-1"},
-		{"returning, machine unknown", "a machine is given", func(b *bench) { b.granted("i-1") }, "l1 returning i-1"},
-		{"returning", "another machine", func(b *bench) { b.granted("i-2") }, "l1 returning i-1, l2 returning i-2 stray"},
-		{"over", "a machine is given", func(b *bench) { b.granted("i-2") }, "l2 returning i-2 stray"},
-		{"asked", "a machine without a name", func(b *bench) { b.granted("") }, "l1 asked"},
+		{"releasing, machine unknown", "a machine is given", func(b *bench) { b.granted("i-1") }, "l1 releasing i-1"},
+		{"releasing", "another machine", func(b *bench) { b.granted("i-2") }, "l1 releasing i-1, l2 releasing i-2 stray"},
+		{"over", "a machine is given", func(b *bench) { b.granted("i-2") }, "l2 releasing i-2 stray"},
+		{"requested", "a machine without a name", func(b *bench) { b.granted("") }, "l1 requested"},
 		{"asked, machine taken a stray", "it is the one that was asked for", func(b *bench) { b.granted("i-1") }, "l1 booting i-1"},
-		{"asked, machine taken a stray", "its tag is shown", func(b *bench) { b.listed(up("i-1", "l1")) }, "l1 asked, l2 returning i-1 stray"},
+		{"asked, machine taken a stray", "its tag is shown", func(b *bench) { b.listed(up("i-1", "l1")) }, "l1 requested, l2 releasing i-1 stray"},
 
-		{"asked", "no", func(b *bench) { b.Refused(b.now, "l1", "no_capacity") }, ""},
+		{"requested", "no", func(b *bench) { b.Refused(b.now, "l1", "no_capacity") }, ""},
 		{"booting", "an old no", func(b *bench) { b.Refused(b.now, "l1", "no_capacity") }, "l1 booting i-1"},
 		{"active", "an old no", func(b *bench) { b.Refused(b.now, "l1", "no_capacity") }, "l1 active i-1"},
-		{"returning, machine unknown", "no", func(b *bench) { b.Refused(b.now, "l1", "no_capacity") }, ""},
-		{"returning", "an old no", func(b *bench) { b.Refused(b.now, "l1", "no_capacity") }, "l1 returning i-1"},
+		{"releasing, machine unknown", "no", func(b *bench) { b.Refused(b.now, "l1", "no_capacity") }, ""},
+		{"releasing", "an old no", func(b *bench) { b.Refused(b.now, "l1", "no_capacity") }, "l1 releasing i-1"},
 		{"over", "an old no", func(b *bench) { b.Refused(b.now, "l1", "no_capacity") }, ""},
 
-		{"asked", "nobody knows", func(b *bench) { b.Unclear(b.now, "l1", "timeout") }, "l1 asked"},
+		{"requested", "nobody knows", func(b *bench) { b.Unclear(b.now, "l1", "timeout") }, "l1 requested"},
 		{"booting", "nobody knows", func(b *bench) { b.Unclear(b.now, "l1", "timeout") }, "l1 booting i-1"},
 		{"over", "nobody knows", func(b *bench) { b.Unclear(b.now, "l1", "timeout") }, ""},
 
-		{"asked", "listed", func(b *bench) { b.listed(up("i-1", "l1")) }, "l1 booting i-1"},
+		{"requested", "listed", func(b *bench) { b.listed(up("i-1", "l1")) }, "l1 booting i-1"},
 		{"active, machine unknown", "listed", func(b *bench) { b.listed(up("i-1", "l1")) }, "l1 active i-1"},
-		{"returning, machine unknown", "listed", func(b *bench) { b.listed(up("i-1", "l1")) }, "l1 returning i-1"},
-		{"booting", "listed with another", func(b *bench) { b.listed(up("i-1", "l1"), up("i-2", "l1")) }, "l1 booting i-1, l2 returning i-2 stray"},
-		{"over", "listed late", func(b *bench) { b.listed(up("i-1", "l1")) }, "l2 returning i-1 stray"},
-		{"booting", "a machine of nobody", func(b *bench) { b.listed(up("i-1", "l1"), up("i-9", "")) }, "l1 booting i-1, l2 returning i-9 stray"},
-		{"booting", "a machine of a lease never written", func(b *bench) { b.listed(up("i-1", "l1"), up("i-9", "l77")) }, "l1 booting i-1, l2 returning i-9 stray"},
-		{"booting", "the same stray twice", func(b *bench) { b.listed(up("i-9", "")); b.listed(up("i-9", "")) }, "l1 booting i-1, l2 returning i-9 stray"},
+		{"releasing, machine unknown", "listed", func(b *bench) { b.listed(up("i-1", "l1")) }, "l1 releasing i-1"},
+		{"booting", "listed with another", func(b *bench) { b.listed(up("i-1", "l1"), up("i-2", "l1")) }, "l1 booting i-1, l2 releasing i-2 stray"},
+		{"over", "listed late", func(b *bench) { b.listed(up("i-1", "l1")) }, "l2 releasing i-1 stray"},
+		{"booting", "a machine of nobody", func(b *bench) { b.listed(up("i-1", "l1"), up("i-9", "")) }, "l1 booting i-1, l2 releasing i-9 stray"},
+		{"booting", "a machine of a lease never written", func(b *bench) { b.listed(up("i-1", "l1"), up("i-9", "l77")) }, "l1 booting i-1, l2 releasing i-9 stray"},
+		{"booting", "the same stray twice", func(b *bench) { b.listed(up("i-9", "")); b.listed(up("i-9", "")) }, "l1 booting i-1, l2 releasing i-9 stray"},
 		{"booting", "a stray that has ended", func(b *bench) { b.listed(gone("i-9", "", "")) }, "l1 booting i-1"},
 
-		{"asked", "listed as gone", func(b *bench) { b.listed(gone("i-1", "l1", "")) }, "l1 asked"},
+		{"requested", "listed as gone", func(b *bench) { b.listed(gone("i-1", "l1", "")) }, "l1 requested"},
 		{"booting", "listed as gone", func(b *bench) { b.listed(gone("i-1", "l1", "")) }, ""},
 		{"active", "taken back", func(b *bench) { b.listed(gone("i-1", "l1", "spot")) }, ""},
-		{"returning", "listed as gone", func(b *bench) { b.listed(gone("i-1", "l1", "")) }, ""},
+		{"releasing", "listed as gone", func(b *bench) { b.listed(gone("i-1", "l1", "")) }, ""},
 
-		{"asked", "not listed for long", func(b *bench) { b.pass(settle); b.listed() }, "l1 asked"},
+		{"requested", "not listed for long", func(b *bench) { b.pass(settle); b.listed() }, "l1 requested"},
 		{"booting", "not listed yet", func(b *bench) { b.pass(settle - 1); b.listed() }, "l1 booting i-1"},
 		{"booting", "not listed for long", func(b *bench) { b.pass(settle); b.listed() }, ""},
 		{"active", "not listed for long", func(b *bench) { b.pass(settle); b.listed() }, "l1 active i-1"},
-		{"returning", "not listed yet", func(b *bench) { b.pass(settle - 1); b.listed() }, "l1 returning i-1"},
-		{"returning", "not listed for long", func(b *bench) { b.pass(settle); b.listed() }, ""},
-		{"returning", "not listed, and told to end only now", func(b *bench) { b.pass(settle - 1); b.Accepted(b.now, "l1"); b.pass(1); b.listed() }, "l1 returning i-1"},
-		{"returning, machine unknown", "not listed yet", func(b *bench) { b.pass(settle - 1); b.listed() }, "l1 returning"},
-		{"returning, machine unknown", "not listed for long", func(b *bench) { b.pass(settle); b.listed() }, ""},
-		{"returning, machine unknown", "not listed, and a call ended only now", func(b *bench) { b.pass(settle - 1); b.Unclear(b.now, "l1", "timeout"); b.pass(1); b.listed() }, "l1 returning"},
-		{"returning, machine unknown", "a list that was asked for before", func(b *bench) {
+		{"releasing", "not listed yet", func(b *bench) { b.pass(settle - 1); b.listed() }, "l1 releasing i-1"},
+		{"releasing", "not listed for long", func(b *bench) { b.pass(settle); b.listed() }, ""},
+		{"releasing", "not listed, and told to end only now", func(b *bench) { b.pass(settle - 1); b.Accepted(b.now, "l1"); b.pass(1); b.listed() }, "l1 releasing i-1"},
+		{"releasing, machine unknown", "not listed yet", func(b *bench) { b.pass(settle - 1); b.listed() }, "l1 releasing"},
+		{"releasing, machine unknown", "not listed for long", func(b *bench) { b.pass(settle); b.listed() }, ""},
+		{"releasing, machine unknown", "not listed, and a call ended only now", func(b *bench) { b.pass(settle - 1); b.Unclear(b.now, "l1", "timeout"); b.pass(1); b.listed() }, "l1 releasing"},
+		{"releasing, machine unknown", "a list that was asked for before", func(b *bench) {
 			asked := b.now
 			b.pass(settle)
 			b.Listed(b.now, asked, "p", nil)
-		}, "l1 returning"},
+		}, "l1 releasing"},
 		{"booting", "not in another provider's list", func(b *bench) { b.pass(settle); b.Listed(b.now, b.now, "q", nil) }, "l1 booting i-1"},
-		{"asked", "its tag at another provider", func(b *bench) { b.Listed(b.now, b.now, "q", []fleet.Instance{up("i-1", "l1")}) }, "l1 asked, l2 returning i-1 stray"},
+		{"requested", "its tag at another provider", func(b *bench) { b.Listed(b.now, b.now, "q", []fleet.Instance{up("i-1", "l1")}) }, "l1 requested, l2 releasing i-1 stray"},
 
-		{"asked", "swept in time", func(b *bench) { b.pass(16*time.Minute - 1); b.sweep() }, "l1 asked"},
-		{"asked", "swept too late", func(b *bench) { b.pass(16 * time.Minute); b.sweep() }, "l1 returning"},
-		{"booting", "swept too late", func(b *bench) { b.pass(16 * time.Minute); b.sweep() }, "l1 returning i-1"},
+		{"requested", "swept in time", func(b *bench) { b.pass(16*time.Minute - 1); b.sweep() }, "l1 requested"},
+		{"requested", "swept too late", func(b *bench) { b.pass(16 * time.Minute); b.sweep() }, "l1 releasing"},
+		{"booting", "swept too late", func(b *bench) { b.pass(16 * time.Minute); b.sweep() }, "l1 releasing i-1"},
 		{"active", "silent, swept in time", func(b *bench) { b.pass(15*time.Minute - 1); b.sweep() }, "l1 active i-1"},
-		{"active", "silent, swept too late", func(b *bench) { b.pass(15 * time.Minute); b.sweep() }, "l1 returning i-1"},
+		{"active", "silent, swept too late", func(b *bench) { b.pass(15 * time.Minute); b.sweep() }, "l1 releasing i-1"},
 		{"active", "heard, swept late", func(b *bench) { b.heard = true; b.pass(15 * time.Minute); b.sweep() }, "l1 active i-1"},
-		{"returning", "swept", func(b *bench) { b.pass(time.Hour); b.sweep() }, "l1 returning i-1"},
+		{"releasing", "swept", func(b *bench) { b.pass(time.Hour); b.sweep() }, "l1 releasing i-1"},
 
-		{"asked", "given back", func(b *bench) { b.giveBack() }, "l1 returning"},
-		{"active", "given back twice", func(b *bench) { b.giveBack(); b.giveBack() }, "l1 returning i-1"},
+		{"requested", "given back", func(b *bench) { b.giveBack() }, "l1 releasing"},
+		{"active", "given back twice", func(b *bench) { b.giveBack(); b.giveBack() }, "l1 releasing i-1"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.from+", "+tt.answer, func(t *testing.T) {
@@ -189,8 +189,8 @@ func TestWhatBecomesOfALease(t *testing.T) {
 func TestWhoMayJoin(t *testing.T) {
 	t.Parallel()
 	for from, want := range map[string]string{
-		"asked": "", "booting": "", "active": "", "active, machine unknown": "",
-		"returning": "lease_over", "returning, machine unknown": "lease_over", "over": "lease_over",
+		"requested": "", "booting": "", "active": "", "active, machine unknown": "",
+		"releasing": "lease_over", "releasing, machine unknown": "lease_over", "over": "lease_over",
 	} {
 		b := newBench(leases.Defaults())
 		b.provision(t, 1)
@@ -293,10 +293,10 @@ func TestAGangComesWholeOrNotAtAll(t *testing.T) {
 		give func(b *bench)
 		want string
 	}{
-		{"one is refused", func(b *bench) { b.Granted(b.now, "l2", "p", second); b.Refused(b.now, "l1", "no_capacity") }, "l2 returning i-2, l3 returning"},
-		{"one is gone before it joined", func(b *bench) { b.granted("i-1"); b.Gone(b.now, "l1", "") }, "l2 returning, l3 returning"},
-		{"one is gone after it joined", func(b *bench) { b.granted("i-1"); b.join("n1"); b.Gone(b.now, "l1", "spot") }, "l2 asked, l3 asked"},
-		{"one does not join in time", func(b *bench) { b.granted("i-1"); b.join("n1"); b.heard = true; b.pass(16 * time.Minute); b.sweep() }, "l1 returning i-1, l2 returning, l3 returning"},
+		{"one is refused", func(b *bench) { b.Granted(b.now, "l2", "p", second); b.Refused(b.now, "l1", "no_capacity") }, "l2 releasing i-2, l3 releasing"},
+		{"one is gone before it joined", func(b *bench) { b.granted("i-1"); b.Gone(b.now, "l1", "") }, "l2 releasing, l3 releasing"},
+		{"one is gone after it joined", func(b *bench) { b.granted("i-1"); b.join("n1"); b.Gone(b.now, "l1", "spot") }, "l2 requested, l3 requested"},
+		{"one does not join in time", func(b *bench) { b.granted("i-1"); b.join("n1"); b.heard = true; b.pass(16 * time.Minute); b.sweep() }, "l1 releasing i-1, l2 releasing, l3 releasing"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -408,7 +408,7 @@ func TestLoadGoesOnWhereTheStoreIs(t *testing.T) {
 	next := newBench(leases.Defaults())
 	next.pass(9 * time.Minute)
 	next.Load(next.now, stored, 7)
-	if got, want := next.states(), "l1 returning i-1, l2 returning"; got != want {
+	if got, want := next.states(), "l1 releasing i-1, l2 releasing"; got != want {
 		t.Fatalf("loaded are %q, want %q", got, want)
 	}
 	if next.Pending() {
@@ -416,7 +416,7 @@ func TestLoadGoesOnWhereTheStoreIs(t *testing.T) {
 	}
 	next.pass(time.Minute)
 	next.listed(up("i-1", "l1"))
-	if got, want := next.states(), "l1 returning i-1, l2 returning"; got != want {
+	if got, want := next.states(), "l1 releasing i-1, l2 releasing"; got != want {
 		t.Errorf("a call may have been under way at the restart a minute ago: %q, want %q", got, want)
 	}
 	if got := next.provision(t, 1)[0].ID; got != "l8" {

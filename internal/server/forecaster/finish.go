@@ -33,7 +33,7 @@ func (f *Forecaster) finish(ctx context.Context) {
 	var past []history.Past
 	for _, w := range well {
 		f.mu.Lock()
-		in := f.input(w, &yardmaster.Stand{Cost: w.job.Cost, Speed: w.job.Spec.Speed}, w.job.Ended)
+		in := f.input(w, &yardmaster.JobStatus{Cost: w.job.Cost, Speed: w.job.Spec.Speed}, w.job.Ended)
 		f.mu.Unlock()
 		if p, ok := forecast.Finished(in); ok {
 			past = append(past, p)

@@ -24,14 +24,14 @@ func (f *Forecaster) Take(ctx context.Context, r *api.MetricsReport) error {
 	if !f.isReady() && clock.Wait(ctx, takeWait, f.ready) != clock.Woken {
 		return fault.New(fault.Unavailable, "starting", "the server has just started and has not loaded its jobs yet").WithRemedy("try again")
 	}
-	var updates []yardmaster.Foreseen
+	var updates []yardmaster.JobForecast
 	var from [][]note
 	f.mu.Lock()
 	for i := range r.Runs {
 		j, epoch, ok := r.Runs[i].Run.Split()
 		if w := f.jobs[j]; ok && w != nil {
 			if notices, notes := w.addReport(epoch, &r.Runs[i], f.Clock.Now()); len(notices) > 0 {
-				updates, from = append(updates, yardmaster.Foreseen{Job: j, Notices: notices}), append(from, notes)
+				updates, from = append(updates, yardmaster.JobForecast{Job: j, Notices: notices}), append(from, notes)
 			}
 		}
 	}

@@ -83,7 +83,7 @@ type bench struct {
 
 	lock  sync.Mutex
 	err   error // of the loop
-	heard []yardmaster.Foreseen
+	heard []yardmaster.JobForecast
 }
 
 // newBench starts a forecaster over a folder, which may hold what an earlier one left.
@@ -103,7 +103,7 @@ func newBench(t testing.TB, dir string, c *handClock) *bench {
 			if b.err != nil {
 				return nil, b.err
 			}
-			if f, ok := m.(yardmaster.Foresee); ok {
+			if f, ok := m.(yardmaster.PutForecasts); ok {
 				b.heard = append(b.heard, f.Jobs...)
 			}
 			return nil, nil

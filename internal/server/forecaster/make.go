@@ -47,7 +47,7 @@ func (t *loggedError) log(ctx context.Context, log *slog.Logger, now time.Time, 
 type pendingForecast struct {
 	w      *liveJob
 	before []string // active notices before it
-	yardmaster.Foreseen
+	yardmaster.JobForecast
 }
 
 // make asks about jobs and tells the yardmaster.
@@ -55,16 +55,16 @@ func (f *Forecaster) make(ctx context.Context, due []id.Job) error {
 	if len(due) == 0 {
 		return nil
 	}
-	var stands []yardmaster.Stand // written by the loop, perhaps after we gave up on it
-	if err := f.Query(ctx, func(y *yardmaster.Yard) { stands = y.Stands(due) }); err != nil {
+	var stands []yardmaster.JobStatus // written by the loop, perhaps after we gave up on it
+	if err := f.Query(ctx, func(y *yardmaster.Yard) { stands = y.JobStatuses(due) }); err != nil {
 		return err
 	}
 	began := f.Clock.Now()
 	var all []pendingForecast
-	var updates []yardmaster.Foreseen
+	var updates []yardmaster.JobForecast
 	for i, j := range due {
 		if m, ok := f.one(j, &stands[i]); ok {
-			all, updates = append(all, m), append(updates, m.Foreseen)
+			all, updates = append(all, m), append(updates, m.JobForecast)
 		}
 		if ctx.Err() != nil || passed(began, f.Clock.Now(), passBudget) {
 			break // the others are the first of the next pass
@@ -86,22 +86,22 @@ func (f *Forecaster) restoreNotices(all []pendingForecast) {
 		m.w.changed = true
 		if len(m.Notices) > 0 && m.w.forecast == m.Forecast {
 			again := *m.Forecast // others have the one that was made
-			again.Said = m.before
+			again.Notices = m.before
 			m.w.forecast = &again
 		}
 	}
 }
 
-func (f *Forecaster) send(ctx context.Context, updates []yardmaster.Foreseen) error {
+func (f *Forecaster) send(ctx context.Context, updates []yardmaster.JobForecast) error {
 	if len(updates) == 0 {
 		return nil
 	}
-	_, err := f.Do(ctx, yardmaster.Foresee{Jobs: updates})
+	_, err := f.Do(ctx, yardmaster.PutForecasts{Jobs: updates})
 	return err
 }
 
 // one makes the forecast of a job. It is made without the lock: points may come meanwhile.
-func (f *Forecaster) one(j id.Job, stand *yardmaster.Stand) (pendingForecast, bool) {
+func (f *Forecaster) one(j id.Job, stand *yardmaster.JobStatus) (pendingForecast, bool) {
 	now := f.Clock.Now()
 	f.mu.Lock()
 	w, ok := f.jobs[j]
@@ -115,12 +115,12 @@ func (f *Forecaster) one(j id.Job, stand *yardmaster.Stand) (pendingForecast, bo
 	f.mu.Unlock()
 
 	in.Library, in.Record = f.trainer.current()
-	out := pendingForecast{w: w, Foreseen: yardmaster.Foreseen{Job: j, Forecast: forecast.Make(in)}}
+	out := pendingForecast{w: w, JobForecast: yardmaster.JobForecast{Job: j, Forecast: forecast.Make(in)}}
 	for _, n := range forecast.Compare(before, out.Forecast, watch(in)) {
 		out.Notices = append(out.Notices, yardmaster.Notice{Kind: "job." + n.Code, Reason: n.Text})
 	}
 	if before != nil {
-		out.before = before.Said
+		out.before = before.Notices
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -130,7 +130,7 @@ func (f *Forecaster) one(j id.Job, stand *yardmaster.Stand) (pendingForecast, bo
 }
 
 // input puts together what is known of a job. What may change is copied.
-func (f *Forecaster) input(w *liveJob, stand *yardmaster.Stand, now time.Time) *forecast.Input {
+func (f *Forecaster) input(w *liveJob, stand *yardmaster.JobStatus, now time.Time) *forecast.Input {
 	j := w.job
 	in := &forecast.Input{Job: &j, Now: now, Progress: w.progress, Speed: stand.Speed, Spent: stand.Cost}
 	in.Progress.Marks = slices.Clone(w.progress.Marks)
@@ -149,7 +149,7 @@ func (f *Forecaster) input(w *liveJob, stand *yardmaster.Stand, now time.Time) *
 }
 
 // surroundings adds what the yard around a job is like. The caller has the lock.
-func (f *Forecaster) surroundings(in *forecast.Input, stand *yardmaster.Stand) {
+func (f *Forecaster) surroundings(in *forecast.Input, stand *yardmaster.JobStatus) {
 	need, m := &in.Job.Spec.Resources, f.market(in.Now)
 	in.Places = m.places(need)
 	waits := in.Job.State.Waiting()

@@ -46,10 +46,10 @@ func (f *Forecaster) forecastQueued(ctx context.Context, jobs []job.Job) error {
 	if err != nil {
 		return err
 	}
-	var updates []yardmaster.Foreseen
+	var updates []yardmaster.JobForecast
 	for i := range jobs {
 		if made[i] != nil && made[i].Basis != job.BasisNone {
-			updates = append(updates, yardmaster.Foreseen{Job: jobs[i].ID, Forecast: made[i]})
+			updates = append(updates, yardmaster.JobForecast{Job: jobs[i].ID, Forecast: made[i]})
 		}
 	}
 	return f.send(ctx, updates)
@@ -76,8 +76,8 @@ func (f *Forecaster) Waiting(ctx context.Context, jobs []job.Job) ([]*job.Foreca
 	if len(ask) == 0 {
 		return out, nil
 	}
-	var stands []yardmaster.Stand // written by the loop, perhaps after we gave up on it
-	if err := f.Query(ctx, func(y *yardmaster.Yard) { stands = y.Stands(ids) }); err != nil {
+	var stands []yardmaster.JobStatus // written by the loop, perhaps after we gave up on it
+	if err := f.Query(ctx, func(y *yardmaster.Yard) { stands = y.JobStatuses(ids) }); err != nil {
 		return out, err
 	}
 	library, record := f.trainer.current()

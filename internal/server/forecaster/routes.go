@@ -98,7 +98,7 @@ func (f *Forecaster) getForecast(ctx context.Context, j *job.Job) (api.Forecast,
 
 // methodEstimates returns what the methods of a forecast say, and what the textbook's fits would say of the same
 // curve: for comparison, they count nothing.
-func (f *Forecaster) methodEstimates(ctx context.Context, j *job.Job, made *job.Forecast) ([]job.MethodSay, error) {
+func (f *Forecaster) methodEstimates(ctx context.Context, j *job.Job, made *job.Forecast) ([]job.MethodForecast, error) {
 	all, err := f.seriesOf(ctx, j.ID)
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (f *Forecaster) methodEstimates(ctx context.Context, j *job.Job, made *job.
 		if !known || len(c.X) < m.Points {
 			continue
 		}
-		say := job.MethodSay{Method: name, Remaining: -1, Error: -1}
+		say := job.MethodForecast{Method: name, Remaining: -1, Error: -1}
 		if e := m.Estimate(&c); !e.Fails() {
 			say.Remaining = max((e.End-now)*perStep, 0)
 		}
@@ -140,7 +140,7 @@ func (f *Forecaster) listMetrics(ctx context.Context, j *job.Job) (api.MetricLis
 }
 
 func toMetric(j *job.Job, s *metric.Series) api.Metric {
-	out := api.Metric{Name: s.Name, Source: s.Source, Heard: s.Count, Bad: s.NonFinite}
+	out := api.Metric{Name: s.Name, Source: s.Source, Count: s.Count, NonFinite: s.NonFinite}
 	if p, ok := s.Last(); ok {
 		out.Step, out.Value, out.At = p.Step, p.Value, p.At
 	}

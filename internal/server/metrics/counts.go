@@ -148,7 +148,7 @@ func (c *counts) lease(e *yardmaster.Event, l *fleet.Lease) {
 		c.lost.WithLabelValues(p, whyLost(e.Reason)).Inc()
 	}
 	if to == fleet.LeaseActive {
-		c.joins.WithLabelValues(p).Observe(l.Joined.Sub(l.Asked).Seconds())
+		c.joins.WithLabelValues(p).Observe(l.Joined.Sub(l.Requested).Seconds())
 	}
 }
 

@@ -30,7 +30,7 @@ type provisionFIFO struct{ ordered.FIFO }
 
 func (p provisionFIFO) Plan(v *place.View) place.Plan {
 	plan := p.FIFO.Plan(v)
-	for _, it := range v.Line.Items() {
+	for _, it := range v.Queue.Items() {
 		placed := slices.ContainsFunc(plan.Starts, func(s place.Start) bool { return s.Item == it })
 		provisioned := slices.ContainsFunc(v.Leases, func(l *fleet.Lease) bool { return l.Job == it.Job && l.Live() })
 		if !placed && !provisioned && len(v.Offers) > 0 {

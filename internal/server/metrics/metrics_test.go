@@ -38,7 +38,7 @@ func TestNodesAndGPUsByWhatTheyDo(t *testing.T) {
 	broken.GPUs[1].Error = "fell off the bus"
 	y.ok(yardmaster.NodeReport{Node: "b", Inventory: &broken})
 	y.ok(yardmaster.NodeReport{Node: "a", Foreign: []int{3}})
-	y.ok(yardmaster.Drain{Node: "c", By: "ann", On: true})
+	y.ok(yardmaster.Cordon{Node: "c", By: "ann", On: true})
 	want(t, y.scrape(), map[string]float64{
 		`trainyard_nodes{class="local",state="ready"}`:              2,
 		`trainyard_nodes{class="reserved",state="ready"}`:           1,
@@ -47,7 +47,7 @@ func TestNodesAndGPUsByWhatTheyDo(t *testing.T) {
 		`trainyard_gpus{class="local",model="L4",state="running"}`:  2,
 		`trainyard_gpus{class="local",model="L4",state="idle"}`:     1,
 		`trainyard_gpus{class="local",model="L4",state="foreign"}`:  1,
-		`trainyard_gpus{class="local",model="L4",state="drained"}`:  1,
+		`trainyard_gpus{class="local",model="L4",state="cordoned"}`:  1,
 		`trainyard_gpus{class="reserved",model="L4",state="error"}`: 1,
 		`trainyard_gpus{class="reserved",model="L4",state="idle"}`:  1,
 		`trainyard_tflops{class="local",state="running"}`:           200,
@@ -64,7 +64,7 @@ func TestNodesAndGPUsByWhatTheyDo(t *testing.T) {
 	y.ok(yardmaster.RemoveNode{Node: "c", By: "ann"})
 	got := y.scrape()
 	want(t, got, map[string]float64{`trainyard_cordoned_nodes{class="local"}`: 0})
-	if _, there := got[`trainyard_gpus{class="local",model="L4",state="drained"}`]; there {
+	if _, there := got[`trainyard_gpus{class="local",model="L4",state="cordoned"}`]; there {
 		t.Error("the GPUs of a node that was taken out are still shown")
 	}
 }
@@ -126,7 +126,7 @@ func TestLifeOfProvisionedNodes(t *testing.T) {
 		`trainyard_leases{provider="testcloud",state="requested"}`:                    0,
 	})
 	y.submit("ann", 2)
-	y.ok(yardmaster.Unclear{Lease: "l1", Why: "timeout"})
+	y.ok(yardmaster.OutcomeUnknown{Lease: "l1", Why: "timeout"})
 	y.ok(yardmaster.Granted{Lease: "l1", Provider: "testcloud", Machine: fleet.Instance{ID: "i-1", Lease: "l1"}})
 	y.ok(yardmaster.Granted{Lease: "l1", Provider: "testcloud", Machine: fleet.Instance{ID: "i-1", Lease: "l1"}}) // again
 	y.pass(90 * time.Second)
@@ -138,9 +138,9 @@ func TestLifeOfProvisionedNodes(t *testing.T) {
 		`trainyard_queued_jobs`:           1,
 		`trainyard_oldest_queued_seconds`: 90,
 	})
-	y.token("provisioned-1", fleet.OnDemand, "l1")
-	n := y.node("provisioned-1", "provisioned-1", 2)
-	y.ok(yardmaster.Listed{Provider: "testcloud", Asked: y.now, Machines: []fleet.Instance{
+	y.token("cloud-1", fleet.OnDemand, "l1")
+	n := y.node("cloud-1", "cloud-1", 2)
+	y.ok(yardmaster.InstancesListed{Provider: "testcloud", Asked: y.now, Machines: []fleet.Instance{
 		{ID: "i-1", Lease: "l1", State: fleet.InstanceUp, Billed: -1}, {ID: "i-9", Type: "g1", State: fleet.InstanceUp, Billed: -1},
 	}})
 	want(t, y.scrape(), map[string]float64{
@@ -186,7 +186,7 @@ func TestReturnedNodesAreCountedOnce(t *testing.T) {
 	y.ok(yardmaster.Granted{Lease: "l1", Provider: "testcloud", Machine: fleet.Instance{ID: "i-1", Lease: "l1"}})
 	y.ok(yardmaster.Cancel{Job: "j1", By: "ann"})
 	y.pass(time.Minute)
-	y.ok(yardmaster.Listed{Provider: "testcloud", Asked: y.now, Machines: []fleet.Instance{{ID: "i-1", Lease: "l1", State: fleet.InstanceGone, Billed: 0.07}}})
+	y.ok(yardmaster.InstancesListed{Provider: "testcloud", Asked: y.now, Machines: []fleet.Instance{{ID: "i-1", Lease: "l1", State: fleet.InstanceGone, Billed: 0.07}}})
 	want(t, y.scrape(), map[string]float64{
 		`trainyard_lease_releases_total{provider="testcloud"}`:           1,
 		`trainyard_lease_losses_total{provider="testcloud",why="other"}`: 0,
@@ -301,7 +301,7 @@ func TestBoardAgreesWithTheYard(t *testing.T) {
 			case 6:
 				if len(nodes) > 0 {
 					n := rapid.SampledFrom(nodes).Draw(rt, "node")
-					_, _ = y.Step(y.now, yardmaster.Drain{Node: n, By: "ann", On: rapid.Bool().Draw(rt, "on")})
+					_, _ = y.Step(y.now, yardmaster.Cordon{Node: n, By: "ann", On: rapid.Bool().Draw(rt, "on")})
 				}
 			case 7:
 				y.pass(time.Duration(rapid.IntRange(1, 60).Draw(rt, "seconds"))*time.Second, nodes...)

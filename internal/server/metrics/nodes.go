@@ -81,16 +81,16 @@ type device struct {
 
 // States of a GPU that only the books tell apart: the node is there for nobody.
 const (
-	gpuDrained   fleet.GPUState = "drained"
+	gpuCordoned  fleet.GPUState = "cordoned"
 	gpuBoot      fleet.GPUState = "boot"
-	gpuReturning fleet.GPUState = "returning"
+	gpuReleasing fleet.GPUState = "releasing"
 )
 
 // read works out what a node shows.
 func (n *node) read() *reading {
 	r := &reading{}
 	if n.info != nil {
-		r.class, r.state, r.drained = n.info.Class, n.info.State, n.info.Drained
+		r.class, r.state, r.drained = n.info.Class, n.info.State, n.info.Cordoned
 	}
 	if n.meter == nil {
 		if n.info != nil {
@@ -152,11 +152,11 @@ func atRest(a ledger.Account) fleet.GPUState {
 	case ledger.Error:
 		return fleet.GPUError
 	case ledger.Cordoned:
-		return gpuDrained
+		return gpuCordoned
 	case ledger.Boot:
 		return gpuBoot
 	case ledger.Releasing:
-		return gpuReturning
+		return gpuReleasing
 	case ledger.Use, ledger.Idle, ledger.Foreign, ledger.Waste:
 	}
 	return fleet.GPUIdle

@@ -269,7 +269,7 @@ func (f *figures) showLeases(s *still, providers []string, tell teller) {
 		counts[ofProvider{p, l.State}]++
 		due := l.Ends
 		if l.State == fleet.LeaseReleasing {
-			due = l.Returned
+			due = l.Released
 		}
 		overdue[p] = max(overdue[p], s.now.Sub(due))
 	}

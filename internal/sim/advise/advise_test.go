@@ -34,7 +34,7 @@ func TestOneMoreReservedNodePaysWhereMuchIsProvisioned(t *testing.T) {
 	if a.Verdict != advise.Worth || a.Sure != (advise.Sure{Unit: "week", Paid: 4, Of: 4, Chance: 1}) {
 		t.Errorf("%s, %+v", show(a), a.Sure)
 	}
-	near(t, "saved", a.Saved, (2*provisioned-0.5*28*24)*monthly, 0.02)
+	near(t, "saved", a.Saved, (2*cloud-0.5*28*24)*monthly, 0.02)
 	near(t, "hours avoided", a.OnDemand, provisioned*monthly, 0.1)
 	near(t, "break-even", *a.BreakEven, 2*provisioned/(28*24), 0.01)
 	near(t, "price", *a.Price, 0.5, 0)
@@ -53,7 +53,7 @@ func TestOneMoreReservedNodeDoesNotPayWhereLittleIsProvisioned(t *testing.T) {
 	if a.Verdict != advise.NotWorth || a.Sure.Paid != 0 || a.Sure.Chance != 0 {
 		t.Errorf("%s, %+v", show(a), a.Sure)
 	}
-	near(t, "saved", a.Saved, (2*provisioned-0.5*28*24)*monthly, 0.02)
+	near(t, "saved", a.Saved, (2*cloud-0.5*28*24)*monthly, 0.02)
 	near(t, "break-even", *a.BreakEven, 2*provisioned/(28*24), 0.01)
 }
 

@@ -189,11 +189,11 @@ func (r *reader) noteNode(e *api.Event) {
 	switch {
 	case e.Kind == "node.joined" && n.Came.IsZero() && len(n.Away) == 0:
 		n.Came = e.At
-	case e.Kind == "node.drained" || e.To == string(fleet.Lost):
-		n.Away = append(n.Away, Absence{From: e.At, To: r.h.To, Drained: e.Kind == "node.drained"})
-	case e.Kind == "node.undrained" || e.To == string(fleet.Ready) && e.From == string(fleet.Lost):
+	case e.Kind == "node.cordoned" || e.To == string(fleet.Lost):
+		n.Away = append(n.Away, Absence{From: e.At, To: r.h.To, Drained: e.Kind == "node.cordoned"})
+	case e.Kind == "node.uncordoned" || e.To == string(fleet.Ready) && e.From == string(fleet.Lost):
 		if len(n.Away) == 0 && n.Came.IsZero() {
-			n.Away = append(n.Away, Absence{From: r.h.From, Drained: e.Kind == "node.undrained"})
+			n.Away = append(n.Away, Absence{From: r.h.From, Drained: e.Kind == "node.uncordoned"})
 		}
 		if k := len(n.Away); k > 0 {
 			n.Away[k-1].To = e.At

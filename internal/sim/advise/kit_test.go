@@ -39,7 +39,7 @@ func box(name string, class fleet.Class, gpus int) advise.Node {
 func offer(name string, hourly float64, spot bool, losses float64) fleet.Offer {
 	o := fleet.Offer{
 		Provider: "cloud", Type: name, GPU: "V100", GPUs: 1, GPUMemory: 16 << 30, TFLOPS: 125, CPUs: 64_000, Memory: 512 << 30,
-		Hourly: job.Money(math.Round(hourly * 1e6)), Spot: spot, Losses: losses,
+		Hourly: job.Money(math.Round(hourly * 1e6)), Spot: spot, LossRate: losses,
 	}
 	o.Name = o.NameOf()
 	return o

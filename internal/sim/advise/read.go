@@ -186,17 +186,17 @@ func price(t *fleet.Tariff, n *fleet.Node, p *api.Price) {
 		return
 	}
 	t.Energy = 1
-	line := fleet.NodePrice{GPU: gpu, Class: n.Class, Off: p.Unused == 0 && p.Hourly > 0}
-	rent := min(p.Rent, p.Unused)
-	energy := p.Unused - rent
+	line := fleet.NodePrice{GPU: gpu, Class: n.Class, Off: p.Idle == 0 && p.Hourly > 0}
+	rent := min(p.NodeCost, p.Idle)
+	energy := p.Idle - rent
 	if line.Off { // what it costs when it is on
-		rent, energy = p.Rent, 0
+		rent, energy = p.NodeCost, 0
 	}
 	gpus := max(len(n.Inventory.GPUs), 1)
 	for used := range gpus + 1 {
 		part := float64(used) / float64(gpus)
-		line.Hourly = append(line.Hourly, rent+(p.Rent-rent)*part)
-		line.Watts = append(line.Watts, 1000*(energy+(p.Energy-energy)*part))
+		line.Hourly = append(line.Hourly, rent+(p.NodeCost-rent)*part)
+		line.Watts = append(line.Watts, 1000*(energy+(p.EnergyCost-energy)*part))
 	}
 	t.Nodes = append(t.Nodes, line)
 }

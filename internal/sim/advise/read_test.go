@@ -42,7 +42,7 @@ func (y *yard) Nodes(_ context.Context, p api.Page) (api.NodePage, error) {
 	gpu := api.GPU{Model: "V100", Memory: 16 << 30, TFLOPS: 90, Origin: "measured", Measured: 90}
 	if p.Cursor == "" {
 		return api.NodePage{Next: "more", Nodes: []api.Node{
-			{ID: "box", Class: fleet.Local, State: "idle", CPUs: 8000, Memory: 64 << 30, GPUs: []api.GPU{gpu, gpu}, Price: &api.Price{Rent: 0.5, Energy: 0.3, Hourly: 0.8, Unused: 0.6}},
+			{ID: "box", Class: fleet.Local, State: "idle", CPUs: 8000, Memory: 64 << 30, GPUs: []api.GPU{gpu, gpu}, Price: &api.Price{NodeCost: 0.5, EnergyCost: 0.3, Hourly: 0.8, Idle: 0.6}},
 			{ID: "provisioned", Class: fleet.OnDemand, State: "running", GPUs: []api.GPU{gpu}},
 		}}, nil
 	}
@@ -141,8 +141,8 @@ func TestAPeriodIsReadFromFeedAndBooks(t *testing.T) {
 	}
 	y.books = append(y.books, api.UsageRow{Keys: []string{"j1.2", "j1", "box", "V100", ""}, Amounts: api.Amounts{GPUSeconds: 8 * 3600}})
 	y.tell(1, "node.joined", api.Event{Node: "late", To: "ready"})
-	y.tell(1.5, "node.drained", api.Event{Node: "box"})
-	y.tell(1.75, "node.undrained", api.Event{Node: "box"})
+	y.tell(1.5, "node.cordoned", api.Event{Node: "box"})
+	y.tell(1.75, "node.uncordoned", api.Event{Node: "box"})
 	y.submit(2, "j2", specOf(1, ""))
 	y.tell(2, "lease.refused", api.Event{Job: "j2", Lease: "l1", To: "refused"})                 // says nothing of the job itself
 	y.goes("j2", 1, 2, 2.5, 4, job.CauseNodeLost, job.Recovering, "provisioned", "cloud/old", 2) // without a checkpoint: lost

@@ -110,7 +110,7 @@ func (p *play) leases(seen map[id.Lease]*fleet.Lease, r *sim.Result) []provision
 	losses := map[string]float64{}
 	for i := range p.offers {
 		if p.offers[i].Spot {
-			losses[p.offers[i].Name] = p.offers[i].Losses
+			losses[p.offers[i].Name] = p.offers[i].LossRate
 		}
 	}
 	begin := p.work.history.From

@@ -43,7 +43,7 @@ func aMonth() *advise.History {
 
 func TestRecommendationsAsPeopleAndProgramsReadThem(t *testing.T) {
 	t.Parallel()
-	spot := fleet.Offer{Name: "cloud/v1/spot", Provider: "cloud", Type: "v1", Spot: true, GPU: "V100", GPUMemory: 16 << 30, GPUs: 1, TFLOPS: 125, CPUs: 64_000, Memory: 512 << 30, Hourly: 700_000, Boot: job.Duration(3 * time.Minute), Losses: 0.02}
+	spot := fleet.Offer{Name: "cloud/v1/spot", Provider: "cloud", Type: "v1", Spot: true, GPU: "V100", GPUMemory: 16 << 30, GPUs: 1, TFLOPS: 125, CPUs: 64_000, Memory: 512 << 30, Hourly: 700_000, Boot: job.Duration(3 * time.Minute), LossRate: 0.02}
 	r, err := advise.Advise(t.Context(), advise.Question{History: aMonth(), Policy: policies, More: []fleet.Offer{spot}, Seed: 1, Parallel: 2})
 	if err != nil {
 		t.Fatal(err)

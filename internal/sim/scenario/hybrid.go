@@ -61,10 +61,10 @@ func (s *Scenario) offerLine(a *args) *fault.Error {
 		"memory": value(into(&o.Memory, job.ParseBytes)),
 		"hourly": value(into(&o.Hourly, job.ParseMoney)),
 		"boot":   value(into(&o.Boot, job.ParseDuration)),
-		"bills":  value(into(&o.Bills, job.ParseDuration)),
-		"least":  value(into(&o.Least, job.ParseDuration)),
-		"most":   value(into(&o.Most, parseCount)),
-		"losses": value(into(&o.Losses, parseAmount)),
+		"bills":  value(into(&o.BillingIncrement, job.ParseDuration)),
+		"least":  value(into(&o.MinBilling, job.ParseDuration)),
+		"most":   value(into(&o.MaxNodes, parseCount)),
+		"losses": value(into(&o.LossRate, parseAmount)),
 		"refused*": value(func(a *args, w word) *fault.Error {
 			var r sim.Refusal
 			err := into(&r, parseRefusal)(a, w)

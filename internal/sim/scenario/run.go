@@ -152,8 +152,8 @@ type persistent struct {
 func (p *persistent) Plan(v *place.View) place.Plan {
 	plan := p.Policy.Plan(v)
 	if v.Now.Before(p.from) {
-		if plan.Again.IsZero() || plan.Again.After(p.from) {
-			plan.Again = p.from
+		if plan.WakeAt.IsZero() || plan.WakeAt.After(p.from) {
+			plan.WakeAt = p.from
 		}
 		return plan
 	}
@@ -170,7 +170,7 @@ func (p *persistent) Plan(v *place.View) place.Plan {
 		note("start", s.Item.Job, s.Reason)
 	}
 	if next := v.Now.Add(time.Nanosecond); !next.After(p.to) {
-		plan.Again = next
+		plan.WakeAt = next
 	}
 	return plan
 }

@@ -294,11 +294,11 @@ func (f fickle) Plan(v *place.View) place.Plan {
 			continue
 		}
 		to := v.Rooms[0].Node.ID
-		if r.Seats[0].Node == to {
+		if r.Allocations[0].Node == to {
 			to = v.Rooms[1].Node.ID
 		}
 		plan.Stops = append(plan.Stops, place.Stop{Running: r, Reason: "because"})
-		plan.Starts = append(plan.Starts, place.Start{Item: r.Item, Reason: "because", Seats: []place.Seat{{Node: to, GPUs: 1}}})
+		plan.Starts = append(plan.Starts, place.Start{Item: r.Item, Reason: "because", Allocations: []place.Allocation{{Node: to, GPUs: 1}}})
 	}
 	return plan
 }

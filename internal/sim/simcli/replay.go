@@ -133,7 +133,7 @@ func decide(past *yardview.Past, p place.Policy) (*Decision, error) {
 		Then: Placement{Nodes: seatsThen(past), Reason: past.Reason},
 	}
 	view := yard.View(past.Now)
-	d.Line = view.Line.Len()
+	d.Line = view.Queue.Len()
 	why, waits := yard.Why(past.Now, past.Job)
 	if !waits {
 		return nil, fault.New(fault.Conflict, "not_rebuilt", "the yard could not be rebuilt: %s does not wait in it just before it was ordered", past.Job).
@@ -160,7 +160,7 @@ func decide(past *yardview.Past, p place.Policy) (*Decision, error) {
 			d.Verdict = verdictSame
 		}
 	}
-	items := view.Line.Items()
+	items := view.Queue.Items()
 	if _, err := yard.Step(past.Now, yardmaster.PlanReady{Plan: plan}); err != nil {
 		return nil, fmt.Errorf("apply the plan: %w", err)
 	}
@@ -202,7 +202,7 @@ func seatsThen(p *yardview.Past) []string {
 
 func seatsNow(s *place.Start) []string {
 	var list []string
-	for _, seat := range s.Seats {
+	for _, seat := range s.Allocations {
 		list = append(list, seatText(seat.Node, fleet.Indices(seat.GPUs)))
 	}
 	return list
@@ -226,7 +226,7 @@ func rooms(v *place.View, s *place.Start) []id.Node {
 	for i := range v.Rooms {
 		room := &v.Rooms[i]
 		taken := false
-		for _, seat := range s.Seats {
+		for _, seat := range s.Allocations {
 			taken = taken || seat.Node == room.Node.ID
 		}
 		if _, fits := m.Fits(room); fits && !taken {

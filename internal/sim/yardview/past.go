@@ -313,13 +313,13 @@ func (p *past) everything(ctx context.Context) error {
 			if f.joined.After(p.at) {
 				continue
 			}
-			n.State, n.Drained = f.state, f.drained
+			n.State, n.Cordoned = f.state, f.drained
 			if f.rebuilt {
 				p.gap("the hardware or the agent of node %s has changed since then: it is taken as it is now", n.ID)
 			}
 		}
 		if slices.ContainsFunc(p.out.Run.Ranks, func(k api.Rank) bool { return k.Node == n.ID }) {
-			n.State, n.Drained = fleet.Ready, false // else nothing could have been ordered there
+			n.State, n.Cordoned = fleet.Ready, false // else nothing could have been ordered there
 		}
 		p.view.State.Nodes = append(p.view.State.Nodes, n)
 	}
@@ -383,8 +383,8 @@ func (p *past) note(all map[id.Node]*fate, e *api.Event) {
 	case e.Kind == "node.inventory":
 		n.rebuilt = n.rebuilt || later
 	case later:
-	case e.Kind == "node.drained" || e.Kind == "node.undrained":
-		n.drained = e.Kind == "node.drained"
+	case e.Kind == "node.cordoned" || e.Kind == "node.uncordoned":
+		n.drained = e.Kind == "node.cordoned"
 	case e.To != "":
 		n.state = fleet.State(e.To)
 	}

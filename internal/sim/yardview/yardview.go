@@ -290,7 +290,7 @@ func runOf(j *job.Job, a *api.Run) job.Run {
 // yard uses is as good as one that does not work.
 func nodeOf(a *api.Node) fleet.Node {
 	n := fleet.Node{
-		ID: a.ID, Class: a.Class, Pool: a.Pool, State: fleet.Ready, Since: a.Since, Reason: a.Reason, Drained: a.Cordoned,
+		ID: a.ID, Class: a.Class, Pool: a.Pool, State: fleet.Ready, Since: a.Since, Reason: a.Reason, Cordoned: a.Cordoned,
 		Inventory: fleet.Inventory{Address: a.Address, OS: a.OS, Arch: a.Arch, Version: a.Version, CPUs: a.CPUs, Memory: a.Memory, Disk: a.Disk, Limits: a.Limits},
 	}
 	if s := fleet.State(a.State); slices.Contains(fleet.States(), s) {

@@ -147,8 +147,8 @@ func TestTheYardAsItIsNow(t *testing.T) {
 	yard := yardmaster.New(yardmaster.Defaults(ordered.FIFO{}))
 	yard.Load(v.Now, v.State)
 	view := yard.View(v.Now)
-	if len(view.Running) != 1 || view.Running[0].Job != "j1" || view.Line.Len() != 1 || view.Line.Items()[0].Job != "j3" {
-		t.Errorf("%d run, %d wait; want j1 to run, j3 to wait, and neither the paused one nor the one in its back-off in line", len(view.Running), view.Line.Len())
+	if len(view.Running) != 1 || view.Running[0].Job != "j1" || view.Queue.Len() != 1 || view.Queue.Items()[0].Job != "j3" {
+		t.Errorf("%d run, %d wait; want j1 to run, j3 to wait, and neither the paused one nor the one in its back-off in line", len(view.Running), view.Queue.Len())
 	}
 	if view.Rooms[0].Free != 0b1100 || view.Rooms[1].Sound != 0b01 || view.Rooms[2].Open {
 		t.Errorf("rooms: %+v", view.Rooms)
@@ -245,8 +245,8 @@ func TestTheYardAsItWasWhenARunWasOrdered(t *testing.T) {
 			detail("j10", "ben", job.Succeeded, 9, twoGPUs, run("j10", 1, 30, new(at(30)), "a", 6, 7))}, // ended when it was ordered: not there
 		events: []api.Event{
 			{At: at(-60), Kind: "node.joined", Node: "a", To: "ready"}, {At: at(-60), Kind: "node.joined", Node: "b", To: "ready"},
-			{At: at(-50), Kind: "node.joined", Node: "gone", To: "ready"}, {At: at(10), Kind: "node.drained", Node: "b"},
-			{At: at(45), Kind: "node.undrained", Node: "b"}, {At: at(45), Kind: "node.removed", Node: "gone", To: "removed"},
+			{At: at(-50), Kind: "node.joined", Node: "gone", To: "ready"}, {At: at(10), Kind: "node.cordoned", Node: "b"},
+			{At: at(45), Kind: "node.uncordoned", Node: "b"}, {At: at(45), Kind: "node.removed", Node: "gone", To: "removed"},
 			{At: at(50), Kind: "node.joined", Node: "new", To: "ready"}, {At: at(51), Kind: "node.inventory", Node: "a"},
 			feed(30, "j3", "j3.1", job.Pending, job.Starting, "first in line"),
 			feed(7, "j7", "j7.1", job.Pending, job.Starting, "x"), feed(29, "j7", "j7.1", job.Running, job.Recovering, "it failed; runs again in 5m at the earliest"),
@@ -274,7 +274,7 @@ func TestTheYardAsItWasWhenARunWasOrdered(t *testing.T) {
 	yard.Load(past.Now, past.State)
 	view := yard.View(past.Now)
 	var line, runs, nodes []string
-	for _, it := range view.Line.Items() {
+	for _, it := range view.Queue.Items() {
 		line = append(line, string(it.Job))
 	}
 	for _, r := range view.Running {

@@ -41,7 +41,7 @@ func submission(b *yardmaster.Batch, n uint64) {
 	b.Jobs = append(b.Jobs, job.Job{
 		ID: id.NewJob(n), Seq: 1, Owner: owner, Project: "vision", Spec: benchSpec(n), Key: fmt.Sprintf("key-%d", n),
 		KeyHash: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", State: job.Pending,
-		Reason: "waits for its turn", Submitted: at, Since: at,
+		Reason: "queued", Submitted: at, Since: at,
 	})
 	b.Events = append(b.Events, yardmaster.Event{
 		Seq: n, At: at, Kind: "job.submitted", Actor: string(owner), Owner: owner, Job: id.NewJob(n), To: "pending", Reason: "submitted",

@@ -25,7 +25,7 @@ func leaseRow(args []any, l *fleet.Lease) ([]any, error) {
 		return nil, fmt.Errorf("encode lease %s: %w", l.ID, err)
 	}
 	return append(args, int64(num), string(l.ID), int64(l.Seq), string(l.State), clean(string(l.Owner)), clean(string(l.Project)),
-		clean(string(l.Job)), micros(l.Asked), micros(l.Ended), clean(string(doc))), nil
+		clean(string(l.Job)), micros(l.Requested), micros(l.Ended), clean(string(doc))), nil
 }
 
 func readLease(row scanner) (l fleet.Lease, err error) {

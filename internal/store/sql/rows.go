@@ -21,14 +21,14 @@ func nodeRow(args []any, n *fleet.Node) ([]any, error) {
 		return nil, fmt.Errorf("encode node %s: %w", n.ID, err)
 	}
 	return append(args, clean(string(n.ID)), int64(n.Seq), string(n.Class), clean(n.Pool), string(n.State), micros(n.Since),
-		clean(n.Reason), n.Drained, micros(n.Joined), clean(n.Key), string(inventory), string(n.Lease)), nil
+		clean(n.Reason), n.Cordoned, micros(n.Joined), clean(n.Key), string(inventory), string(n.Lease)), nil
 }
 
 func readNode(row scanner) (fleet.Node, error) {
 	var n fleet.Node
 	var inventory string
 	err := row.Scan((*string)(&n.ID), &n.Seq, (*string)(&n.Class), &n.Pool, (*string)(&n.State), timeColumn{&n.Since},
-		&n.Reason, &n.Drained, timeColumn{&n.Joined}, &n.Key, &inventory, (*string)(&n.Lease))
+		&n.Reason, &n.Cordoned, timeColumn{&n.Joined}, &n.Key, &inventory, (*string)(&n.Lease))
 	if err != nil {
 		return fleet.Node{}, err
 	}

@@ -34,9 +34,9 @@ func (h *harness) postings(s store.Store, from, to time.Time) []ledger.Posting {
 
 func listsLeases(h *harness) {
 	old, live, other := sampleLease(1, fleet.LeaseEnded), sampleLease(2, fleet.LeaseActive), sampleLease(12, fleet.LeaseRequested)
-	old.Asked, old.Ended = dayOne, dayOne.Add(time.Hour)
-	live.Asked, live.Ended, live.Owner = dayOne.Add(2*time.Hour), time.Time{}, "ada"
-	other.Asked, other.Ended, other.Job = dayOne.Add(3*time.Hour), time.Time{}, "j9"
+	old.Requested, old.Ended = dayOne, dayOne.Add(time.Hour)
+	live.Requested, live.Ended, live.Owner = dayOne.Add(2*time.Hour), time.Time{}, "ada"
+	other.Requested, other.Ended, other.Job = dayOne.Add(3*time.Hour), time.Time{}, "j9"
 	s := h.with(&yardmaster.Batch{Leases: []fleet.Lease{old, live, other}})
 	for name, tc := range map[string]struct {
 		filter store.LeaseFilter

@@ -155,7 +155,7 @@ func keepsTheLast(h *harness) {
 	last.Runs[0].Seq++
 	last.Runs[0].State, last.Runs[0].Ranks = job.RunStopping, last.Runs[0].Ranks[:1]
 	last.Nodes[0].Seq++
-	last.Nodes[0].Drained = false
+	last.Nodes[0].Cordoned = false
 	last.Users[0].Seq++
 	last.Users[0].Usage = -1.5
 	last.Tokens[0].Seq++

@@ -181,16 +181,16 @@ func (r *Nodes) Move(now time.Time, n *Node, ev fleet.Event, actor, reason strin
 	}
 }
 
-// Drain cordons a node, or uncordons it, on behalf of a user.
-func (r *Nodes) Drain(now time.Time, n *Node, on bool, by id.User) {
-	if n.Drained == on {
+// SetCordon cordons a node, or uncordons it, on behalf of a user.
+func (r *Nodes) SetCordon(now time.Time, n *Node, on bool, by id.User) {
+	if n.Cordoned == on {
 		return
 	}
-	n.Drained, n.Since = on, now
+	n.Cordoned, n.Since = on, now
 	r.change(n)
-	kind, reason := "node.drained", "drained by "+string(by)+": nothing new is placed there"
+	kind, reason := "node.cordoned", "cordoned by "+string(by)
 	if !on {
-		kind, reason = "node.undrained", "opened again by "+string(by)
+		kind, reason = "node.uncordoned", "uncordoned by "+string(by)
 	}
 	r.feed.Tell(now, batch.Event{Kind: kind, Actor: string(by), Node: n.ID, Reason: reason})
 }
@@ -198,8 +198,8 @@ func (r *Nodes) Drain(now time.Time, n *Node, on bool, by id.User) {
 // Cordon stops scheduling on a node that is being released, also if its agent reports
 // again.
 func (r *Nodes) Cordon(now time.Time, n *Node, reason string) {
-	if !n.Drained {
-		n.Drained, n.Since, n.Reason = true, now, reason
+	if !n.Cordoned {
+		n.Cordoned, n.Since, n.Reason = true, now, reason
 		r.change(n)
 	}
 }

@@ -147,7 +147,7 @@ func TestAGPUThatBreaksAndIsWellAgainIsTold(t *testing.T) {
 		{"nothing new", inventory(2), nil, 2},
 		{"broken", broken, []string{"gpu.error"}, 1},
 		{"still broken", broken, nil, 1},
-		{"well", inventory(2), []string{"gpu.well"}, 2},
+		{"well", inventory(2), []string{"gpu.recovered"}, 2},
 		{"draws power", warm, nil, 2},
 		{"another GPU", inventory(3), []string{"node.inventory"}, 3},
 	} {
@@ -181,19 +181,19 @@ func TestSeatsAreWaitedForUntilRunsHaveLeftThem(t *testing.T) {
 	need := fleet.Need{GPUs: 1, Nodes: 1, CPUs: 4000, Place: job.PlaceAny}
 	for _, c := range []struct {
 		name            string
-		seat            place.Seat
+		seat            place.Allocation
 		hold            fleet.Hold
 		at              job.Place
 		ready, possible bool
 	}{
-		{"free", place.Seat{GPUs: 1}, fleet.Hold{GPUs: 2}, job.PlaceAny, true, true},
-		{"held", place.Seat{GPUs: 1}, fleet.Hold{GPUs: 1}, job.PlaceAny, false, true},
-		{"held by another promise", place.Seat{GPUs: 1}, fleet.Hold{Run: "j9.1", GPUs: 1}, job.PlaceAny, true, true},
-		{"no CPUs left", place.Seat{GPUs: 1}, fleet.Hold{GPUs: 2, CPUs: 5000}, job.PlaceAny, false, true},
-		{"the other half", place.Seat{GPUs: 1, Share: 0.5}, fleet.Hold{GPUs: 1, Share: 0.5}, job.PlaceAny, true, true},
-		{"more than is left", place.Seat{GPUs: 1, Share: 0.6}, fleet.Hold{GPUs: 1, Share: 0.5}, job.PlaceAny, false, true},
-		{"no such GPU", place.Seat{GPUs: 4}, fleet.Hold{GPUs: 2}, job.PlaceAny, false, false},
-		{"not where it may run", place.Seat{GPUs: 1}, fleet.Hold{GPUs: 2}, job.PlaceCloud, false, false},
+		{"free", place.Allocation{GPUs: 1}, fleet.Hold{GPUs: 2}, job.PlaceAny, true, true},
+		{"held", place.Allocation{GPUs: 1}, fleet.Hold{GPUs: 1}, job.PlaceAny, false, true},
+		{"held by another promise", place.Allocation{GPUs: 1}, fleet.Hold{Run: "j9.1", GPUs: 1}, job.PlaceAny, true, true},
+		{"no CPUs left", place.Allocation{GPUs: 1}, fleet.Hold{GPUs: 2, CPUs: 5000}, job.PlaceAny, false, true},
+		{"the other half", place.Allocation{GPUs: 1, Share: 0.5}, fleet.Hold{GPUs: 1, Share: 0.5}, job.PlaceAny, true, true},
+		{"more than is left", place.Allocation{GPUs: 1, Share: 0.6}, fleet.Hold{GPUs: 1, Share: 0.5}, job.PlaceAny, false, true},
+		{"no such GPU", place.Allocation{GPUs: 4}, fleet.Hold{GPUs: 2}, job.PlaceAny, false, false},
+		{"not where it may run", place.Allocation{GPUs: 1}, fleet.Hold{GPUs: 2}, job.PlaceCloud, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -204,7 +204,7 @@ func TestSeatsAreWaitedForUntilRunsHaveLeftThem(t *testing.T) {
 			}
 			y.Rooms.Book("a", c.hold)
 			c.seat.Node = "a"
-			s := &place.Start{Item: &queue.Item{Shape: &queue.Shape{Need: need}}, Seats: []place.Seat{c.seat}}
+			s := &place.Start{Item: &queue.Item{Shape: &queue.Shape{Need: need}}, Allocations: []place.Allocation{c.seat}}
 			ready, possible := y.Awaits(s, c.at, func(run id.Run) bool { return run == "j1.1" })
 			if ready != c.ready || possible != c.possible {
 				t.Errorf("ready %v, possible %v", ready, possible)

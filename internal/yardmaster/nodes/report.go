@@ -50,7 +50,7 @@ func (r *Nodes) setInventory(now time.Time, n *Node, found *fleet.Inventory) {
 		case was == nil || was.Error == g.Error:
 			continue
 		case g.Error == "":
-			e.Kind, e.Reason = "gpu.well", fmt.Sprintf("GPU %d is used again, after: %s", g.Index, was.Error)
+			e.Kind, e.Reason = "gpu.recovered", fmt.Sprintf("GPU %d is used again, after: %s", g.Index, was.Error)
 		}
 		r.feed.Tell(now, e)
 		hasEvent = true
@@ -69,7 +69,7 @@ func sameInventory(a, b *fleet.Inventory) bool {
 }
 
 // EventReleased is the kind of the event that tells of the release of a GPU, with its UUID in To.
-const EventReleased = "gpu.released"
+const EventReleased = "gpu.cleared"
 
 // Release tells that a GPU which its agent keeps out of use may be used again. It is
 // the agent that lets it go. The answer is the event.

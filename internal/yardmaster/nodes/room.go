@@ -24,7 +24,7 @@ func (r *Nodes) Fits(need fleet.Need) bool {
 // Vacant reports whether all seats of a start can be had at once.
 func (r *Nodes) Vacant(s *place.Start) bool {
 	need := &s.Item.Shape.Need
-	for _, seat := range s.Seats {
+	for _, seat := range s.Allocations {
 		room, ok := r.Rooms.Get(seat.Node)
 		if !ok || room.CPUs < need.CPUs || room.Memory < need.Memory {
 			return false
@@ -52,7 +52,7 @@ func (r *Nodes) Vacant(s *place.Start) bool {
 func (r *Nodes) Awaits(s *place.Start, at job.Place, live func(id.Run) bool) (ready, possible bool) {
 	ready = true
 	need := &s.Item.Shape.Need
-	for _, seat := range s.Seats {
+	for _, seat := range s.Allocations {
 		room, ok := r.Rooms.Get(seat.Node)
 		if !ok || !room.Open || seat.GPUs&^room.Sound != 0 || !room.Node.Class.Allows(at) {
 			return false, false
@@ -65,7 +65,7 @@ func (r *Nodes) Awaits(s *place.Start, at job.Place, live func(id.Run) bool) (re
 }
 
 // vacated reports whether no run still holds what a seat needs.
-func vacated(room *fleet.Room, seat *place.Seat, need *fleet.Need, live func(id.Run) bool) bool {
+func vacated(room *fleet.Room, seat *place.Allocation, need *fleet.Need, live func(id.Run) bool) bool {
 	part := 1 - seat.Share // of a GPU that is shared
 	cpus, memory := room.Node.Inventory.CPUs-need.CPUs, room.Node.Inventory.Memory-need.Memory
 	for i := range room.Holds {

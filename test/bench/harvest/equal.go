@@ -28,7 +28,7 @@ func (e equalShare) Plan(v *place.View) place.Plan {
 			wants = append(wants, allocate.Request{Item: r.Item, Running: r})
 		}
 	}
-	walk := v.Line.Walk(v.UsageOf)
+	walk := v.Queue.Walk(v.UsageOf)
 	for len(wants) < e.parallel {
 		it := walk.Next(func(*queue.Shape) bool { return true })
 		if it == nil {

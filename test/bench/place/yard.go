@@ -36,7 +36,7 @@ type yard struct {
 	rng    *rand.Rand
 	now    time.Time
 	table  *fleet.Table
-	line   *queue.Line
+	line   *queue.Queue
 	runs   []*place.Running
 	leases []*fleet.Lease
 	offers []fleet.Offer
@@ -50,7 +50,7 @@ type yard struct {
 func newYard(c *scale, load float64) *yard {
 	y := &yard{
 		rng: rand.New(rand.NewPCG(4, uint64(c.nodes))), now: time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC),
-		table: fleet.NewTable(), line: queue.NewLine(), usage: map[id.User]float64{}, shares: map[id.Project]float64{},
+		table: fleet.NewTable(), line: queue.New(), usage: map[id.User]float64{}, shares: map[id.Project]float64{},
 	}
 	y.tariff = &fleet.Tariff{Energy: 0.25, Nodes: []fleet.NodePrice{
 		{Class: fleet.Reserved, Watts: []float64{300, 600, 900, 1200, 1500, 1800, 2100, 2400, 2700}, Hourly: []float64{8}},
@@ -97,7 +97,7 @@ func (y *yard) makeNode(i int) {
 
 // lease adds a lease.
 func (y *yard) lease(o *fleet.Offer, j id.Job) *fleet.Lease {
-	l := &fleet.Lease{ID: id.Lease(fmt.Sprintf("l%d", len(y.leases)+1)), Offer: *o, State: fleet.LeaseRequested, Asked: y.now, Job: j}
+	l := &fleet.Lease{ID: id.Lease(fmt.Sprintf("l%d", len(y.leases)+1)), Offer: *o, State: fleet.LeaseRequested, Requested: y.now, Job: j}
 	y.leases = append(y.leases, l)
 	return l
 }
@@ -110,11 +110,11 @@ func (y *yard) makeOffers(n int) {
 		o := fleet.Offer{
 			Provider: "aws", Type: fmt.Sprintf("%s.%d", k.model, count), Region: fmt.Sprintf("r%d", i/48), Spot: i/24%2 == 1, GPU: k.model, GPUs: count, GPUMemory: k.memory,
 			TFLOPS: gpuspec.Describe(fleet.GPU{Model: k.model, Memory: k.memory}).Peak, CPUs: job.CPUs(count) * 8000, Memory: job.Bytes(count) * 64 << 30,
-			Boot: job.Duration(time.Duration(90+y.rng.IntN(200)) * time.Second), Bills: job.Duration(time.Second), Least: job.Duration(time.Minute),
+			Boot: job.Duration(time.Duration(90+y.rng.IntN(200)) * time.Second), BillingIncrement: job.Duration(time.Second), MinBilling: job.Duration(time.Minute),
 		}
 		price := k.hourly * float64(count) * (0.9 + y.rng.Float64()/5)
 		if o.Spot {
-			price, o.Losses = price*0.35, 0.05
+			price, o.LossRate = price*0.35, 0.05
 		}
 		o.Hourly = job.Money(price * 1e6)
 		o.Name = o.NameOf()
@@ -131,7 +131,7 @@ func (y *yard) occupy(r *fleet.Room, load float64) {
 		need.GPUs, need.MaxGPUs, need.Nodes, need.MaxNodes, need.Kinds, need.Place, need.CPUs = want, want, 1, 1, "", job.PlaceAny, 1000
 		it.Shape = &queue.Shape{Need: need}
 		began := y.now.Add(-time.Duration(y.rng.Float64() * float64(it.Lasts)))
-		y.hold(it, []place.Seat{{Node: r.Node.ID, GPUs: fleet.Take(r.Free, want)}}, began)
+		y.hold(it, []place.Allocation{{Node: r.Node.ID, GPUs: fleet.Take(r.Free, want)}}, began)
 	}
 }
 
@@ -176,8 +176,8 @@ func (y *yard) submit() {
 }
 
 // hold lets a job run.
-func (y *yard) hold(it *queue.Item, seats []place.Seat, began time.Time) {
-	r := &place.Running{Item: it, Run: id.NewRun(it.Job, 1), Seats: seats, Ordered: began, Began: began}
+func (y *yard) hold(it *queue.Item, seats []place.Allocation, began time.Time) {
+	r := &place.Running{Item: it, Run: id.NewRun(it.Job, 1), Allocations: seats, Ordered: began, Began: began}
 	for _, s := range seats {
 		n := bits.OnesCount64(s.GPUs)
 		r.GPUs += n
@@ -190,7 +190,7 @@ func (y *yard) hold(it *queue.Item, seats []place.Seat, began time.Time) {
 
 // leave ends a run.
 func (y *yard) leave(r *place.Running) {
-	for _, s := range r.Seats {
+	for _, s := range r.Allocations {
 		y.table.Release(s.Node, r.Run)
 	}
 	y.runs = slices.DeleteFunc(y.runs, func(o *place.Running) bool { return o == r })
@@ -213,7 +213,7 @@ func (y *yard) do(p *place.Plan) {
 	}
 	for _, s := range p.Starts {
 		y.line.Remove(s.Item)
-		y.hold(s.Item, s.Seats, y.now)
+		y.hold(s.Item, s.Allocations, y.now)
 	}
 	for _, h := range p.Provisions {
 		at := slices.IndexFunc(y.offers, func(o fleet.Offer) bool { return o.Name == h.Offer })
@@ -225,7 +225,7 @@ func (y *yard) do(p *place.Plan) {
 
 func (y *yard) view() *place.View {
 	return &place.View{
-		Now: y.now, Rooms: y.table.Own(), Line: y.line, Running: y.runs, Tariff: y.tariff, Offers: y.offers, Leases: y.leases,
+		Now: y.now, Rooms: y.table.Own(), Queue: y.line, Running: y.runs, Tariff: y.tariff, Offers: y.offers, Leases: y.leases,
 		Usage: y.usage, ProjectUsage: y.shares,
 	}
 }
