@@ -69,7 +69,7 @@ var badRequestsOfPeople = []badRequest{
 	{name: "a job file with one mistake", method: "POST", path: "/api/v1/jobs", as: "ada", body: `{"file": "run: a\nnmae: b"}`,
 		want: "422 unknown_key nmae line 2: unknown key"},
 	{name: "a job file with several mistakes", method: "POST", path: "/api/v1/jobs", as: "ada", body: `{"file": "nmae: b\nresources:\n  gpus: many\npriority: 500"}`,
-		want: "422 unknown_key nmae line 1: unknown key\n422 unknown_key nmae line 1: unknown key\n422 missing_run run line 1: is required\n422 bad_value resources.gpus line 3: must be a count or a range of counts\n422 bad_value priority line 4: must be an integer between 0 and 100, got 500"},
+		want: "422 unknown_key nmae line 1: unknown key\n422 unknown_key nmae line 1: unknown key\n422 missing_run run line 1: is required\n422 bad_value resources.gpus line 3: must be a count or a range of counts such as 4, 1..8 or 2.. (a range starts from 1 or more and goes up), got \"many\"\n422 bad_value priority line 4: must be an integer between 0 and 100, got 500"},
 	{name: "a variable that the file requires", method: "POST", path: "/api/v1/jobs", as: "ada", body: `{"file": "run: a\nenv:\n  KEY:"}`,
 		want: "422 missing_env env.KEY line 3: must be set in your environment, got no variable KEY"},
 	{name: "a working directory that is no digest", method: "POST", path: "/api/v1/jobs", as: "ada", body: `{"file": "run: a", "workdir": "../etc"}`,
