@@ -29,7 +29,7 @@ func (m ReturnLease) handle(y *Yard) (any, error) {
 	if !ok {
 		return y.leases.Return(y.now, m.Lease, "")
 	}
-	reason := "given back by " + string(m.By)
+	reason := "released by " + string(m.By)
 	fellows := y.leases.GangOf(l)
 	y.releaseLease(l, reason)
 	for _, o := range fellows {
@@ -59,7 +59,7 @@ func (y *Yard) vacate(n *nodes.Node, reason string) {
 	}
 }
 
-// provisionAll writes leases for what a plan wants to hire.
+// provisionAll creates leases for what a plan wants to provision.
 func (y *Yard) provisionAll(list []place.Hire) {
 	for i := range list {
 		if why := y.provision(&list[i]); why != "" {
@@ -74,13 +74,13 @@ func (y *Yard) provision(h *place.Hire) (why string) {
 	offer, offered := y.leases.Market.Offer(h.Offer)
 	switch {
 	case !ok || r.item != h.Item:
-		return "the job no longer waits"
+		return "the job is no longer queued"
 	case !offered:
-		return "nobody offers " + h.Offer
+		return "unknown offer " + h.Offer
 	case h.Count < 1 || h.Reason == "":
 		return "the plan gives no count or no reason"
 	case y.leases.Awaits(r.ID):
-		return "nodes were hired for the job already"
+		return "nodes are being provisioned for the job already"
 	}
 
 	if why := y.provisionQuotaReached(r, h); why != "" {
@@ -111,7 +111,7 @@ func (y *Yard) settleLeases() {
 	y.round = y.round || changed
 }
 
-// loseMachine takes a node out of the yard whose machine is gone.
+// loseMachine removes a node whose machine is gone.
 func (y *Yard) loseMachine(n *nodes.Node, l *fleet.Lease) {
 	if n.State != fleet.Lost {
 		y.moveNode(n, fleet.EventGone, theYard, l.Reason)
@@ -120,7 +120,7 @@ func (y *Yard) loseMachine(n *nodes.Node, l *fleet.Lease) {
 	y.moveNode(n, fleet.EventRemove, theYard, l.Reason)
 }
 
-// checkIdle looks whether a hired node on which nothing runs is to be given back.
+// checkIdle releases an idle on-demand node if it is not worth keeping.
 func (y *Yard) checkIdle(name id.Node) {
 	n, ok := y.nodes.Get(name)
 	if !ok || n.Lease == "" || len(n.Runs) > 0 || n.State == fleet.Removed {
@@ -149,13 +149,13 @@ func (y *Yard) checkIdle(name id.Node) {
 	}
 }
 
-// recheckIdle looks at a time whether a hired node is to be given back.
+// recheckIdle calls checkIdle at a later time.
 func (y *Yard) recheckIdle(n *nodes.Node, at time.Time) {
 	y.timers.Stop(n.IdleCheck)
 	n.IdleCheck = y.after(at, func() { y.checkIdle(n.ID) })
 }
 
-// idleNodes lists the hired nodes on which nothing runs.
+// idleNodes lists the on-demand nodes on which nothing runs.
 func (y *Yard) idleNodes() []hire.Idle {
 	var list []hire.Idle
 	for _, l := range y.leases.Live() {

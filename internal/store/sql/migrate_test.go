@@ -29,6 +29,7 @@ func released() map[string]string {
 		"migrations/0002_progress.sql":  "0bb0c4a0fea34eb540ca71e8999da9ef8eb88fd169dcebcf2972d58f3772faaf",
 		"migrations/0003_books.sql":     "29955f5bddfc06dd15f4ea2b69dcd4bf6544d8ab26b8d5db497a051068bfc6d9",
 		"migrations/0004_documents.sql": "c8f5974aa8df2629c2206376545a1f77a0dd624f6fc120c2dc0103eba5668405",
+		"migrations/0005_quota.sql":     "13e83e8fa4c2622a8606ae5a0847087802dd38acc55b73841445fe201d05b557",
 	}
 }
 
