@@ -92,7 +92,7 @@ func (y *Yard) open(r *jobRecord, run *runRecord, rank int, addresses []string) 
 }
 
 // stop tells the ranks of a run that have not ended to stop. A run that was
-// recordProgress to stop gently may still be told to stop at once, never the other way.
+// told to stop gently may still be told to stop at once, never the other way.
 func (y *Yard) stop(run *runRecord, mode job.StopMode, why job.Cause) {
 	if run.Stop == job.StopNone {
 		run.StopFor, run.stopOrdered = why, y.now

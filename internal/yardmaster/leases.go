@@ -29,7 +29,7 @@ func (m ReleaseLease) handle(y *Yard) (any, error) {
 	if !ok {
 		return y.leases.Return(y.now, m.Lease, "")
 	}
-	reason := "given back by " + string(m.By)
+	reason := "released by " + string(m.By)
 	fellows := y.leases.GangOf(l)
 	y.releaseLease(l, reason)
 	for _, o := range fellows {
@@ -59,7 +59,7 @@ func (y *Yard) vacate(n *nodes.Node, reason string) {
 	}
 }
 
-// provisionAll writes leases for what a plan wants to provision.
+// provisionAll creates leases for what a plan wants to provision.
 func (y *Yard) provisionAll(list []place.Provision) {
 	for i := range list {
 		if why := y.provision(&list[i]); why != "" {
@@ -76,11 +76,11 @@ func (y *Yard) provision(h *place.Provision) (why string) {
 	case !ok || r.item != h.Item:
 		return noLongerWaits
 	case !offered:
-		return "nobody offers " + h.Offer
+		return "unknown offer " + h.Offer
 	case h.Count < 1 || h.Reason == "":
 		return "the plan gives no count or no reason"
 	case y.leases.Awaits(r.ID):
-		return "nodes were provisioned for the job already"
+		return "nodes are being provisioned for the job already"
 	}
 
 	if why := y.provisionQuotaReached(r, h); why != "" {
@@ -113,7 +113,7 @@ func (y *Yard) settleLeases() {
 	y.round = y.round || changed
 }
 
-// loseMachine takes a node out of the yard whose machine is gone.
+// loseMachine removes a node whose machine is gone.
 func (y *Yard) loseMachine(n *nodes.Node, l *fleet.Lease) {
 	if n.State != fleet.Lost {
 		y.moveNode(n, fleet.EventGone, theYard, l.Reason)
@@ -122,7 +122,7 @@ func (y *Yard) loseMachine(n *nodes.Node, l *fleet.Lease) {
 	y.moveNode(n, fleet.EventRemove, theYard, l.Reason)
 }
 
-// checkIdle looks whether a provisioned node on which nothing runs is to be given back.
+// checkIdle releases an idle on-demand node if it is not worth keeping.
 func (y *Yard) checkIdle(name id.Node) {
 	n, ok := y.nodes.Get(name)
 	if !ok || n.Lease == "" || len(n.Runs) > 0 || n.State == fleet.Removed {
@@ -151,13 +151,13 @@ func (y *Yard) checkIdle(name id.Node) {
 	}
 }
 
-// recheckIdle looks at a time whether a provisioned node is to be given back.
+// recheckIdle calls checkIdle at a later time.
 func (y *Yard) recheckIdle(n *nodes.Node, at time.Time) {
 	y.timers.Stop(n.IdleCheck)
 	n.IdleCheck = y.after(at, func() { y.checkIdle(n.ID) })
 }
 
-// idleNodes lists the provisioned nodes on which nothing runs.
+// idleNodes lists the on-demand nodes on which nothing runs.
 func (y *Yard) idleNodes() []provision.Idle {
 	var list []provision.Idle
 	for _, l := range y.leases.Live() {

@@ -158,7 +158,7 @@ type Preview struct {
 }
 
 // Preview says what would happen to a job of this owner if it were submitted now, or
-// stopReason it would be refused. f is what is expected of it, nil if nothing is.
+// why it would be refused. f is what is expected of it, nil if nothing is.
 func (y *Yard) Preview(now time.Time, owner id.User, s *job.Spec, f *job.Forecast) (Preview, error) {
 	y.setNow(now)
 	r := &jobRecord{Job: job.Job{ID: id.NewJob(y.lastJob + 1), Owner: owner, Project: id.Project(s.Project), Spec: s, State: job.Pending, Submitted: y.now, Since: y.now}}

@@ -202,7 +202,7 @@ func (c *Clouds) Terms(y *yardmaster.Config) error {
 			*d.to = time.Duration(d.from)
 		}
 	}
-	y.Provision.MaxNodes = h.MaxNodes
+	y.Provision.Most = h.MaxNodes
 	for _, w := range h.Warm {
 		line := provision.Warm{Offer: w.Offer, Nodes: w.Nodes}
 		if err := line.GPU.UnmarshalText([]byte(w.GPU)); err != nil {

@@ -25,10 +25,11 @@ import (
 // must not change. A new migration adds a line here and a file testdata/schema-NNNN.sql.
 func released() map[string]string {
 	return map[string]string{
-		"migrations/0001_first.sql":     "3cd05c91dbcedb8456bc598f3174902a9997eb4ac871cee27759884d94a912e2",
-		"migrations/0002_progress.sql":  "0bb0c4a0fea34eb540ca71e8999da9ef8eb88fd169dcebcf2972d58f3772faaf",
-		"migrations/0003_books.sql":     "29955f5bddfc06dd15f4ea2b69dcd4bf6544d8ab26b8d5db497a051068bfc6d9",
-		"migrations/0004_documents.sql": "c8f5974aa8df2629c2206376545a1f77a0dd624f6fc120c2dc0103eba5668405",
+		"migrations/0001_first.sql":      "3cd05c91dbcedb8456bc598f3174902a9997eb4ac871cee27759884d94a912e2",
+		"migrations/0002_progress.sql":   "0bb0c4a0fea34eb540ca71e8999da9ef8eb88fd169dcebcf2972d58f3772faaf",
+		"migrations/0003_books.sql":      "29955f5bddfc06dd15f4ea2b69dcd4bf6544d8ab26b8d5db497a051068bfc6d9",
+		"migrations/0004_documents.sql":  "c8f5974aa8df2629c2206376545a1f77a0dd624f6fc120c2dc0103eba5668405",
+		"migrations/0005_vocabulary.sql": "de5a7f10605677388601e243fc277cd4efc5a0e2eec8f46305c9467f55ec03bb",
 	}
 }
 

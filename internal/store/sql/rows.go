@@ -11,7 +11,7 @@ import (
 
 var nodeTable = &table{
 	name: "nodes", key: "id", guard: true,
-	columns: []string{"id", "seq", "class", "pool", "state", "since", "reason", "drained", "joined", "machine_key", "inventory", "lease"},
+	columns: []string{"id", "seq", "class", "pool", "state", "since", "reason", "cordoned", "joined", "machine_key", "inventory", "lease"},
 	fixed:   []string{"id"},
 }
 

@@ -186,7 +186,7 @@ func (s *Store) Leases(ctx context.Context, f store.LeaseFilter) ([]fleet.Lease,
 		w.add("(ended = 0 OR ended >= ?)", micros(f.From))
 	}
 	if !f.To.IsZero() {
-		w.add("asked < ?", micros(f.To))
+		w.add("requested < ?", micros(f.To))
 	}
 	if f.Before > 0 {
 		w.add("num < ?", int64(f.Before))

@@ -11,7 +11,7 @@ import (
 
 var leaseTable = &table{
 	name: "leases", key: "num", guard: true,
-	columns: []string{"num", "id", "seq", "state", "owner", "project", "job", "asked", "ended", "doc"},
+	columns: []string{"num", "id", "seq", "state", "owner", "project", "job", "requested", "ended", "doc"},
 	fixed:   []string{"num", "id"},
 }
 
@@ -44,7 +44,7 @@ var postingTable = &table{
 	name: "postings", key: "seq", frozen: true,
 	columns: []string{
 		"seq", "node", "class", "gpu", "lease", "offer", "from_at", "to_at", "account", "owner", "project", "job", "run",
-		"gpus_milli", "node_ms", "gpu_ms", "rent", "power", "energy",
+		"gpus_milli", "node_ms", "gpu_ms", "node_cost", "energy_cost", "energy",
 	},
 }
 
